@@ -1,0 +1,164 @@
+"""Checks at the public edge: labels, matrices and weights, each refused in one clear line."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils.multiclass import type_of_target
+
+__all__ = [
+    "check_all_finite",
+    "check_integer",
+    "check_number",
+    "check_option",
+    "check_weights",
+    "encode_labels",
+    "label_array",
+]
+
+
+def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted class labels (C,) and the code (n,) of each row's class.
+
+    Labels may be of any one hashable type; missing labels and a mix of numbers and
+    text are refused because they are nearly always a reading error.
+
+    Examples
+    --------
+    >>> encode_labels(["cat", "ant", "cat"])
+    (array(['ant', 'cat'], dtype='<U3'), array([1, 0, 1]))
+    """
+    y = _label_vector(y)
+    if n_samples is not None and y.shape[0] != n_samples:
+        raise ValueError(
+            f"X has {n_samples} rows but y has {y.shape[0]} labels: inconsistent numbers "
+            "of samples. Pass one label per row."
+        )
+    if y.dtype.kind == "O":
+        return _encode_objects(y)
+    if y.dtype.kind in "fc":
+        _check_float_labels(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes.reshape(-1)
+
+
+def label_array(labels: list) -> np.ndarray:
+    """Return labels as a 1-d array of numpy's own type if there is one, else of objects."""
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 and kinds <= {str, bool, int, float}:
+        return np.array(labels)
+    out = np.empty(len(labels), dtype=object)
+    out[:] = labels
+    return out
+
+
+def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
+    """Return non-negative row weights (n,) in float64, or None."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, numbers.Number):
+        sample_weight = np.full(n_samples, sample_weight)
+    weights = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, expected ({n_samples},): "
+            "one weight per row of X. (Sample weights must be 1D array or scalar.)"
+        )
+    if (weights < 0).any():
+        raise ValueError("sample_weight must not be negative. Use 0 to ignore a row.")
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    return weights
+
+
+def check_all_finite(X: Any) -> None:
+    """Raise scikit-learn's error for NaN or infinity in X, or one for an overflow."""
+    check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
+    raise ValueError(
+        f"X has values so large that their squares overflow {X.dtype}. "
+        "Rescale the features, or convert X to float64."
+    )
+
+
+def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Raise unless value is one of the allowed words."""
+    if value not in allowed:
+        options = " or ".join(repr(option) for option in allowed)
+        raise ValueError(f"{name} must be {options}, got {value!r}.")
+
+
+def check_number(
+    name: str, value: Any, *, at_least: float | None = None, above: float | None = None
+) -> None:
+    """Raise unless value is a finite number in range."""
+    wanted = f"a number of at least {at_least:g}" if above is None else f"above {above:g}"
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {wanted}, got {value!r}.")
+    low = at_least if above is None else above
+    assert low is not None
+    if not np.isfinite(float(value)) or value < low or (above is not None and value == low):
+        raise ValueError(f"{name} must be {wanted}, got {value!r}.")
+
+
+def check_integer(name: str, value: Any, low: int) -> None:
+    """Raise unless value is a whole number of at least ``low``."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number of at least {low}, got {value!r}.")
+    if value < low:
+        raise ValueError(f"{name} must be at least {low}, got {value}.")
+
+
+def _label_vector(y: Any) -> np.ndarray:
+    if y is None:
+        raise ValueError(
+            "This selector requires y to be passed, but the target y is None. "
+            "Pass one class label per row of X."
+        )
+    if isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y):
+        return label_array(list(y))
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, list) and len({type(v) for v in y}) > 1:
+        y = label_array(y)  # np.asarray would turn [1, "a"] into text
+    y = column_or_1d(y, warn=True)
+    if y.shape[0] == 0:
+        raise ValueError("y is empty. Pass one class label per row of X.")
+    return y
+
+
+def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    labels = [v.item() if isinstance(v, np.generic) else v for v in y]
+    if any(v is None or v != v for v in labels):
+        raise ValueError(
+            "Input y contains NaN or None: missing labels. Drop those rows, or label them."
+        )
+    kinds = {"number" if isinstance(v, (int, float)) else type(v).__name__ for v in labels}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y mixes labels of different types ({', '.join(sorted(kinds))}). "
+            "Convert them to one type, for example y.astype(str)."
+        )
+    if kinds == {"number"}:
+        return encode_labels(np.array(labels))
+    try:
+        ordered = sorted(set(labels))
+    except TypeError:  # hashable but without an order: first come, first served
+        ordered = list(dict.fromkeys(labels))
+    position = {label: i for i, label in enumerate(ordered)}
+    codes = np.fromiter((position[v] for v in labels), dtype=np.intp, count=len(labels))
+    return label_array(ordered), codes
+
+
+def _check_float_labels(y: np.ndarray) -> None:
+    if not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
+    if type_of_target(y, input_name="y") == "continuous":
+        raise ValueError(
+            "Unknown label type: continuous. y must hold class labels, "
+            f"found numbers such as {y[y != np.floor(y)][0]}."
+        )

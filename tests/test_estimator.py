@@ -1,0 +1,499 @@
+"""SemFS as its users meet it."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from problems import make_problem, naive_greedy
+from semfs import AS_PUBLISHED, Moments, SemFS
+
+SOLVERS = ["direct", "alternating"]
+
+
+def fit_order(X, y, A, **options):
+    return SemFS(5, attributes=A, **options).fit(X, y).order_.tolist()
+
+
+def named_problem(**options):
+    """The same problem with names everywhere."""
+    X, y, A = make_problem(**options)
+    names = np.array(["ant", "bee", "cat", "dog"])
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(X.shape[1])])
+    table = pd.DataFrame(A, index=names, columns=["size", "legs", "fur"])
+    return frame, names[y], table
+
+
+# ---- what is chosen ---------------------------------------------------------------------
+
+
+def test_direct_chooses_what_the_naive_greedy_chooses():
+    X, y, A = make_problem(n=80, d=15)
+    selector = SemFS(
+        6, attributes=A, alpha=0.5, gamma=2.0, penalty_scale="none", fit_intercept=False
+    ).fit(X, y)
+    chosen, values = naive_greedy(X, y, A, 6, 0.5, 2.0)
+    assert selector.order_[:6].tolist() == chosen
+    assert_allclose(selector.objective_, values)
+    assert selector.get_support(indices=True).tolist() == sorted(chosen)
+
+
+def test_alpha_zero_is_semfs_without_the_center_loss():
+    X, y, A = make_problem(n=80, d=15)
+    selector = SemFS(
+        4, attributes=A, alpha=0, gamma=1.0, penalty_scale="none", fit_intercept=False
+    ).fit(X, y)
+    assert selector.order_[:4].tolist() == naive_greedy(X, y, A, 4, 0.0, 1.0)[0]
+
+
+def test_without_attributes_the_labels_are_the_targets():
+    X, y, _ = make_problem()
+    labels = SemFS(5).fit(X, y)
+    table = SemFS(5, attributes=np.eye(4)).fit(X, y)
+    assert labels.order_.tolist() == table.order_.tolist()
+    assert_allclose(labels.coef_, table.coef_, atol=1e-10)
+    assert labels.attribute_names_in_.tolist() == ["0", "1", "2", "3"]
+
+
+def test_informative_features_are_found_among_noise():
+    rng = np.random.default_rng(0)
+    X, y, A = make_problem(n=300, d=6)
+    X = np.column_stack([rng.standard_normal((300, 40)), X])
+    assert set(SemFS(6, attributes=A).fit(X, y).get_support(indices=True)) == set(range(40, 46))
+
+
+def test_as_published_is_algorithm_1_with_the_papers_constants():
+    X, y, A = make_problem(n=300, d=30)
+    selector = SemFS(10, attributes=A, **AS_PUBLISHED).fit(X, y)
+    assert (selector.solver, selector.alpha, selector.gamma) == ("alternating", 1.0, 0.1)
+    assert (selector.penalty_scale, selector.fit_intercept) == ("none", False)
+    assert not selector.intercept_.any()
+    Xbar = np.stack([X[y == c].mean(axis=0) for c in range(4)])[y]
+    S, W = np.diag(selector.selection_), selector.coef_
+    left = S @ (X.T @ X + Xbar.T @ Xbar) @ S @ W + 0.1 * W
+    right = S @ (X + Xbar).T @ A[y]
+    assert np.linalg.norm(left - right) <= 1e-8 * np.linalg.norm(right)
+
+
+# ---- invariances ------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), solver=st.sampled_from(SOLVERS))
+def test_the_ranking_ignores_rotation_of_attributes_and_order_of_rows(seed, solver):
+    X, y, A = make_problem(seed)
+    rng = np.random.default_rng(seed)
+    rotation, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    rows = rng.permutation(len(y))
+    expected = fit_order(X, y, A, solver=solver)[:5]
+    assert fit_order(X, y, A @ rotation, solver=solver)[:5] == expected
+    assert fit_order(X[rows], y[rows], A, solver=solver)[:5] == expected
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), scale=st.floats(1e-4, 1e4), solver=st.sampled_from(SOLVERS))
+def test_with_the_gram_penalty_the_ranking_ignores_the_scale_of_X(seed, scale, solver):
+    X, y, A = make_problem(seed)
+    assert (
+        fit_order(scale * X, y, A, solver=solver)[:5] == fit_order(X, y, A, solver=solver)[:5]
+    )
+    twice = fit_order(np.tile(X, (2, 1)), np.tile(y, 2), A, solver=solver)
+    assert twice[:5] == fit_order(X, y, A, solver=solver)[:5]
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_renaming_classes_and_permuting_columns_only_renames_and_permutes(seed):
+    X, y, A = make_problem(seed)
+    rng = np.random.default_rng(seed)
+    columns, classes = rng.permutation(12), rng.permutation(4)
+    order = fit_order(X, y, A)
+    moved = fit_order(X[:, columns], classes[y], A[np.argsort(classes)])
+    assert columns[moved[:5]].tolist() == order[:5]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_all_kinds_of_input_give_the_same_answer(solver):
+    X, y, A = make_problem(n=80)
+    expected = SemFS(5, attributes=A, solver=solver).fit(X, y)
+    inputs = {
+        "fortran": np.asfortranarray(X),
+        "csr": sp.csr_array(X),
+        "csc": sp.csc_matrix(X),
+        "pandas": pd.DataFrame(X),
+        "polars": pl.DataFrame(X),
+        "list": X.tolist(),
+    }
+    for kind, data in inputs.items():
+        selector = SemFS(5, attributes=A, solver=solver).fit(data, y)
+        assert selector.order_.tolist() == expected.order_.tolist(), kind
+        assert_allclose(selector.coef_, expected.coef_, atol=1e-8)
+    single = SemFS(5, attributes=A, solver=solver).fit(X.astype(np.float32), y)
+    assert single.order_[:5].tolist() == expected.order_[:5].tolist()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_partial_fit_and_moments_give_the_answer_of_fit(solver):
+    X, y, A = make_problem(n=90)
+    expected = SemFS(5, attributes=A, solver=solver).fit(X, y)
+    pieces = SemFS(5, attributes=A, solver=solver)
+    for start in range(0, 90, 30):
+        pieces.partial_fit(X[start : start + 30], y[start : start + 30])
+    blocks = ((X[a : a + 7], y[a : a + 7]) for a in range(0, 90, 7))
+    streamed = SemFS(5, attributes=A, solver=solver).fit_moments(Moments.from_blocks(blocks))
+    compact = Moments.from_data(X, y).compact()
+    summed = SemFS(5, attributes=A, solver=solver).fit_moments(compact)
+    for selector in (pieces, streamed, summed):
+        assert selector.order_.tolist() == expected.order_.tolist()
+        assert_allclose(selector.coef_, expected.coef_, atol=1e-8)
+        assert_allclose(selector.intercept_, expected.intercept_, atol=1e-8)
+
+
+def test_partial_fit_waits_for_a_second_class_and_keeps_its_own_copy():
+    X, y, A = make_problem(n=90)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order].copy(), y[order]
+    selector = SemFS(5, attributes=A)
+    first = X[y == 0].copy()
+    selector.partial_fit(first, y[y == 0])
+    assert not hasattr(selector, "support_")
+    first[:] = 0.0
+    selector.partial_fit(X[y > 0], y[y > 0])
+    assert selector.order_.tolist() == SemFS(5, attributes=A).fit(X, y).order_.tolist()
+
+
+# ---- weights ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_weights_repeat_rows(solver):
+    X, y, A = make_problem()
+    w = np.random.default_rng(0).integers(0, 3, len(y))
+    w[:4] = 1
+    rows = np.repeat(np.arange(len(y)), w)
+    weighted = SemFS(5, attributes=A, solver=solver).fit(X, y, sample_weight=w)
+    repeated = SemFS(5, attributes=A, solver=solver).fit(X[rows], y[rows])
+    assert weighted.order_.tolist() == repeated.order_.tolist()
+    assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
+
+
+def test_balanced_classes_count_the_same():
+    X, y, A = make_problem(n=200)
+    keep = (y != 0) | (np.arange(200) % 5 == 0)
+    X, y = X[keep], y[keep]
+    balanced = SemFS(5, attributes=A, class_weight="balanced").fit(X, y)
+    n, counts = len(y), np.bincount(y)
+    explicit = {c: n / (4 * counts[c]) for c in range(4)}
+    by_hand = SemFS(5, attributes=A, class_weight=explicit).fit(X, y)
+    by_rows = SemFS(5, attributes=A).fit(X, y, sample_weight=[explicit[c] for c in y])
+    moments = SemFS(5, attributes=A, class_weight="balanced").fit_moments(
+        Moments.from_data(X, y)
+    )
+    for other in (by_hand, by_rows, moments):
+        assert_allclose(balanced.coef_, other.coef_, atol=1e-10)
+
+
+def test_classes_of_zero_weight_are_forgotten():
+    X, y, A = make_problem()
+    selector = SemFS(5, attributes=A).fit(X, y, sample_weight=(y != 2).astype(float))
+    assert selector.classes_.tolist() == [0, 1, 3]
+
+
+def test_weights_reach_the_selector_inside_a_pipeline():
+    X, y, A = make_problem()
+    w = np.random.default_rng(0).random(len(y))
+    with config_context(enable_metadata_routing=True):
+        selector = SemFS(5, attributes=A).set_fit_request(sample_weight=True)
+        classifier = LogisticRegression().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(selector, classifier).fit(X, y, sample_weight=w)
+    direct = SemFS(5, attributes=A).fit(X, y, sample_weight=w)
+    assert_allclose(pipeline[0].coef_, direct.coef_)
+
+
+# ---- include and exclude ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_features_can_be_forced_and_forbidden_by_name_or_index(solver):
+    X, y, table = named_problem()
+    best = SemFS(3, attributes=table, solver=solver).fit(X, y)
+    worst, top = best.order_[-1], best.order_[0]
+    selector = SemFS(
+        3, attributes=table, solver=solver, include=[f"gene {worst}"], exclude=[int(top)]
+    ).fit(X, y)
+    chosen = selector.get_feature_names_out().tolist()
+    assert f"gene {worst}" in chosen
+    assert f"gene {top}" not in chosen
+    assert selector.order_[0] == worst
+    assert selector.order_[-1] == top
+    assert np.isneginf(selector.scores_[top])
+
+
+def test_extending_a_panel_keeps_it_and_adds_the_best_companions():
+    X, y, A = make_problem(d=10)
+    panel = [7, 3]
+    longer = SemFS(4, attributes=A, include=panel).fit(X, y)
+    assert set(longer.order_[:2]) == set(panel)
+    assert set(panel) < set(longer.get_support(indices=True))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_excluded_features_do_not_influence_the_fit(solver):
+    X, y, A = make_problem(d=8)
+    options = {"solver": solver, "penalty_scale": "none"}
+    without = SemFS(3, attributes=A, **options).fit(np.delete(X, 5, axis=1), y)
+    excluded = SemFS(3, attributes=A, exclude=[5], **options).fit(X, y)
+    assert_allclose(np.delete(excluded.coef_, 5, axis=0), without.coef_, atol=1e-8)
+    assert not excluded.coef_[5].any()
+
+
+# ---- constant columns and sizes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e4])
+def test_constant_columns_rank_last(solver, fit_intercept, value):
+    X, y, A = make_problem(d=8)
+    X[:, [0, 4]] = value
+    selector = SemFS(6, attributes=A, solver=solver, fit_intercept=fit_intercept).fit(X, y)
+    assert selector.order_[-2:].tolist() == [0, 4]
+    assert not selector.get_support()[[0, 4]].any()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_more_features_than_there_are_is_a_warning_and_keeps_all(solver):
+    X, y, A = make_problem(d=4)
+    with pytest.warns(UserWarning, match="n_features_to_select=9 is greater"):
+        selector = SemFS(9, attributes=A, solver=solver).fit(X, y)
+    assert selector.get_support().all()
+    assert sorted(selector.order_.tolist()) == [0, 1, 2, 3]
+    assert sorted(selector.ranking_.tolist()) == [1, 2, 3, 4]
+
+
+def test_exactly_k_features_are_kept_for_every_k():
+    X, y, A = make_problem(d=9)
+    for k in range(1, 10):
+        assert SemFS(k, attributes=A).fit_transform(X, y).shape == (60, k)
+
+
+def test_order_ranking_and_support_tell_the_same_story():
+    X, y, A = make_problem()
+    selector = SemFS(5, attributes=A).fit(X, y)
+    assert (selector.ranking_[selector.order_] == np.arange(1, 13)).all()
+    assert (selector.get_support() == (selector.ranking_ <= 5)).all()
+    assert len(selector.objective_) == selector.n_iter_ == 5
+    assert (np.diff(selector.objective_) < 0).all()
+
+
+# ---- names, frames, scikit-learn --------------------------------------------------------
+
+
+def test_names_go_in_and_come_out():
+    X, y, table = named_problem()
+    selector = SemFS(3, attributes=table).set_output(transform="pandas").fit(X, y)
+    out = selector.transform(X)
+    assert list(out.columns) == list(selector.get_feature_names_out())
+    assert selector.feature_names_in_.tolist() == list(X.columns)
+    assert selector.attribute_names_in_.tolist() == ["size", "legs", "fur"]
+    assert selector.classes_.tolist() == ["ant", "bee", "cat", "dog"]
+
+
+def test_polars_frames_go_in_and_come_out():
+    X, y, table = named_problem()
+    described = pl.DataFrame({"class": list(table.index), **table.to_dict("list")})
+    selector = SemFS(3, attributes=described).set_output(transform="polars")
+    out = selector.fit_transform(pl.from_pandas(X), y)
+    assert isinstance(out, pl.DataFrame)
+    assert out.columns == SemFS(3, attributes=table).fit(X, y).get_feature_names_out().tolist()
+
+
+def test_attribute_tables_of_all_kinds_agree():
+    X, y, A = make_problem()
+    kinds = [A, dict(enumerate(A)), pd.DataFrame(A), A.tolist()]
+    orders = {tuple(fit_order(X, y, table)) for table in kinds}
+    assert len(orders) == 1
+
+
+def test_rows_for_unknown_classes_are_ignored():
+    X, y, A = make_problem()
+    more = {**dict(enumerate(A)), 17: [9.0, 9.0, 9.0]}
+    assert fit_order(X, y, more) == fit_order(X, y, A)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", "c", "d"],
+        [(0, 1), (0, 2), (1, 1), (2, 0)],
+        [10, 20, 30, 40],
+        [frozenset({1}), frozenset({2}), frozenset({3}), frozenset({1, 2})],
+    ],
+    ids=["text", "tuples", "integers", "sets"],
+)
+def test_labels_may_be_of_any_hashable_type(labels):
+    X, y, A = make_problem()
+    table = dict(zip(labels, A))
+    selector = SemFS(5, attributes=table).fit(X, [labels[c] for c in y])
+    assert selector.order_.tolist() == fit_order(X, y, A)
+    assert selector.predict(X[:1])[0] in labels
+
+
+def test_categorical_and_boolean_labels_work():
+    X, y, table = named_problem()
+    categories = pd.Series(y).astype("category")
+    expected = SemFS(3, attributes=table).fit(X, y)
+    assert SemFS(3, attributes=table).fit(X, categories).order_.tolist() == (
+        expected.order_.tolist()
+    )
+    assert SemFS(2).fit(X, y == "ant").classes_.tolist() == [False, True]
+
+
+def test_it_works_in_a_pipeline_with_grid_search():
+    X, y, A = make_problem(n=120)
+    pipeline = make_pipeline(StandardScaler(), SemFS(4, attributes=A), LogisticRegression())
+    grid = {"semfs__n_features_to_select": [2, 4], "semfs__alpha": [0.0, 1.0]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    assert search.best_score_ > 0.5
+    assert search.best_estimator_[1].get_support().sum() in (2, 4)
+
+
+def test_clone_and_pickle_keep_everything():
+    X, y, table = named_problem()
+    selector = SemFS(3, attributes=table, gamma=2.0).fit(X, y)
+    again = pickle.loads(pickle.dumps(selector))
+    assert again.get_feature_names_out().tolist() == selector.get_feature_names_out().tolist()
+    assert clone(selector).gamma == 2.0
+    assert len(pickle.dumps(selector)) < 20_000  # the training data are not kept
+
+
+# ---- predictions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_predicted_attributes_are_the_linear_model(solver, kind):
+    X, y, A = make_problem(offset=2.0)
+    selector = SemFS(5, attributes=A, solver=solver).fit(X, y)
+    data = sp.csr_array(X) if kind == "sparse" else X
+    expected = (X * selector.selection_) @ selector.coef_ + selector.intercept_
+    assert_allclose(selector.predict_attributes(data), expected, atol=1e-9)
+    # with an intercept, residuals of the seen classes average to zero
+    assert_allclose((selector.predict_attributes(X) - A[y]).mean(axis=0), 0, atol=1e-8)
+
+
+def test_unseen_classes_are_recognised_from_their_descriptions():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 4))
+    y = np.repeat(np.arange(12), 40)
+    X = (A @ rng.standard_normal((4, 30)))[y] + 0.5 * rng.standard_normal((480, 30))
+    seen = y < 8
+    selector = SemFS(10, attributes=A, gamma=0.01).fit(X[seen], y[seen])
+    assert (selector.predict(X[seen]) == y[seen]).mean() > 0.9
+    unseen = {c: A[c] for c in range(8, 12)}
+    guesses = selector.predict(X[~seen], class_table=unseen)
+    assert set(guesses) <= set(range(8, 12))
+    assert (guesses == y[~seen]).mean() > 0.9
+
+
+def test_a_class_table_with_other_columns_is_refused():
+    X, y, A = make_problem()
+    selector = SemFS(5, attributes=A).fit(X, y)
+    with pytest.raises(ValueError, match="2 attributes, but the selector was fitted with 3"):
+        selector.predict(X, class_table={0: [1.0, 2.0]})
+
+
+# ---- progress and interruption ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_verbose_prints_a_line_per_step_with_names(solver, capsys):
+    X, y, table = named_problem()
+    SemFS(3, attributes=table, solver=solver, max_iter=3, tol=0, verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("[SemFS]") and "J = " in line for line in lines)
+    assert ("+ gene " in lines[0]) == (solver == "direct")
+
+
+class Watcher:
+    """A callback that records a fitted estimator per step and may interrupt or stop."""
+
+    def __init__(self, stop_at=None, error=None):
+        self.stop_at, self.error, self.steps = stop_at, error, []
+
+    def setup(self, estimator, context):
+        self.setup_done = True
+
+    def teardown(self, estimator, context):
+        self.torn_down = True
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.parent is None:
+            return False
+        self.steps.append(fitted_estimator.get_support().sum())
+        if len(self.steps) == self.stop_at:
+            if self.error is not None:
+                raise self.error
+            return True
+        return False
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_callbacks_follow_every_step_and_can_stop_the_fit(solver):
+    X, y, A = make_problem()
+    watcher = Watcher(stop_at=3)
+    selector = SemFS(5, attributes=A, solver=solver, tol=0).set_callbacks(watcher)
+    selector.fit(X, y)
+    assert len(watcher.steps) == 3
+    assert watcher.torn_down
+    assert selector.n_iter_ == 3
+    plain = SemFS(5, attributes=A, solver=solver, tol=0).fit(X, y)
+    assert_allclose(selector.objective_, plain.objective_[:3])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_interrupted_fit_leaves_the_selector_as_it_was(solver):
+    X, y, A = make_problem()
+    selector = SemFS(5, attributes=A, solver=solver, tol=0)
+    selector.set_callbacks(Watcher(stop_at=2, error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        selector.fit(X, y)
+    assert not [name for name in vars(selector) if name.endswith("_")]
+    selector.set_callbacks().fit(X, y)
+    fitted = {name: value for name, value in vars(selector).items() if name.endswith("_")}
+    selector.set_callbacks(Watcher(stop_at=2, error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        selector.fit(X[:, :7], y)
+    assert all(getattr(selector, name) is value for name, value in fitted.items())
+    assert selector.transform(X).shape == (60, 5)
+
+
+def test_the_progress_bar_of_scikit_learn_works():
+    pytest.importorskip("rich")
+    from sklearn.callback import ProgressBar
+
+    X, y, A = make_problem()
+    SemFS(5, attributes=A).set_callbacks(ProgressBar()).fit(X, y)
+
+
+def test_a_meta_estimator_passes_its_callbacks_on():
+    X, y, A = make_problem()
+    selector = SemFS(3, attributes=A)
+    pipeline = make_pipeline(StandardScaler(), selector).fit(X, y)
+    assert pipeline[1].n_iter_ == 3

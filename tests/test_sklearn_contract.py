@@ -1,0 +1,10 @@
+"""scikit-learn's own checks, on every selector of the library."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from semfs import SemFS
+
+
+@parametrize_with_checks([SemFS(), SemFS(solver="alternating"), SemFS(n_swaps=3)])
+def test_semfs_is_a_scikit_learn_estimator(estimator, check):
+    check(estimator)
