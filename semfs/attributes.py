@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from semfs.attribute_files import import_pandas, read_attributes
+from semfs.diagnostics import AttributeReport, describe_values
+from semfs.encoders import encode_class_names
 from semfs.validation import encode_labels, label_array
 
-__all__ = ["AttributeTable", "align_attributes", "encode_labels"]
+__all__ = [
+    "AttributeReport",
+    "AttributeTable",
+    "align_attributes",
+    "as_attribute_table",
+    "describe_attributes",
+    "encode_class_names",
+    "encode_labels",
+    "normalize_attributes",
+    "read_attributes",
+]
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,63 @@ def as_attribute_table(attributes: Any, classes: np.ndarray | None = None) -> At
         label_array(labels),
         np.array([str(name) for name in names], dtype=object),
     )
+
+
+def normalize_attributes(table: Any, method: str = "unit") -> Any:
+    """Return a class-attribute table on another scale, as a frame.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+    method : {"unit", "standard", "range", "center"}, default="unit"
+        "unit": every class has length 1 (as in xlsa17's ``att``). "standard": every
+        attribute has mean 0 and variance 1 over the classes. "range": every attribute
+        goes from 0 to 1. "center": every attribute has mean 0. Constant attributes (or
+        all-zero classes) become 0.
+
+    Examples
+    --------
+    >>> normalize_attributes({"cat": [3.0, 4.0], "ant": [0.0, 2.0]})
+          a0   a1
+    cat  0.6  0.8
+    ant  0.0  1.0
+    """
+    table = as_attribute_table(table)
+    A = table.values
+    if method == "unit":
+        A, scale = A, np.linalg.norm(A, axis=1, keepdims=True)
+    elif method == "standard":
+        A, scale = A - A.mean(axis=0), A.std(axis=0)
+    elif method == "range":
+        A, scale = A - A.min(axis=0), np.ptp(A, axis=0)
+    elif method == "center":
+        A, scale = A - A.mean(axis=0), np.ones(A.shape[1])
+    else:
+        raise ValueError(
+            f"method must be 'unit', 'standard', 'range' or 'center', got {method!r}."
+        )
+    values = np.divide(A, scale, out=np.zeros_like(A), where=scale > 0)
+    return import_pandas().DataFrame(values, index=table.classes, columns=table.names)
+
+
+def describe_attributes(table: Any) -> AttributeReport:
+    """Return constant and duplicate attributes, identical classes, rank and similarities.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+
+    Examples
+    --------
+    >>> table = {"cat": [4, 1, 0], "dog": [4, 1, 0], "hen": [2, 1, 1]}
+    >>> report = describe_attributes(table)
+    >>> report.constant, report.identical, report.rank
+    (['a1'], [('cat', 'dog')], 1)
+    """
+    table = as_attribute_table(table)
+    return describe_values(table.values, table.classes.tolist(), table.names.tolist())
 
 
 def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:
@@ -172,10 +243,23 @@ def _missing_message(missing: list, known: list) -> str:
     text = f"attributes has no row for class {missing[0]!r}"
     if len(missing) > 1:
         text += f" (and {len(missing) - 1} more)"
-    near = difflib.get_close_matches(str(missing[0]), [str(k) for k in known], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    near = _nearest_label(missing[0], known)
+    hint = "." if near is None else f"; did you mean {near!r}?"
+    if near is not None and str(near) == str(missing[0]):
+        hint += f" (y holds {type(missing[0]).__name__}, the table {type(near).__name__})"
     shown = ", ".join(repr(k) for k in known[:8]) + (", …" if len(known) > 8 else "")
     return f"{text}{hint} Add it, or drop that class from y; known classes: {shown}"
+
+
+def _nearest_label(label: Any, known: list) -> Any:
+    """The known label that reads most like this one, or None: polar bear, polar+bear."""
+    plain = {_letters(k): k for k in reversed(known)}
+    near = difflib.get_close_matches(_letters(label), plain, n=1, cutoff=0.75)
+    return plain[near[0]] if near else None
+
+
+def _letters(label: Any) -> str:
+    return re.sub(r"[\W_]+", " ", str(label)).strip().casefold()
 
 
 def _as_list(classes: Any) -> list:

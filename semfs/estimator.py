@@ -11,12 +11,29 @@ from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbac
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from semfs.array_rows import (
+    as_numpy,
+    check_same_namespace,
+    floating_dtypes,
+    is_foreign,
+    like,
+    predict_linear,
+    spread_columns,
+)
 from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
+from semfs.blocks import as_source
 from semfs.moments import Moments
-from semfs.objective import Objective, reduce_rank
+from semfs.objective import SAFE_RELATIVE_PENALTY, Objective, reduce_rank
+from semfs.passes import SourceRows
 from semfs.selector import RankingSelector, check_n_features_to_select
 from semfs.solvers import STEP_RULES, Solution, solve_alternating, solve_direct
-from semfs.validation import check_integer, check_number, check_option, check_weights
+from semfs.validation import (
+    check_integer,
+    check_number,
+    check_option,
+    check_weights,
+    label_array,
+)
 
 __all__ = ["AS_PUBLISHED", "SemFS"]
 
@@ -130,6 +147,9 @@ class SemFS(CallbackSupportMixin, RankingSelector):
     sparse. Products of float32 data are taken in float32 and added up in float64, except
     when `gamma` is so small that rounding would drown it; the solvers work in float64.
 
+    With ``sklearn.set_config(array_api_dispatch=True)`` torch or CuPy arrays are summed up on
+    their device; the solver works on the host, and results return to the device.
+
     Examples
     --------
     >>> from sklearn.datasets import make_classification
@@ -187,20 +207,25 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        tags.array_api_support = True
         return tags
 
     # ---- fitting ----------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemFS:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemFS:
         """Choose features on the seen classes.
 
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes.
+            Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
+            of a ``.npy``, Parquet, Zarr, HDF5 or ``.h5ad`` file; an iterable of (X, y) blocks;
+            see `semfs.blocks.open_blocks` for options. Dask arrays and frames are summed up
+            where they are.
         y : array-like of shape (n,)
-            Their class labels, of any one hashable type.
+            Their class labels, of any one hashable type; or the name of the column that holds
+            them. Not for (X, y) blocks.
         sample_weight : array-like of shape (n,), optional
             Row weights.
 
@@ -210,9 +235,17 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             The fitted selector.
         """
         with self._all_or_nothing():
-            X, moments = self._moments_of(X, y, sample_weight, reset=True)
+            self._check_parameters()
+            rows = _beyond_memory(X, y, sample_weight)
+            if rows is None:
+                X, moments = self._moments_of(X, y, sample_weight, reset=True)
+            else:
+                X, moments = None, self._moments_of_rows(rows)
             self.__dict__.pop("moments_", None)
-            return self._fit_from(moments, X, y)
+            self._fit_from(moments, X, y)
+            if rows is not None:
+                rows.finished()
+            return self
 
     @with_callbacks
     def fit_moments(self, moments: Moments) -> SemFS:
@@ -283,6 +316,7 @@ class SemFS(CallbackSupportMixin, RankingSelector):
     ) -> tuple[Any, Moments]:
         """Validated X and its moments; finiteness shows in them, which saves a pass over X."""
         self._check_parameters()
+        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
         X, classes, codes = self._check_training_data(
             X, y, accept_sparse=True, ensure_all_finite=False, reset=reset
         )
@@ -290,6 +324,35 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         assert codes is not None
         weights = self._row_weights(codes, classes, check_weights(sample_weight, X.shape[0]))
         return X, Moments.from_checked(X, codes, classes, weights)
+
+    def _moments_of_rows(self, rows: Any) -> Moments:
+        """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
+        check_n_features_to_select(self.n_features_to_select)
+        if rows.fits:
+            moments = self._moments_of(*rows.load(), reset=True)[1]
+        else:
+            if self.class_weight is not None:
+                balanced = isinstance(self.class_weight, str)
+                rows = rows.weighted(self._class_factors, balanced=balanced)
+            direct = self.solver == "direct"
+            moments = rows.moments(
+                n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
+                precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
+                verbose=self.verbose,
+            )
+        self.n_features_in_ = rows.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if rows.feature_names is not None:
+            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
+        return moments
+
+    def _class_factors(self, totals: dict[Any, float]) -> dict[Any, float] | None:
+        """Weight of each class, from the total weight of its rows unless it is given."""
+        if isinstance(self.class_weight, Mapping):
+            totals = dict.fromkeys(self.class_weight, 1.0)
+        counts = np.array(list(totals.values()))
+        weights = self._class_weights(label_array(list(totals)), counts)
+        return None if weights is None else dict(zip(totals, weights.tolist()))
 
     def _fit_from(self, moments: Moments, X: Any = None, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""
@@ -324,10 +387,9 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         )
         results = fitted(solution)
         self.classes_ = moments.classes
-        self.attribute_names_in_ = table.names
         self.class_table_ = table
         for name, value in results.items():
-            setattr(self, name, value)
+            setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
         self._warn_if_too_many(moments.n_features - len(exclude))
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: results
@@ -456,6 +518,11 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         names = getattr(self, "feature_names_in_", None)
         return f"x{feature}" if names is None else str(names[feature])
 
+    @property
+    def attribute_names_in_(self) -> np.ndarray:
+        """Names (m,) of the attributes of the table given."""
+        return self.class_table_.names
+
     # ---- using a fitted selector --------------------------------------------------------
 
     def predict_attributes(self, X: Any) -> np.ndarray:
@@ -472,14 +539,20 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             In the columns of the table given.
         """
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        used = np.flatnonzero(self.selection_)
-        W = self.selection_[used, None] * self.coef_[used]
+        return self._attributes_of(X, "predict_attributes")
+
+    def _attributes_of(self, X: Any, method: str) -> Any:
+        check_same_namespace(X, self, attribute="coef_", method=method)
+        types = floating_dtypes(X) or [np.float64, np.float32]
+        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        coef, s, intercept = map(as_numpy, (self.coef_, self.selection_, self.intercept_))
+        used = np.flatnonzero(s)
+        W = s[used, None] * coef[used]
+        if is_foreign(X):
+            return predict_linear(X, used, W, intercept)
         picked = X[:, used]
         out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
-        return out + self.intercept_
+        return out + intercept
 
     def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
         """Return the class whose description is nearest to each row's predicted attributes.
@@ -497,14 +570,36 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         labels : ndarray of shape (n,)
             Class labels.
         """
-        predicted = self.predict_attributes(X)
+        check_is_fitted(self)
+        predicted = as_numpy(self._attributes_of(X, "predict"))
         table = self.class_table_ if class_table is None else as_attribute_table(class_table)
         if table.values.shape[1] != self.coef_.shape[1]:
             raise ValueError(
                 f"class_table has {table.values.shape[1]} attributes, but the selector was "
                 f"fitted with {self.coef_.shape[1]}. Use the same columns in the same order."
             )
-        return table.classes[pairwise_distances_argmin(predicted, table.values)]
+        return like(table.classes[pairwise_distances_argmin(predicted, table.values)], X)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Put the selected columns back in their places, zeros elsewhere.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, k)
+            Selected columns.
+
+        Returns
+        -------
+        X_original : array-like of shape (n, d)
+            All columns.
+        """
+        if floating_dtypes(X) is None:
+            return super().inverse_transform(X)
+        return spread_columns(X, self.get_support())
+
+    def _transform(self, X: Any) -> Any:
+        check_same_namespace(X, self, attribute="support_", method="transform")
+        return super()._transform(X)
 
     # ---- checking ------------------------------------------------------------------------
 
@@ -590,3 +685,15 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         if not -d <= int(feature) < d:
             raise ValueError(f"{parameter}: index {feature} is out of range for {d} features.")
         return int(feature) % d
+
+
+def _beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
+    """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
+    if hasattr(X, "of_classes"):  # rows already, on a cluster
+        return X
+    if hasattr(X, "__dask_graph__"):
+        from semfs.distributed import dask_rows
+
+        return dask_rows(X, y, sample_weight)
+    source = as_source(X, y, sample_weight)
+    return None if source is None else SourceRows(source)

@@ -20,8 +20,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
+from semfs.array_rows import ArrayRows
 from semfs.moments import Moments
+from semfs.rows import Rows
 
 __all__ = ["Objective", "reduce_rank"]
 
@@ -124,7 +127,7 @@ class Objective:
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
         out = self.moments.scatter_columns(columns, precise=self.precise)
-        out = out + (self.root.T @ (self.alpha * self.root[:, columns]))
+        out += self.root.T @ (self.alpha * self.root[:, columns])
         if self._origin_weight:
             mean = self.moments.mean
             out += self._origin_weight * np.outer(mean, mean[columns])
@@ -141,7 +144,7 @@ class Objective:
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""
         rows = self.moments.rows
-        if rows is None or rows.X.shape[0] >= self.n_features:
+        if not isinstance(rows, (Rows, ArrayRows)) or rows.X.shape[0] >= self.n_features:
             return None
         return Factor.from_objective(self)
 
@@ -189,7 +192,8 @@ class Factor:
     def from_objective(cls, objective: Objective) -> Factor:
         """Return the factor of the objective's rows."""
         moments, rows = objective.moments, objective.moments.rows
-        assert rows is not None
+        if isinstance(rows, ArrayRows):
+            rows = rows.own()  # n × n problems are solved in numpy
         X = rows.X
         X = X.astype(np.float64) if sp.issparse(X) else X.astype(np.float64) - objective.centre
         weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
@@ -257,7 +261,8 @@ def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> T.shape, V.shape
     ((3, 1), (5, 1))
     """
-    _, singular, Vt = np.linalg.svd(A, full_matrices=False)
+    with threadpool_limits(1, user_api="blas"):  # too small a matrix to share among threads
+        _, singular, Vt = np.linalg.svd(A, full_matrices=False)
     rank = int((singular > singular[0] * max(A.shape) * np.finfo(float).eps).sum())
     V = Vt[: max(rank, 1)].T
     return A @ V, V

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from semfs.array_rows import as_numpy, floating_dtypes
 from semfs.validation import encode_labels
 
 __all__ = ["RankingSelector", "constant_columns", "stable_order"]
@@ -44,13 +45,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
         Without y, classes and codes are None, unless the selector's tags require y.
         """
-        if getattr(X, "dtype", None) == np.float16:
+        if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
         X = validate_data(
             self,
             X,
             accept_sparse=("csr", "csc") if accept_sparse else False,
-            dtype=list(dtype),
+            dtype=floating_dtypes(X) or list(dtype),
             ensure_all_finite=ensure_all_finite,
             order=order,
             reset=reset,
@@ -122,7 +123,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
-        return self.support_
+        return as_numpy(self.support_)
 
 
 def check_n_features_to_select(k: Any) -> None:

@@ -204,7 +204,8 @@ class _ForwardPath:
         d = self.objective.n_features
         s, W = np.zeros(d), np.zeros(self.objective.B.shape)
         s[chosen] = 1.0
-        W[chosen] = solve_triangular(self.L[chosen].T, self.Q, check_finite=False)
+        if self.chosen:
+            W[chosen] = solve_triangular(self.L[chosen].T, self.Q, check_finite=False)
         scores = np.where(self.allowed, self.gains(), -np.inf)
         if self.gains_of:  # features beyond the ranking stay below it
             scores = np.minimum(scores, self.gains_of[-1])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import semfs.moments as moments_module
+import semfs.rows as rows_module
 from problems import make_problem
 from semfs import Moments
 
@@ -171,8 +172,8 @@ def test_columns_are_columns_of_the_scatter_matrix():
 def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
     X, y, _ = make_problem(n=20_000, d=8, C=40)
     expected = Moments.from_data(X, y)
-    monkeypatch.setattr(moments_module, "_n_threads", lambda: 3)
-    monkeypatch.setattr(moments_module, "THREADS_FROM", 1)
+    monkeypatch.setattr(rows_module, "_n_threads", lambda: 3)
+    monkeypatch.setattr(rows_module, "THREADS_FROM", 1)
     assert_same_moments(Moments.from_data(X, y), expected)
 
 
@@ -185,7 +186,7 @@ def test_constant_columns_are_found_whatever_their_value():
 
 
 def test_sparse_rows_stay_sparse():
-    X = sp.random_array((40, 2000), density=0.01, rng=0, format="csr")
+    X = sp.random(40, 2000, density=0.01, random_state=0, format="csr")
     moments = Moments.from_data(X, np.arange(40) % 4)
     moments = moments + moments
     assert moments.rows is not None

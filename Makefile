@@ -1,0 +1,50 @@
+# Everything a developer types. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-oldest check bench bench-long docs clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## Set up .venv with the package (editable), all extras and developer tools
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[all,dev]"
+	@touch $(STAMP)
+
+demo: install ## Choose genes for cell types nobody has labelled; writes demo-output/
+	$(BIN)/semfs demo
+
+test: install ## Run the tests (the slow, browser and network ones excepted)
+	$(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto
+
+test-oldest: ## Run the core tests on the oldest supported dependencies, in .venv-oldest
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --editable . --constraint tools/oldest.txt \
+		pytest hypothesis pandas polars pyarrow
+	.venv-oldest/bin/python -m pytest tests/test_moments.py tests/test_objective.py \
+		tests/test_solvers.py tests/test_estimator.py tests/test_sklearn_contract.py \
+		tests/test_bad_input.py tests/test_baselines.py tests/test_evaluation.py
+
+check: install ## Format, lint, type-check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: install ## Measure speed and memory of the core; writes benchmarks/results/
+	$(BIN)/python benchmarks/bench_core.py
+
+bench-long: bench ## The same with all baselines at full size (about half an hour)
+	$(BIN)/python benchmarks/bench_baselines.py
+
+docs: install ## Build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) .venv-oldest build dist docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

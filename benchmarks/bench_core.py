@@ -1,0 +1,248 @@
+"""Speed and memory of the core, as ratios within one run (absolute times prove nothing).
+
+Prints a table and writes benchmarks/results/core.json, which the documentation shows.
+
+    python benchmarks/bench_core.py             # SUN size: n = 14,140, d = 4,096, 707 classes
+    python benchmarks/bench_core.py --small     # a quick look
+    python benchmarks/bench_core.py --no-peers  # without abess, fastcan, skglm, MultiTaskLasso
+
+Peers are measured when they are installed: pip install abess fastcan skglm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "core.json"
+SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
+K = 50
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    ratio: float  # to one X.T @ X of the same process
+    seconds: float
+    memory_mb: float  # peak resident memory above the data
+    note: str
+
+
+def make_data(n: int, d: int, C: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Classes of equal size whose means depend on their attributes; float32, rows shuffled."""
+    rng = np.random.default_rng(0)
+    A = rng.random((C, m))
+    y = np.arange(n) % C
+    rng.shuffle(y)
+    X = rng.standard_normal((n, d), dtype=np.float32)
+    X += (0.3 * A @ rng.standard_normal((m, d))).astype(np.float32)[y]
+    return X, y, A
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process so far."""
+    unit = 2**20 if platform.system() == "Darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def best_of(function, repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+# ---- what is measured; each runs in a process of its own ----------------------------------
+
+
+def semfs_direct(X, y, A):
+    from semfs import SemFS
+
+    SemFS(K, attributes=A).fit(X, y)
+
+
+def semfs_direct_labels(X, y, A):
+    from semfs import SemFS
+
+    SemFS(K).fit(X, y)
+
+
+def semfs_alternating(X, y, A):
+    from semfs import SemFS
+
+    SemFS(K, attributes=A, solver="alternating", max_iter=20, tol=0).fit(X, y)
+
+
+def semfs_published(X, y, A):
+    from semfs import AS_PUBLISHED, SemFS
+
+    SemFS(K, attributes=A, **{**AS_PUBLISHED, "tol": 0, "max_iter": 20}).fit(X, y)
+
+
+def anova(X, y, A):
+    from sklearn.feature_selection import SelectKBest
+
+    SelectKBest(k=K).fit(X, y)
+
+
+def abess(X, y, A):
+    from abess import MultiTaskRegression
+
+    MultiTaskRegression(support_size=K).fit(X.astype(np.float64), A[y])
+
+
+def fastcan(X, y, A):
+    from fastcan import FastCan
+
+    FastCan(n_features_to_select=K, verbose=0).fit(X, A[y])
+
+
+def multitask_lasso(X, y, A):
+    from sklearn.linear_model import MultiTaskLasso
+
+    X = X - X.mean(axis=0)
+    Y = (A[y] - A[y].mean(axis=0)).astype(np.float32)
+    rows = np.linalg.norm(X.T @ Y, axis=1) / len(X)
+    MultiTaskLasso(alpha=penalty_for(rows), fit_intercept=False).fit(X, Y)
+
+
+def skglm(X, y, A):
+    from skglm.estimators import MultiTaskLasso
+
+    X = (X - X.mean(axis=0)).astype(np.float64)
+    Y = A[y] - A[y].mean(axis=0)
+    rows = np.linalg.norm(X.T @ Y, axis=1) / len(X)
+    model = MultiTaskLasso(alpha=penalty_for(rows), fit_intercept=False)
+    model.fit(X[:200], Y[:200])  # compile first: the compiler is not what is measured
+    return lambda: model.fit(X, Y)
+
+
+def penalty_for(rows: np.ndarray) -> float:
+    """A penalty that leaves about K rows: these methods cannot be asked for K features."""
+    return float(np.sort(rows)[-K])
+
+
+MEASURED = {
+    "semfs direct": (semfs_direct, 3, "50 features, attributes, default parameters"),
+    "semfs direct, labels": (semfs_direct_labels, 3, "attributes=None: one target per class"),
+    "semfs alternating": (semfs_alternating, 1, "20 rounds, default penalty"),
+    "semfs as published": (semfs_published, 1, "20 rounds, gamma = 0.1 absolute"),
+    "ANOVA F": (anova, 2, "scikit-learn SelectKBest"),
+    "abess": (abess, 1, "multi-task best subset, 50 features"),
+    "MultiTaskLasso": (multitask_lasso, 1, "scikit-learn, float32, one penalty"),
+    "skglm": (skglm, 1, "MultiTaskLasso, float64, one penalty, without compilation"),
+    "fastcan": (fastcan, 1, "greedy, matrix target, 50 features"),
+}
+PEERS = {"abess": "abess", "skglm": "skglm", "fastcan": "fastcan", "MultiTaskLasso": "sklearn"}
+
+
+def measure(name: str, size: str) -> Row:
+    """Run one entry here and now."""
+    warnings.simplefilter("ignore")
+    function, repeats, note = MEASURED[name]
+    X, y, A = make_data(*SIZES[size])
+    import semfs  # noqa: F401  (imports are not what is measured)
+
+    before = peak_mb()
+    start = time.perf_counter()
+    prepared = function(X, y, A)
+    seconds = time.perf_counter() - start
+    if callable(prepared):
+        seconds = best_of(prepared, 1)
+    memory = peak_mb() - before
+    if repeats > 1:
+        seconds = min(seconds, best_of(lambda: function(X, y, A), repeats - 1))
+    unit = best_of(lambda: X.T @ X, 3)
+    return Row(name, seconds / unit, seconds, memory, note)
+
+
+def measure_apart(name: str, size: str) -> Row:
+    """Run one entry in a fresh process, so that its peak memory is its own."""
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        name,
+        *(["--small"] if size == "small" else []),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return Row(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def growth_exponent(size: str) -> tuple[float, list[tuple[int, float]]]:
+    """Fit time ~ n^p over n = 2k ... 64k (d = 512)."""
+    from semfs import SemFS
+
+    points = []
+    for n in (2_000, 4_000, 8_000, 16_000, 32_000, 64_000)[: 6 if size == "full" else 4]:
+        X, y, A = make_data(n, 512, 100, 20)
+        fit = SemFS(K, attributes=A).fit
+        points.append((n, best_of(lambda fit=fit, X=X, y=y: fit(X, y), 3)))
+    slope, _ = np.polyfit(*np.log(np.array(points).T), 1)
+    return float(slope), points
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--only", help="comma-separated names")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    size = "small" if options.small else "full"
+    if options.one:
+        print(json.dumps(asdict(measure(options.one, size))))
+        return
+    names = options.only.split(",") if options.only else list(MEASURED)
+    rows = []
+    print(f"{SIZES[size]} (n, d, classes, attributes), k = {K}; unit: one float32 X.T @ X")
+    print(f"{'':24}{'x X.T@X':>9}{'seconds':>9}{'MB':>8}  note")
+    for name in names:
+        module = PEERS.get(name)
+        if module and (options.no_peers or importlib.util.find_spec(module) is None):
+            print(f"{name:24}  left out ({'asked' if options.no_peers else 'not installed'})")
+            continue
+        row = measure_apart(name, size)
+        rows.append(row)
+        print(
+            f"{name:24}{row.ratio:9.2f}{row.seconds:9.2f}{row.memory_mb:8.0f}  {row.note}",
+            flush=True,
+        )
+    slope, points = growth_exponent(size)
+    print(
+        f"time of direct grows as n^{slope:.2f} over n = {points[0][0]:,} ... {points[-1][0]:,}"
+    )
+    RESULTS.parent.mkdir(exist_ok=True)
+    document = {
+        "size": dict(zip(("n", "d", "classes", "attributes"), SIZES[size])),
+        "k": K,
+        "rows": [asdict(row) for row in rows],
+        "growth": {"exponent": slope, "points": points},
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    if not options.only:
+        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+        print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Out of core: a 6.5 GB file in less than 1 GB of memory, against plain numpy in the same run.
+
+    python benchmarks/bench_streaming.py --dir /scratch   # n = 400,000, d = 4,096 float32
+    python benchmarks/bench_streaming.py --small          # a quick look
+
+The unit is reading the file once and multiplying each block with itself, G += X_b.T @ X_b, in
+plain numpy. Every measurement runs in a process of its own and starts with the file dropped
+from the page cache. Writes benchmarks/results/streaming.json; the data file is deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "streaming.json"
+SIZES = {"full": (400_000, 4_096, 200), "small": (40_000, 1_024, 50)}
+BLOCK = 4_096
+K = 50
+
+
+def write_data(folder: Path, n: int, d: int, C: int) -> None:
+    """Classes whose means depend on attributes, block by block."""
+    rng = np.random.default_rng(0)
+    A = rng.random((C, 30))
+    means = (0.3 * A @ rng.standard_normal((30, d)) + 2.0).astype(np.float32)
+    y = rng.integers(0, C, n)
+    np.save(folder / "y.npy", y)
+    np.save(folder / "A.npy", A)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (n, d)}
+    with (folder / "X.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, n, BLOCK):
+            labels = y[start : start + BLOCK]
+            X = rng.standard_normal((len(labels), d), dtype=np.float32)
+            X += means[labels]
+            X.tofile(file)
+
+
+def forget(path: Path) -> None:
+    """Drop a file from the page cache, where the system can."""
+    if hasattr(os, "posix_fadvise"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_only(folder: Path) -> None:
+    header = np.load(folder / "X.npy", mmap_mode="r")
+    buffer = np.empty((BLOCK, header.shape[1]), header.dtype)
+    with (folder / "X.npy").open("rb", buffering=0) as file:
+        file.seek(header.offset)
+        while file.readinto(memoryview(buffer.reshape(-1).view(np.uint8))):
+            pass
+
+
+def plain(folder: Path) -> None:
+    """Read once, G += X_b'X_b."""
+    header = np.load(folder / "X.npy", mmap_mode="r")
+    n, d = header.shape
+    G = np.zeros((d, d), dtype=np.float32)
+    with (folder / "X.npy").open("rb") as file:
+        file.seek(header.offset)
+        for start in range(0, n, BLOCK):
+            rows = min(BLOCK, n - start)
+            X = np.fromfile(file, np.float32, rows * d).reshape(rows, d)
+            G += X.T @ X
+
+
+def semfs_fit(folder: Path, **options) -> list[int]:
+    from semfs import SemFS
+    from semfs.blocks import open_blocks
+
+    y, A = np.load(folder / "y.npy"), np.load(folder / "A.npy")
+    source = open_blocks(folder / "X.npy", y, **options)
+    return SemFS(K, attributes=A).fit(source).order_[:K].tolist()
+
+
+MEASURED = {
+    "read once": read_only,
+    "read once, X'X (numpy)": plain,
+    "semfs, as it comes": semfs_fit,
+    "semfs, one pass (d x d)": lambda folder: semfs_fit(folder, passes="one"),
+    "semfs, a few passes": lambda folder: semfs_fit(folder, passes="few"),
+    "semfs, one pass, checkpoint": lambda folder: semfs_fit(
+        folder, passes="one", checkpoint=folder / "checkpoint"
+    ),
+    "read once, X'X (numpy), again": plain,
+}
+
+
+def measure(name: str, folder: Path) -> dict:
+    import semfs.blocks  # noqa: F401  (imports are not what is measured)
+
+    forget(folder / "X.npy")
+    start, cpu = time.perf_counter(), time.process_time()
+    order = MEASURED[name](folder)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    found = {"what": name, "seconds": seconds, "cpu": cpu, "peak_mb": peak_mb()}
+    return found | {"order": order}
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process alone (getrusage would count its parent's)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def measure_apart(name: str, folder: Path) -> dict:
+    command = [sys.executable, __file__, "--one", name, "--dir", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--only", help="comma-separated beginnings of names")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one, options.dir)))
+        return
+    size = "small" if options.small else "full"
+    n, d, C = SIZES[size]
+    need = 4 * n * d
+    if shutil.disk_usage(options.dir).free < 1.3 * need:
+        raise SystemExit(f"{options.dir} has no room for a file of {need / 1e9:.1f} GB; --dir?")
+    folder = Path(tempfile.mkdtemp(prefix="semfs-bench-", dir=options.dir))
+    try:
+        rows = run(folder, n, d, C, options.only)
+    finally:
+        shutil.rmtree(folder)
+    if options.only is None and size == "full":
+        RESULTS.parent.mkdir(exist_ok=True)
+        document = {"n": n, "d": d, "classes": C, "k": K, "rows": rows}
+        document |= {"python": platform.python_version(), "numpy": np.__version__}
+        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def run(folder: Path, n: int, d: int, C: int, only: str | None) -> list[dict]:
+    write_data(folder, n, d, C)
+    print(f"n = {n:,}, d = {d:,} float32: {4 * n * d / 1e9:.1f} GB; k = {K}, {C} classes")
+    print(f"{'':32}{'seconds':>9}{'ratio':>7}{'cpu s':>8}{'peak MB':>9}{'MB/s':>7}", flush=True)
+    names = [m for m in MEASURED if not only or any(m.startswith(o) for o in only.split(","))]
+    found = []
+    for name in names:
+        found.append(measure_apart(name, folder))
+        print(f"  {name}: {found[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
+    units = [r["seconds"] for r in found if r["what"].startswith("read once, X'X")]
+    orders = [r.pop("order") for r in found]
+    for row in found:
+        row["ratio"] = row["seconds"] / (sum(units) / len(units)) if units else float("nan")
+        print(
+            f"{row['what']:32}{row['seconds']:9.1f}{row['ratio']:7.2f}{row['cpu']:8.1f}"
+            f"{row['peak_mb']:9.0f}"
+            f"{4e-6 * n * d / row['seconds']:7.0f}"
+        )
+    chosen = [order for order in orders if order]
+    print("same 50 features in the same order:", all(order == chosen[0] for order in chosen))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Rows held by another array library (torch, CuPy, ...): passes run where the data are.
+
+Everything of size n happens in the library and on the device of X; results of size C × d,
+d × b or d × d come back to numpy in float64, block by block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn import config_context
+from sklearn.utils._array_api import (
+    _convert_to_numpy,
+    _max_precision_float_dtype,
+    check_same_namespace,
+    get_namespace,
+    get_namespace_and_device,
+    supported_float_dtypes,
+)
+
+from semfs.rows import PASS_ROWS, Rows, spans
+
+__all__ = [
+    "ArrayRows",
+    "as_numpy",
+    "check_same_namespace",
+    "floating_dtypes",
+    "is_foreign",
+    "like",
+    "predict_linear",
+    "spread_columns",
+]
+
+
+def is_foreign(X: Any) -> bool:
+    """Whether validated data belong to another array library than numpy and scipy."""
+    return not isinstance(X, np.ndarray) and not sp.issparse(X)
+
+
+def as_numpy(values: Any) -> Any:
+    """Return the arrays of other libraries as numpy arrays, anything else as it is.
+
+    Does so under ``array_api_dispatch`` only; without it numpy converts what it can.
+    """
+    if isinstance(values, np.ndarray) or sp.issparse(values) or not hasattr(values, "shape"):
+        return values
+    try:
+        xp, known = get_namespace(values)
+    except TypeError:  # a frame or the like
+        return values
+    return _convert_to_numpy(values, xp) if known else values
+
+
+def like(array: np.ndarray, X: Any) -> Any:
+    """Return a numpy array in the library and on the device of X.
+
+    Floats are rounded to float32 where the device knows no float64; text has no place there
+    and stays as it is.
+    """
+    xp, known, device = get_namespace_and_device(X)
+    if not known or not is_foreign(X) or array.dtype.kind not in "biuf":
+        return array
+    if array.dtype.kind == "f" and _max_precision_float_dtype(xp, device) == xp.float32:
+        array = array.astype(np.float32)
+    return xp.asarray(array, device=device)
+
+
+def floating_dtypes(X: Any) -> list | None:
+    """Return the floating types of X's library, or None for numpy data."""
+    xp, known, device = get_namespace_and_device(X)
+    if not known or isinstance(X, np.ndarray) or sp.issparse(X):
+        return None
+    types = [getattr(xp, name, None) for name in ("float64", "float32")]
+    usable = supported_float_dtypes(xp, device)
+    return [t for t in types if t is not None and t in usable]
+
+
+def predict_linear(X: Any, used: np.ndarray, W: np.ndarray, intercept: np.ndarray) -> Any:
+    """Return X[:, used] W + intercept where X is, in its best precision."""
+    xp, _, device = get_namespace_and_device(X)
+    dtype = _max_precision_float_dtype(xp, device)
+    picked = xp.astype(xp.take(X, xp.asarray(used, device=device), axis=1), dtype, copy=False)
+    return picked @ like(W, X) + like(intercept, X)
+
+
+def spread_columns(X: Any, support: np.ndarray) -> Any:
+    """Return X (n, k) with columns of zeros inserted where ``support`` (d,) is false."""
+    xp, _, device = get_namespace_and_device(X)
+    if X.shape[1] != support.sum():
+        raise ValueError("X has a different shape than during fitting.")
+    zeros = xp.zeros((X.shape[0], 1), dtype=X.dtype, device=device)
+    place = np.where(support, np.cumsum(support) - 1, X.shape[1])
+    return xp.take(xp.concat([X, zeros], axis=1), xp.asarray(place, device=device), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """The counterpart of `semfs.rows.Rows`; codes (n,) and weights (n,) are in numpy."""
+
+    X: Any
+    codes: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def rounding(self) -> float:
+        """Rounding unit of the data."""
+        xp = self._xp()[0]
+        return float(xp.finfo(self.X.dtype).eps)
+
+    def _xp(self) -> tuple[Any, Any]:
+        with config_context(array_api_dispatch=True):
+            xp, _, device = get_namespace_and_device(self.X)
+        return xp, device
+
+    def _block(self, rows: slice, shift: np.ndarray, dtype: Any) -> Any:
+        """Rows minus a shift (d,) or (r, d), on the device."""
+        xp, device = self._xp()
+        Z = xp.astype(self.X[rows, :], dtype, copy=False)
+        return Z - xp.asarray(shift, dtype=dtype, device=device)
+
+    def _weights(self, rows: slice, dtype: Any) -> Any:
+        xp, device = self._xp()
+        return xp.asarray(self.weights[rows], dtype=dtype, device=device)  # type: ignore[index]
+
+    def _dtype(self, precise: bool) -> Any:
+        xp, device = self._xp()
+        return _max_precision_float_dtype(xp, device) if precise else self.X.dtype
+
+    def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
+        xp, device = self._xp()
+        first = self._host(self.X[: min(64, self.X.shape[0]), :])
+        shift = first.mean(axis=0)
+        shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
+        sums, squares = np.zeros((n_classes, self.X.shape[1])), np.zeros(self.X.shape[1])
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            Z = self._block(rows, shift, self.X.dtype)
+            present, member = np.unique(self.codes[rows], return_inverse=True)
+            member = xp.asarray(member, device=device)
+            place = xp.arange(len(present), dtype=member.dtype, device=device)
+            indicator = xp.astype(member[None, :] == place[:, None], self.X.dtype)
+            Z2 = Z * Z
+            if self.weights is not None:
+                w = self._weights(rows, self.X.dtype)
+                indicator, Z2 = indicator * w[None, :], Z2 * w[:, None]
+            sums[present] += self._host(indicator @ Z)
+            squares += self._host(xp.sum(Z2, axis=0))
+        return shift, sums, squares
+
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+    ) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        xp, device = self._xp()
+        index, dtype = xp.asarray(columns, device=device), self._dtype(precise)
+        out = np.zeros((len(columns), self.X.shape[1]))
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            Z = self._block(rows, mean, dtype)
+            picked = xp.take(Z, index, axis=1)
+            if self.weights is not None:
+                picked = picked * self._weights(rows, dtype)[:, None]
+            out += self._host(picked.T @ Z)
+        return out.T
+
+    def scatter(
+        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
+    ) -> np.ndarray:
+        """Return scatter + alpha * between-class scatter (d, d) about the mean."""
+        xp, _ = self._xp()
+        dtype = self._dtype(precise)
+        mean = counts @ means / counts.sum()
+        shifts = mean - (np.sqrt(1.0 + alpha) - 1.0) * (means - mean)
+        out = np.zeros((self.X.shape[1],) * 2)
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            Z = self._block(rows, shifts[self.codes[rows]], dtype)
+            if self.weights is not None:
+                Z = Z * xp.sqrt(self._weights(rows, dtype))[:, None]
+            out += self._host(Z.T @ Z)
+        return out
+
+    def own(self) -> Rows:
+        """Return a copy of the rows in numpy."""
+        host = self._host(self.X, keep_type=True)
+        return Rows(np.array(host), self.codes, self.weights)
+
+    def of_classes(self, full: np.ndarray) -> ArrayRows:
+        """Return the rows of the classes in a mask (C,), under new codes."""
+        xp, device = self._xp()
+        chosen = np.flatnonzero(full[self.codes])
+        weights = None if self.weights is None else self.weights[chosen]
+        X = xp.take(self.X, xp.asarray(chosen, device=device), axis=0)
+        return ArrayRows(X, (np.cumsum(full) - 1)[self.codes[chosen]], weights)
+
+    def _host(self, values: Any, *, keep_type: bool = False) -> np.ndarray:
+        out = _convert_to_numpy(values, self._xp()[0])
+        return out if keep_type else out.astype(np.float64)

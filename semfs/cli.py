@@ -1,0 +1,544 @@
+"""The `semfs` command: parse, call one library function, print."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+    from rich.console import Console
+except ImportError as error:  # pragma: no branch
+    raise SystemExit(
+        f"The semfs command needs {error.name}. Install it with: pip install 'semfs[cli]'"
+    ) from None
+
+import semfs
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="semfs",
+    help="Choose the features that tell apart classes nobody has labelled yet.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+console = Console()
+
+
+def command(function: Callable) -> Callable:
+    """Register a command whose errors are one line on standard error and exit code 2."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (ValueError, TypeError, OSError, ImportError, LookupError) as error:
+            text = " ".join(str(error).split())
+            _complain(text)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt as stop:
+            _complain(str(stop) or "interrupted")
+            raise typer.Exit(130) from None
+
+    return app.command()(guarded)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(f"semfs: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"semfs {semfs.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Choose the features that tell apart classes nobody has labelled yet."""
+
+
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", help="Worker processes; by default one per core.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of class splits, draws and K-means starts.")]
+
+
+@command
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the files go.")] = Path("."),
+    genes: Annotated[int, typer.Option(help="Number of genes to choose.")] = 20,
+    splits: Annotated[int, typer.Option(help="Random splits into seen and unseen types.")] = 12,
+) -> None:
+    """Choose genes for blood cell types that were never labelled, and judge the choice.
+
+    Prints the genes and a comparison with other selectors; writes `report.html`, which opens
+    offline, and `demo.png`.
+
+    Example: `semfs demo --out results`
+    """
+    from rich.progress import Progress
+
+    from semfs.demo import run_demo
+    from semfs.experiments import versions
+    from semfs.plots import plot_clustering, save_figure
+    from semfs.report import write_report
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Clustering unseen cell types", total=splits)
+        found = run_demo(genes, splits, on_step=lambda: progress.advance(task))
+    console.print(_demo_story(found), highlight=False)
+    console.print(_gene_table(found.genes))
+    for metric in ("acc", "nmi"):
+        console.print(_score_table(found.rows, metric))
+    out.mkdir(parents=True, exist_ok=True)
+    info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
+    page = write_report(found.rows, [], info, out / "report.html")
+    picture = save_figure(plot_clustering(found.rows), out / "demo.png")
+    console.print(f"Wrote {page} and {picture}", markup=False, highlight=False, soft_wrap=True)
+
+
+@command
+def evaluate(
+    dataset: Annotated[str, typer.Argument(help="sample, an .npz file, or a known name.")],
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="Methods, with commas; or module:Selector.")
+    ] = "semfs,anova,variance,random",
+    k: Annotated[
+        str, typer.Option("-k", help="Numbers of features: 10,20 or 5:50:5.")
+    ] = "5:50:5",
+    repeats: Annotated[int, typer.Option(help="K-means runs per score.")] = 20,
+    splits: Annotated[int | None, typer.Option(help="At most so many class splits.")] = None,
+    jobs: Jobs = None,
+    seed: Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON rows.")] = False,
+) -> None:
+    """Cluster the unseen classes of a data set with the features each method selects.
+
+    Example: `semfs evaluate sample --method semfs,mcfs,lasso -k 5:50:5`
+    """
+    import json
+
+    from semfs.experiments import Display
+    from semfs.paper import evaluate as evaluate_methods
+
+    rows, summary = evaluate_methods(
+        dataset,
+        _words(method),
+        ks=_numbers(k),
+        n_repeats=repeats,
+        splits=splits,
+        n_jobs=jobs,
+        seed=seed,
+        display=Display(quiet=not sys.stderr.isatty()),
+    )
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    else:
+        for metric in ("acc", "nmi"):
+            console.print(_score_table(rows, metric))
+    _report_failures(summary.failures)
+
+
+@command
+def reproduce(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling "
+            "or all.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of data sets; by default the sample.")
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option(help="Only these data sets: beginnings of names, with commas.")
+    ] = "",
+    method: Annotated[
+        str,
+        typer.Option("--method", "-m", help="These methods instead of all; module:Selector."),
+    ] = "",
+    splits: Annotated[int | None, typer.Option(help="At most so many class splits.")] = None,
+    jobs: Jobs = None,
+    force: Annotated[str, typer.Option(help="Methods to compute again, with commas.")] = "",
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer k, runs, splits, grids.")] = False,
+    seed: Seed = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster, such as tcp://host:8786.")
+    ] = None,
+) -> None:
+    """Run the paper's experiments; the same command continues a run that was stopped.
+
+    Example: `semfs reproduce clustering alpha --data DATA --out RUN --splits 5`
+    """
+    import shlex
+
+    from semfs.experiments import Display
+    from semfs.paper import reproduce as reproduce_experiments
+
+    try:
+        summary = reproduce_experiments(
+            names,
+            out,
+            data=data,
+            datasets=_words(dataset),
+            methods=_words(method),
+            splits=splits,
+            n_jobs=jobs,
+            force=_words(force),
+            fast=fast,
+            seed=seed,
+            scheduler=scheduler,
+            command=shlex.join(["semfs", *sys.argv[1:]]),
+            display=Display(),
+        )
+    except KeyboardInterrupt:
+        how = " (without --force)" if force else ""
+        raise KeyboardInterrupt(
+            f"interrupted. What is finished is safe in {out}; the same command{how} continues."
+        ) from None
+    console.print(
+        f"{summary.n_cells} cells: {summary.n_before} finished before, {summary.n_computed} "
+        f"computed in {summary.seconds:.0f} s, {len(summary.failures)} failed.\n"
+        f"Look at them with: semfs report {shlex.quote(str(out))}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+    _report_failures(summary.failures)
+
+
+@command
+def report(
+    run: Annotated[Path, typer.Argument(help="Run directory of `semfs reproduce`.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; by default RUN/report.html.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write all finished rows to this file instead.")
+    ] = None,
+) -> None:
+    """Make one self-contained HTML page of a run, or a CSV file of its finished rows.
+
+    Example: `semfs report RUN --out results.html`
+    """
+    from semfs.experiments.store import Store
+    from semfs.paper import EXPERIMENTS
+    from semfs.report import write_report
+
+    store = Store(run, create=False)
+    try:
+        if csv is not None:
+            store.to_csv(csv)
+            console.print(f"Wrote {csv}", markup=False, highlight=False, soft_wrap=True)
+        if csv is None or out is not None:
+            findings = {name: entry.finding for name, entry in EXPERIMENTS.items()}
+            info = store.info() | {"findings": findings}
+            page = out or run / "report.html"
+            path = write_report(store.rows(), store.failures(), info, page)
+            console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
+    finally:
+        store.close()
+
+
+@command
+def select(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, NPY, NPZ or H5AD file.")],
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label",
+            "-l",
+            help="Label column (tables), obs column (H5AD), array (NPZ, default y), or a file "
+            "with one label per row (NPY).",
+        ),
+    ] = None,
+    attributes: Annotated[
+        Path | None,
+        typer.Option(
+            "--attributes",
+            "-a",
+            help="Class-attribute table: CSV, Parquet, Excel or JSON. NPZ: its array A.",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Number of features to keep.")] = 50,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
+        ),
+    ] = Path("selected"),
+    unseen: Annotated[
+        list[str] | None,
+        typer.Option(help="A class whose rows must not be used; may be repeated."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of the table that is no feature; may be repeated."),
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="A feature to keep in any case; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="A feature never to keep; may be repeated.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Layer of an H5AD file, or `raw`.")] = None,
+    subset: Annotated[
+        bool, typer.Option("--subset", help="Write only the chosen genes to an H5AD file.")
+    ] = False,
+    alpha: Annotated[float, typer.Option(help="Weight of the class-centre loss.")] = 1.0,
+    gamma: Annotated[float, typer.Option(help="Ridge penalty.")] = 1.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a selection that was killed.")
+    ] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster, such as tcp://host:8786.")
+    ] = None,
+) -> None:
+    """Select features in a data file: a ranked feature table and the reduced data come out.
+
+    Rows without a label are not used for the selection, but are in the reduced data.
+
+    Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
+    """
+    from semfs.selection import select_file
+
+    done = select_file(
+        data,
+        out,
+        label=label,
+        attributes=attributes,
+        n_features_to_select=k,
+        unseen=unseen or (),
+        drop=drop or (),
+        include=include or (),
+        exclude=exclude or (),
+        layer=layer,
+        subset=subset,
+        alpha=alpha,
+        gamma=gamma,
+        resume=resume,
+        scheduler=scheduler,
+        verbose=int(sys.stderr.isatty()),
+    )
+    for note in done.notes:
+        _complain(note)
+    best = ", ".join(done.features["feature"][:5])
+    lines = [
+        f"{int(done.features['selected'].sum())} of {len(done.features)} features chosen on "
+        f"{done.n_rows} rows of {len(done.selector.classes_)} classes; best: {best}",
+        *(f"Wrote {path}" for path in done.files),
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+@command
+def plan(
+    data: Annotated[
+        str, typer.Argument(help="A file or folder, or a shape such as 1e8x4096:float32.")
+    ],
+    k: Annotated[int, typer.Option("-k", help="Number of features to select.")] = 50,
+    workers: Annotated[int, typer.Option(help="Workers of a cluster.")] = 16,
+    classes: Annotated[int, typer.Option(help="Number of seen classes.")] = 100,
+) -> None:
+    """Tell what a selection will cost: passes, bytes, memory, time here and on a cluster.
+
+    Example: `semfs plan embeddings.npy -k 50 --workers 16`
+    """
+    from semfs.costs import cheaper, measure_rates, shape_of
+
+    if k < 1 or workers < 1 or classes < 2:
+        raise ValueError("-k and --workers must be at least 1, --classes at least 2.")
+    n, d, itemsize = shape_of(data)
+    rates = measure_rates(data if Path(data).exists() else None, d=d)
+    console.print(
+        f"{n:,} rows × {d:,} columns of {itemsize} bytes: {n * d * itemsize / 1e9:,.1f} GB\n"
+        f"this machine: reads {rates.read / 1e6:,.0f} MB/s, sums {rates.sums / 1e6:,.0f} MB/s, "
+        f"Gram columns {rates.columns / 1e6:,.0f} MB/s, X'X {rates.products / 1e9:,.1f} G "
+        f"products/s; network taken as {rates.network / 1e6:,.0f} MB/s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for number in dict.fromkeys((1, workers)):
+        found = cheaper(n, d, itemsize, k, rates, n_classes=classes, workers=number)
+        console.print(_plan_table(found))
+
+
+def _plan_table(found: Any) -> Any:
+    from rich.table import Table
+
+    where = "this machine" if found.workers == 1 else f"{found.workers} workers like it"
+    table = Table(
+        "stage",
+        "passes",
+        "GB read",
+        "GB sent",
+        "seconds",
+        title=f"{where}: {found.seconds:,.0f} s, {found.memory / 1e6:,.0f} MB of memory each",
+        box=None,
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for stage in found.stages:
+        table.add_row(
+            stage.name,
+            str(stage.passes or ""),
+            f"{stage.bytes_read / 1e9:,.1f}" if stage.bytes_read else "",
+            f"{stage.bytes_sent / 1e9:,.2f}" if stage.bytes_sent else "",
+            f"{stage.seconds:,.1f}",
+        )
+    return table
+
+
+@command
+def attributes(
+    names: Annotated[
+        str,
+        typer.Argument(
+            help="A file with one class name per line, or name, tab and description; or names "
+            "with commas."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Table: .csv, .tsv, .parquet, .xlsx or .json.")
+    ],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            "--encoder",
+            "-e",
+            help="A sentence-transformers model, model2vec:NAME, or a file of word vectors.",
+        ),
+    ] = "all-MiniLM-L6-v2",
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(help="Template such as 'a photo of a {}'; may be repeated."),
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Keep encodings on disk.")] = True,
+) -> None:
+    """Turn class names or descriptions into a class-attribute table by a text encoder.
+
+    Example: `semfs attributes "cat,dog,truck" -o animals.csv`
+    """
+    from semfs.attribute_files import write_table
+    from semfs.attributes import describe_attributes, encode_class_names
+    from semfs.encoders import read_names
+
+    table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}", cache=cache)
+    write_table(table, out)
+    console.print(str(describe_attributes(table)), markup=False, highlight=False)
+    console.print(f"Wrote {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@command
+def datasets() -> None:
+    """List the known data sets: what they are, where they were found, how to get them.
+
+    Example: `SEMFS_DATA=/data semfs datasets`
+    """
+    from semfs.datasets.catalog import CATALOG, data_folders, find_files
+
+    for entry in CATALOG:
+        found = find_files(entry)
+        where = "bundled" if not entry.files else f"found in {found}" if found else "not found"
+        lines = [f"{entry.name}: {entry.what} [{where}]", f"  {entry.loader}"]
+        if found is None and entry.files:
+            lines += [f"  get it: {entry.source}", f"  licence: {entry.licence}"]
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    places = ", ".join(str(folder.absolute()) for folder in data_folders())
+    console.print(f"Looked in: {places}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    """Read 5:50:5 (the end included), 10 or 5,10,20."""
+    try:
+        parts = [[int(n) for n in word.split(":")] for word in _words(text)]
+        ranges = [p if len(p) == 1 else range(p[0], p[1] + 1, *p[2:]) for p in parts]
+        numbers = sorted({n for numbers in ranges for n in numbers})
+    except (ValueError, TypeError):
+        numbers = []
+    if not numbers or numbers[0] < 1:
+        raise ValueError(f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5.")
+    return numbers
+
+
+def _demo_story(found: Any) -> str:
+    """What the demo does, in three lines."""
+    data, (facts,) = found.data, found.info["datasets"].values()
+    types = ", ".join(str(label) for label in data.unseen)
+    return (
+        f"{facts['n_seen']} labelled blood cells of {len(facts['seen'])} types, "
+        f"{data.X.shape[1]} genes, {data.attributes.shape[1]} attributes per type.\n"
+        f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
+        f"({types}).\n"
+        "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
+    )
+
+
+def _gene_table(genes: list[Any]) -> Any:
+    from rich.table import Table
+
+    table = Table("", "gene", "share of fit", "speaks of", title="Genes chosen", box=None)
+    table.columns[0].justify = table.columns[2].justify = "right"
+    for number, gene in enumerate(genes, start=1):
+        table.add_row(str(number), gene.name, f"{gene.share:.0%}", gene.attribute)
+    return table
+
+
+def _score_table(rows: list[dict[str, Any]], metric: str) -> Any:
+    """One line per method, best mean first, averaged over splits."""
+    from statistics import fmean
+
+    from rich.table import Table
+
+    values: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        values.setdefault(row["label"], {}).setdefault(row["k"], []).append(row[metric])
+    ks = sorted({row["k"] for row in rows})
+    n_splits = len({row["split"] for row in rows})
+    title = f"{metric.upper()} on unseen classes" + (f", {n_splits} splits" * (n_splits > 1))
+    table = Table("method", *(str(k) for k in ks), "mean", title=title, box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    means = {m: {k: fmean(v) for k, v in found.items()} for m, found in values.items()}
+    for label in sorted(means, key=lambda m: -fmean(means[m].values())):
+        cells = [f"{means[label][k]:.3f}" if k in means[label] else "" for k in ks]
+        table.add_row(label, *cells, f"{fmean(means[label].values()):.3f}")
+    return table
+
+
+def _report_failures(failures: list[tuple[Any, str]]) -> None:
+    """Say what failed, and end with exit code 1."""
+    for cell, error in failures[:10]:
+        where = f"{cell.experiment}, {cell.dataset}, {cell.split}"
+        _complain(f"{cell.method} failed ({where}): {error.splitlines()[0]}")
+    if failures:
+        more = f" ({len(failures)} in all)" if len(failures) > 10 else ""
+        _complain(f"failed cells are tried again by the same command{more}.")
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Entry point of the `semfs` script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""`ZeroShotDataset`: rows, labels, class descriptions and a class split."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from semfs.attribute_files import import_pandas
+from semfs.attributes import align_attributes, encode_labels, label_array
+
+__all__ = ["ZeroShotDataset", "import_pandas"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ZeroShotDataset:
+    """Samples, their labels, a description of each class, and which classes are unseen.
+
+    Parameters
+    ----------
+    name : str
+        Short name, used in tables and figures.
+    X : array or sparse matrix of shape (n, d)
+        One row per sample. Sparse input is kept sparse, as CSR.
+    y : array-like of shape (n,)
+        Class label of each row; of any one hashable type.
+    attributes : pandas.DataFrame of shape (C', m)
+        One row per class, indexed by class label. Rows for classes without samples are
+        kept and do no harm; a class in ``y`` without a row is an error.
+    unseen : array-like of class labels, default=()
+        Classes whose labels must not be used for selection. The others are seen.
+    feature_names : array-like of shape (d,), default=None
+        Distinct names; ``x0 … x(d-1)`` if not given.
+    rows : mapping of str to array-like of int, default=None
+        Named groups of rows that came with the data, such as ``"trainval"``.
+    info : mapping, default=None
+        Whatever else the source tells: licence, file names, …; not used for selection.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"legs": [4, 6, 2]}, index=["cat", "ant", "hen"])
+    >>> X = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]
+    >>> data = ZeroShotDataset("farm", X, ["cat", "ant", "hen", "cat"], table, unseen=["hen"])
+    >>> data
+    ZeroShotDataset 'farm': 4 samples × 2 features, 3 classes × 1 attributes
+      seen (2): ant [1], cat [2]
+      unseen (1): hen [1]
+    >>> X_seen, y_seen, X_unseen, y_unseen = data.split()
+    >>> y_seen
+    array(['cat', 'ant', 'cat'], dtype='<U3')
+    >>> data.with_unseen(["cat"]).seen
+    array(['ant', 'hen'], dtype='<U3')
+    """
+
+    name: str
+    X: Any
+    y: Any
+    attributes: Any
+    unseen: Any = ()
+    feature_names: Any = None
+    rows: Any = None
+    info: Any = None
+    _classes: np.ndarray = field(init=False)
+    _codes: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        X = _as_matrix(self.X)
+        classes, codes = encode_labels(self.y, n_samples=X.shape[0])
+        _check_attributes(self.attributes, classes)
+        self._set(
+            X=X,
+            y=classes[codes],
+            unseen=_as_unseen(self.unseen, classes),
+            feature_names=_as_feature_names(self.feature_names, X.shape[1]),
+            rows=_as_rows(self.rows, X.shape[0]),
+            info=dict(self.info or {}),
+            _classes=classes,
+            _codes=codes,
+        )
+
+    @property
+    def classes(self) -> np.ndarray:
+        """All class labels that have samples, sorted; shape (C,)."""
+        return self._classes
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Labels of the classes that are not unseen, sorted."""
+        return self._classes[~self._is_unseen()]
+
+    def split(self) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+        """Return ``X_seen, y_seen, X_unseen, y_unseen``, rows in their original order."""
+        rows = self._is_unseen()[self._codes]
+        return self.X[~rows], self.y[~rows], self.X[rows], self.y[rows]
+
+    def with_unseen(self, classes: Any) -> ZeroShotDataset:
+        """Return the same data with other unseen classes."""
+        return replace(self, unseen=classes)
+
+    def random_splits(
+        self, n_splits: int, n_unseen: int, random_state: Any = None
+    ) -> Iterator[ZeroShotDataset]:
+        """Iterate over the same data with ``n_unseen`` random classes unseen each time.
+
+        Parameters
+        ----------
+        n_splits : int
+            Number of data sets to yield. Two may be equal when there are few classes.
+        n_unseen : int
+            Number of unseen classes in each, from 1 to C - 1.
+        random_state : int, RandomState or None, default=None
+            Pass an int for the same splits every time.
+        """
+        n_classes = len(self._classes)
+        if not 1 <= n_unseen < n_classes:
+            raise ValueError(
+                f"n_unseen is {n_unseen}; {self.name!r} has {n_classes} classes, so choose "
+                f"from 1 to {n_classes - 1} (at least one class must stay seen)."
+            )
+        rng = check_random_state(random_state)
+        draws = (np.sort(rng.permutation(n_classes)[:n_unseen]) for _ in range(n_splits))
+        return (self.with_unseen(self._classes[draw]) for draw in draws)
+
+    def every_split(self, n_seen: int = 2) -> Iterator[ZeroShotDataset]:
+        """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
+
+        Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
+        """
+        n_classes = len(self._classes)
+        if not 1 <= n_seen < n_classes:
+            raise ValueError(
+                f"n_seen is {n_seen}; {self.name!r} has {n_classes} classes, so choose "
+                f"from 1 to {n_classes - 1}."
+            )
+        choices = itertools.combinations(range(n_classes), n_seen)
+        return (self.with_unseen(np.delete(self._classes, seen)) for seen in choices)
+
+    def __repr__(self) -> str:
+        (n, d), m = self.X.shape, self.attributes.shape[1]
+        unseen, times = self._is_unseen(), np.bincount(self._codes)
+        sized = [f"{label} [{count}]" for label, count in zip(self._classes.tolist(), times)]
+        size = f"{n} samples × {d} features, {len(sized)} classes × {m} attributes"
+        lines = [f"ZeroShotDataset {self.name!r}: {size}"]
+        for title, members in (("seen", ~unseen), ("unseen", unseen)):
+            named = [text for text, member in zip(sized, members) if member]
+            lines.append(f"  {title} ({len(named)}): {_shorten(named)}".rstrip())
+        return "\n".join(lines)
+
+    def _is_unseen(self) -> np.ndarray:
+        unseen = set(self.unseen.tolist())
+        return np.array([label in unseen for label in self._classes.tolist()], dtype=bool)
+
+    def _set(self, **values: Any) -> None:
+        for key, value in values.items():
+            object.__setattr__(self, key, value)  # the way into a frozen dataclass
+
+
+def _as_matrix(X: Any) -> Any:
+    if sparse.issparse(X):
+        X = X.tocsr()  # the format whose rows can be taken out cheaply
+    elif not isinstance(X, np.ndarray):  # a memmap is an ndarray and stays on disk
+        X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X must have shape (n_samples, n_features), got shape {X.shape}.")
+    return X
+
+
+def _check_attributes(attributes: Any, classes: np.ndarray) -> None:
+    if not (hasattr(attributes, "index") and hasattr(attributes, "columns")):
+        raise ValueError(
+            "attributes must be a pandas DataFrame with one row per class, indexed by class "
+            f"label, got {type(attributes).__name__}. Build one with "
+            "pandas.DataFrame(rows, index=class_labels)."
+        )
+    align_attributes(attributes, classes)  # names a class without a row, a bad entry, …
+
+
+def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
+    if isinstance(unseen, str):
+        raise ValueError(f"unseen must be a list of class labels; write [{unseen!r}].")
+    labels = [v.item() if isinstance(v, np.generic) else v for v in unseen]
+    known = classes.tolist()
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        raise ValueError(
+            f"unseen names class {unknown[0]!r}, which has no samples in y. "
+            f"Known classes: {_shorten([repr(k) for k in known], limit=12)}."
+        )
+    repeated = [label for label, times in Counter(labels).items() if times > 1]
+    if repeated:
+        raise ValueError(f"unseen names class {repeated[0]!r} more than once.")
+    if len(labels) == len(known):
+        raise ValueError(f"all {len(known)} classes are unseen. Leave at least one class seen.")
+    return label_array(labels)
+
+
+def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
+    if names is None:
+        names = [f"x{j}" for j in range(n_features)]
+    names = np.asarray(names, dtype=object).reshape(-1)
+    if len(names) != n_features:
+        raise ValueError(
+            f"X has {n_features} columns but feature_names has {len(names)} names. "
+            "Pass one name per column."
+        )
+    repeated = [name for name, times in Counter(names.tolist()).items() if times > 1]
+    if repeated:
+        raise ValueError(
+            f"feature_names has {repeated[0]!r} more than once ({len(repeated)} names are "
+            "repeated). Make the names distinct, for example by numbering them."
+        )
+    return names
+
+
+def _as_rows(rows: Mapping[str, Any] | None, n_samples: int) -> dict[str, np.ndarray]:
+    groups = {str(key): np.asarray(index) for key, index in (rows or {}).items()}
+    for key, index in groups.items():
+        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+            raise ValueError(f"rows[{key!r}] must be a list of row numbers.")
+        if index.size and (index.min() < 0 or index.max() >= n_samples):
+            raise ValueError(
+                f"rows[{key!r}] points at row {index.min() if index.min() < 0 else index.max()}"
+                f", but X has rows 0 to {n_samples - 1}."
+            )
+    return {key: index.astype(np.intp) for key, index in groups.items()}
+
+
+def _shorten(words: list[str], limit: int = 8) -> str:
+    return ", ".join(words[:limit]) + (", …" if len(words) > limit else "")

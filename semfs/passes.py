@@ -1,0 +1,289 @@
+"""Passes over data that are read in blocks: moments, and Gram columns when d × d is too large.
+
+Everything is exact: one pass that forms the scatter matrix and a few passes that fetch some of
+its columns give the solver the same numbers, up to rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs.accumulator import Accumulator
+from semfs.blocks import BlockSource
+from semfs.moments import Moments
+from semfs.readers import digest
+from semfs.rows import PASS_ROWS, column_products, spans, totals
+
+__all__ = ["SourceRows", "accumulate", "add_columns", "expected_fetches"]
+
+
+# From the total weight of each class (empty unless asked for) to the factor of its rows.
+ClassWeights = Callable[[dict[Any, float]], dict[Any, float] | None]
+
+
+def accumulate(
+    source: BlockSource,
+    sums: Accumulator,
+    *,
+    first: int | None = None,
+    verbose: int = 0,
+) -> Accumulator:
+    """Add the blocks of a source from row ``first`` on; save the state after each of them."""
+    saved, matrix = source.saved(), sums.upper is not None
+    first = source.start if first is None else first
+    title = "scatter matrix" if matrix else "class means"
+    with progress(source, title, first, verbose) as advance:
+        for block in source.blocks(matrix=matrix, first=first):
+            _add(sums, block, source.reader.ours)
+            if saved is not None:
+                saved.write("sums", sums.state() | {"done": np.array(block.stop)})
+            advance(block)
+    if not sums.total:
+        raise ValueError("there are no rows, or all their weights are zero.")
+    return sums
+
+
+def _add(sums: Accumulator, block: Any, ours: bool) -> None:
+    try:
+        sums.add(block.X, block.y, block.weights, overwrite=ours)
+    except ValueError as error:
+        where = f"rows {block.first} to {block.stop - 1}"
+        raise ValueError(f"{error} (in {where})") from error
+
+
+# ---- one pass or a few --------------------------------------------------------------
+
+
+def _wants_matrix(source: BlockSource, n_select: int | None) -> bool:
+    """Whether to form the d × d matrix in one pass."""
+    if n_select is None or not source.reader.rereadable:
+        if not source.matrix_fits:
+            raise ValueError(_too_large(source, n_select))
+        return True
+    if source.passes != "auto":
+        return source.passes == "one"
+    if not source.matrix_fits:
+        return False
+    if source.n_rows is not None and source.n_rows < source.n_features:
+        return False
+    return not _few_are_faster(source, n_select)
+
+
+def _too_large(source: BlockSource, n_select: int | None) -> str:
+    d, size = source.n_features, 8 * source.n_features**2 / 1e9
+    found = (
+        f"the scatter matrix of {d} features takes {size:.1f} GB, more than the memory budget "
+        f"of {source.memory / 1e9:.1f} GB"
+    )
+    if n_select is None:
+        return (
+            f'{found}, and solver="alternating" needs it. Use solver="direct", or raise memory.'
+        )
+    return (
+        f"{found}, and these blocks can be read only once. Pass data that can be read again (a "
+        "file, a list of blocks, a function that returns a fresh iterator), or raise memory."
+    )
+
+
+def expected_fetches(n_select: int) -> int:
+    """Return how many passes for Gram columns the direct solver makes, roughly.
+
+    Columns come in batches of 32 to 128 candidates, of which about half are used.
+    """
+    return 2 + -(-n_select // 64)
+
+
+def _few_are_faster(source: BlockSource, n_select: int) -> bool:
+    """Time reading, sums and products on the first block."""
+    begin = time.perf_counter()
+    _, X, _ = next(
+        iter(source.reader.blocks(source.start, source.stop, source.step(matrix=True)))
+    )
+    read = time.perf_counter() - begin
+    if sp.issparse(X):
+        return True
+    rows = X[: min(len(X), 1024)]
+    share = len(X) / len(rows)
+    light = share * _seconds(lambda: totals(rows, np.zeros(len(rows), np.intp), 1, None))
+    products = share * _seconds(lambda: rows.T @ rows)
+    few = (1 + expected_fetches(n_select)) * max(read, 1.5 * light)
+    return few < max(read, light + products)
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+# ---- rows in a source ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """Rows that stay in their source (`semfs.rows.RowPasses`)."""
+
+    source: BlockSource
+    verbose: int = 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.source.n_features
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns, where the format has them."""
+        return self.source.reader.feature_names
+
+    @property
+    def fits(self) -> bool:
+        """Whether the data are so small that they had better be loaded."""
+        return self.source.fits
+
+    def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Return X, labels and weights in memory."""
+        return self.source.load()
+
+    def weighted(self, class_weights: ClassWeights, *, balanced: bool) -> SourceRows:
+        """Return the rows with class weights, given a function of classes and their counts."""
+        counts = self.source.label_weights() if balanced else {}
+        source = replace(self.source, class_weight=class_weights(counts))
+        return replace(self, source=source)
+
+    def moments(
+        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
+    ) -> Moments:
+        """Return the moments.
+
+        ``n_select`` is the number of features the direct solver will look for, None for
+        solvers that need the whole scatter matrix.
+        """
+        saved = self.source.saved()
+        state = None if saved is None else saved.read("sums")
+        if state is None:
+            first, matrix = self.source.start, _wants_matrix(self.source, n_select)
+            sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
+        else:
+            first, sums = int(state["done"]), Accumulator.from_state(state)
+        sums = accumulate(self.source, sums, first=first, verbose=verbose)
+        rows = replace(self, verbose=verbose) if sums.upper is None else None
+        return Moments.from_sums(sums, rows)
+
+    def finished(self) -> None:
+        """Delete the checkpoint: the fit is done."""
+        saved = self.source.saved()
+        if saved is not None:
+            saved.clear()
+
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+    ) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
+        source, saved = self.source, self.source.saved()
+        name = f"columns-{digest(columns, precise)}"
+        state = None if saved is None else saved.read(name)
+        out = np.zeros((len(columns), len(mean))) if state is None else state["out"]
+        first = source.start if state is None else int(state["done"])
+        with progress(source, f"{len(columns)} Gram columns", first, self.verbose) as advance:
+            for block in source.blocks(first=first):
+                add_columns(out, block, columns, mean, far=far, precise=precise)
+                if saved is not None:
+                    saved.write(name, {"out": out, "done": np.array(block.stop)})
+                advance(block)
+        if source.reader.sparse:
+            out = out - total * np.outer(mean[columns], mean)
+        return out.T
+
+    def scatter(
+        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
+    ) -> np.ndarray:
+        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
+        if not self.source.matrix_fits:
+            raise ValueError(_too_large(self.source, None))
+        source = replace(self.source, checkpoint=None)
+        sums = Accumulator(self.n_features, precise=precise)
+        out = accumulate(source, sums, verbose=self.verbose).result()[-1]
+        assert out is not None
+        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
+        return out + root.T @ root if alpha else out
+
+    def of_classes(self, full: np.ndarray) -> SourceRows:
+        """Return the same rows: those of empty classes have no weight."""
+        return self
+
+    def own(self) -> SourceRows:
+        """Return the same rows: nobody changes them."""
+        return self
+
+
+def add_columns(
+    out: np.ndarray,
+    block: Any,
+    columns: np.ndarray,
+    mean: np.ndarray,
+    *,
+    far: bool,
+    precise: bool,
+) -> None:
+    """Add what a block contributes to rows (b, d) of the scatter matrix."""
+    for rows in spans(block.X.shape[0], PASS_ROWS):
+        weights = None if block.weights is None else block.weights[rows]
+        out += column_products(block.X[rows], columns, mean, weights, far=far, precise=precise)
+
+
+# ---- progress -----------------------------------------------------------------------
+
+
+@contextmanager
+def progress(
+    source: BlockSource, title: str, first: int, verbose: int
+) -> Iterator[Callable[[Any], None]]:
+    """Show rows done and bytes per second on standard error if ``verbose``."""
+    if not verbose:
+        yield lambda block: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield _lines(source, title)
+        return
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows  {task.fields[speed]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    total = None if source.n_rows is None else source.n_rows
+    begin, done = time.perf_counter(), 0
+    with shown:
+        task = shown.add_task(title, total=total, completed=first - source.start, speed="")
+
+        def advance(block: Any) -> None:
+            nonlocal done
+            done += block.X.shape[0]
+            seconds = max(time.perf_counter() - begin, 1e-9)
+            speed = f"{done * source.reader.row_bytes / seconds / 1e6:,.0f} MB/s"
+            shown.update(task, completed=block.stop - source.start, speed=speed)
+
+        yield advance
+
+
+def _lines(source: BlockSource, title: str) -> Callable[[Any], None]:
+    begin = time.perf_counter()
+
+    def advance(block: Any) -> None:
+        seconds = max(time.perf_counter() - begin, 1e-9)
+        speed = (block.stop - source.start) * source.reader.row_bytes / seconds / 1e6
+        print(f"[SemFS] {title}: {block.stop:,} rows, {speed:,.0f} MB/s")
+
+    return advance

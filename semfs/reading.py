@@ -1,0 +1,85 @@
+"""Reading files that others wrote: existence, credible sizes, one clear line when broken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "FileError",
+    "check_declared_size",
+    "in_bytes",
+    "open_existing",
+    "reading",
+]
+
+#: From this size on, data that expand more than SUSPICIOUS_RATIO times are refused.
+LARGE = 2**30
+SUSPICIOUS_RATIO = 200
+
+
+class FileError(ValueError):
+    """A file does not hold what it should; the message names it and says what to do."""
+
+
+@contextlib.contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises on a broken file into one `FileError`."""
+    try:
+        yield
+    except (FileError, FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
+        raise
+    except MemoryError as error:
+        raise FileError(f"{path}: not enough memory to read it.") from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileError(
+            f"{path} is not a readable {kind} file ({reason}). It may be truncated or "
+            "damaged: copy or download it again."
+        ) from error
+
+
+def open_existing(path: Any) -> Path:
+    """Return the path of an existing file, or say what is there instead."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; a file was expected.")
+    if not path.exists():
+        near = [other.name for other in path.parent.glob(f"{path.stem}.*")][:3]
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise FileNotFoundError(f"{path} does not exist.{hint}")
+    return path
+
+
+def memory_limit() -> int:
+    """Bytes of memory in this machine: no array may declare more."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        return 16 * 2**30
+
+
+def check_declared_size(path: Path, what: str, declared: int, stored: int) -> None:
+    """Refuse data that declare more bytes than can be true or can be held."""
+    if declared > memory_limit():
+        raise FileError(
+            f"{path}: {what} declares {in_bytes(declared)}, more than this machine's memory "
+            f"({in_bytes(memory_limit())}). Store it as .npy, which is read in blocks."
+        )
+    if declared > max(stored, 1) * SUSPICIOUS_RATIO and declared > LARGE:
+        raise FileError(
+            f"{path}: {what} would expand from {in_bytes(stored)} to {in_bytes(declared)}, as "
+            "a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
+        )
+
+
+def in_bytes(size: float) -> str:
+    """Return a size in words: ``\"3.2 MB\"``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -1,0 +1,107 @@
+"""Who may import whom: data flow one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "semfs"
+
+# What each module may import, from the bottom up. Nothing imports what stands below it here.
+ALLOWED = {
+    # checks, files
+    "validation": "",
+    "reading": "",
+    # rows, in memory or not, and their moments
+    "rows": "",
+    "array_rows": "rows",
+    "accumulator": "rows validation",
+    "moments": "accumulator array_rows rows validation",
+    "streaming": "",
+    "readers": "",
+    "checkpoint": "",
+    "table_readers": "readers rows validation",
+    "blocks": "checkpoint readers table_readers validation",
+    "passes": "accumulator blocks moments readers rows",
+    "distributed": "accumulator blocks moments passes rows validation",
+    "costs": "blocks passes readers rows",
+    # the method
+    "objective": "array_rows moments rows",
+    "solvers": "objective",
+    # class descriptions
+    "attribute_files": "reading",
+    "diagnostics": "attribute_files",
+    "encoders": "attribute_files reading",
+    "attributes": "attribute_files diagnostics encoders validation",
+    # selectors
+    "selector": "array_rows validation",
+    "estimator": "array_rows attributes blocks distributed moments objective passes selector "
+    "solvers validation",
+    "baselines": "attributes selector validation",
+    # data and judging
+    "datasets": "attribute_files attributes encoders reading streaming validation",
+    "kmeans": "",
+    "evaluation": "attributes kmeans validation",
+    "selection": "attribute_files blocks datasets distributed estimator readers table_readers "
+    "validation",
+    # studies and output
+    "experiments": "attributes baselines datasets estimator evaluation moments objective "
+    "selector",
+    "paper": "datasets experiments",
+    "report": "",
+    "plots": "report",
+    "demo": "datasets estimator experiments",
+    "cli": "attribute_files attributes costs datasets demo encoders experiments paper plots "
+    "report selection",
+}
+ALLOWED = {module: set(names.split()) for module, names in ALLOWED.items()}
+
+
+def test_the_list_itself_flows_one_way():
+    above = set()
+    for module, names in ALLOWED.items():
+        assert names <= above, module
+        above.add(module)
+
+
+def imports_of(path):
+    """First-level semfs modules that a file imports, at any depth of its code."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module]
+            if node.module == "semfs":
+                names = [f"semfs.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("semfs.")}
+    return found
+
+
+def files_of(module):
+    single = PACKAGE / f"{module}.py"
+    return [single] if single.exists() else sorted((PACKAGE / module).glob("*.py"))
+
+
+@pytest.mark.parametrize("module", ALLOWED)
+def test_imports_flow_one_way(module):
+    files = files_of(module)
+    assert files
+    for path in files:
+        assert imports_of(path) - {module} <= ALLOWED[module], path.name
+
+
+def test_every_module_has_its_place():
+    modules = {path.stem for path in PACKAGE.glob("*.py")} | {
+        path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()
+    }
+    assert modules - {"__init__"} <= set(ALLOWED)
+
+
+def test_no_file_uses_relative_imports():
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        levels = [n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+        assert not any(levels), path

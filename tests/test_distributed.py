@@ -1,0 +1,263 @@
+"""Dask: the same answer from chunks, also when workers die; a clear error when all do."""
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from problems import make_problem
+from semfs import SemFS
+from semfs.blocks import open_blocks
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from test_streaming import DATASETS, K  # noqa: E402
+
+import semfs.distributed as module  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
+
+
+def local_cluster(n_workers):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local_cluster(2) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(params=DATASETS)
+def data(request):
+    X, y = DATASETS[request.param]()
+    return X, y, SemFS(K).fit(X, y).order_[:K].tolist()
+
+
+def awkward(X):
+    """Chunks of very different sizes, also across columns."""
+    n, d = X.shape
+    rows = (1, n // 3, 2, n // 5, n - 3 - n // 3 - n // 5)
+    return da.from_array(X, chunks=(rows, (d // 3, d - d // 3)))
+
+
+# ---- the same answer --------------------------------------------------------------
+
+
+def test_an_array_with_awkward_chunks_gives_the_order_of_the_fit_in_memory(data):
+    X, y, expected = data
+    for labels in (y, da.from_array(y, chunks=97)):
+        assert SemFS(K).fit(awkward(X), labels).order_[:K].tolist() == expected
+
+
+def test_a_frame_gives_the_order_of_the_fit_in_memory_and_keeps_names(data):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y, expected = data
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    labelled = dd.from_pandas(frame.assign(kind=[str(v) for v in y]), npartitions=5)
+    selector = SemFS(K).fit(labelled, "kind")
+    assert selector.order_[:K].tolist() == expected
+    assert selector.feature_names_in_.tolist() == list(frame.columns)
+    plain = dd.from_pandas(frame, npartitions=4)
+    assert SemFS(K).fit(plain, y).order_[:K].tolist() == expected
+    series = dd.from_pandas(pd.Series([str(v) for v in y]), npartitions=4)
+    assert SemFS(K).fit(plain, series).order_[:K].tolist() == expected
+
+
+def test_chunks_of_unknown_length_are_fine():
+    X, y, _ = make_problem(n=300)
+    keep = X[:, 0] > 0
+    chunked = da.from_array(X, chunks=(70, 5))
+    mask = chunked[:, 0] > 0
+    expected = SemFS(4).fit(X[keep], y[keep]).order_.tolist()
+    assert SemFS(4).fit(chunked[mask], y[keep]).order_.tolist() == expected
+    labels = da.from_array(y, chunks=70)[mask]
+    assert SemFS(4).fit(chunked[mask], labels).order_.tolist() == expected
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {1: 3.0}])
+def test_weights_work_on_chunks(class_weight):
+    X, y, _ = make_problem(n=300)
+    w = np.random.default_rng(0).random(300)
+    expected = SemFS(4, class_weight=class_weight).fit(X, y, w)
+    found = SemFS(4, class_weight=class_weight).fit(awkward(X), y, w)
+    assert_allclose(found.scores_, expected.scores_)
+
+
+def test_alternating_runs_from_chunks():
+    X, y, A = make_problem(n=300)
+    options = {"attributes": A, "solver": "alternating"}
+    expected = SemFS(4, **options).fit(X, y)
+    assert_allclose(SemFS(4, **options).fit(awkward(X), y).scores_, expected.scores_, rtol=1e-7)
+
+
+def test_without_room_for_the_matrix_columns_are_fetched():
+    X, y, _ = make_problem(n=300, d=30)
+    expected = SemFS(4).fit(X, y)
+    small = replace(module.dask_rows(awkward(X), y), memory=100)
+    moments = small.moments(n_select=4)
+    assert moments.scatter_matrix is None
+    assert_allclose(SemFS(4).fit_moments(moments).scores_, expected.scores_)
+    with pytest.raises(ValueError, match='Use solver="direct"'):
+        small.moments(n_select=None)
+
+
+def test_small_chunks_are_joined():
+    X, y, _ = make_problem(n=2000, d=40)
+    rows = module.dask_rows(da.from_array(X, chunks=(10, 40)), y)
+    assert len(rows.parts) <= 26
+
+
+def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "ROWS_PER_FEATURE", 0)  # many parts, however few rows
+    X, y, expected = data
+    assert SemFS(K).fit(awkward(X), y).order_[:K].tolist() == expected
+    np.save(tmp_path / "X.npy", X)
+    source = open_blocks(tmp_path / "X.npy", y, block_rows=200)
+    rows = module.on_cluster(source, client)
+    assert len(rows.parts) > 1
+    assert SemFS(K).fit(rows).order_[:K].tolist() == expected
+    rows = module.scattered(X, y, client)
+    assert SemFS(K).fit(rows).order_[:K].tolist() == expected
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_memory):
+    testing = pytest.importorskip("typer.testing")
+    pd = pytest.importorskip("pandas")
+    import semfs.datasets.sources as sources
+    from semfs.cli import app
+
+    if not in_memory:
+        monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+    X, y, A = make_problem(n=1000, d=20, C=6)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    pd.DataFrame(A, columns=["a", "b", "c"]).to_csv(tmp_path / "A.csv")
+    files = [str(tmp_path / name) for name in ("X.npy", "y.npy", "A.csv", "out.npy")]
+    options = ["-l", files[1], "-a", files[2], "-k", "5", "-o", files[3]]
+    address = client.scheduler.address
+    runner = testing.CliRunner()
+    done = runner.invoke(app, ["select", files[0], *options, "--scheduler", address])
+    assert done.exit_code == 0, done.output
+    expected = SemFS(5, attributes=A).fit(X, y)
+    assert_allclose(np.load(files[3]), X[:, expected.get_support()])
+    lost = runner.invoke(
+        app, ["select", files[0], *options, "--scheduler", "tcp://127.0.0.1:9"]
+    )
+    assert lost.exit_code == 2
+    assert "no scheduler answers" in lost.output
+
+
+# ---- workers that die --------------------------------------------------------------
+
+
+def die_once(block, flag):
+    """Kill the process that computes this, the first time."""
+    if block.shape[0] > 0 and not os.path.exists(flag):
+        open(flag, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def die(block):
+    if block.shape[0] > 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def slow(block):
+    time.sleep(0.2)
+    return block
+
+
+def chunked(X, function, **options):
+    return da.from_array(X, chunks=(100, -1)).map_blocks(
+        function, dtype=X.dtype, meta=np.empty((0, 0), X.dtype), **options
+    )
+
+
+def test_a_fit_survives_a_worker_that_kills_itself(client, tmp_path):
+    X, y, _ = make_problem(n=1000, d=60)
+    flag = str(tmp_path / "died")
+    selector = SemFS(5).fit(chunked(X, die_once, flag=flag), y)
+    assert os.path.exists(flag)
+    assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
+
+
+def test_a_fit_survives_a_worker_killed_from_outside(client):
+    X, y, _ = make_problem(n=2000, d=30)
+    client.wait_for_workers(2)
+    victim = next(iter(client.run(os.getpid).values()))
+    killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    selector = SemFS(5).fit(chunked(X, slow), y)
+    killer.join()
+    assert victim not in client.run(os.getpid).values()
+    assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
+
+
+@pytest.mark.slow
+def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
+    # Dask gives the part up after four deaths; or, when workers die so fast that they are not
+    # started again, none is left.
+    monkeypatch.setattr(module, "PATIENCE", 20.0)
+    X, y, _ = make_problem(n=400)
+    with (
+        local_cluster(2) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(module.ClusterError, match=r"(died 4 times|no worker).*smaller chunks"),
+    ):
+        SemFS(5).fit(chunked(X, die), y)
+
+
+def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 3.0)
+    X, y, _ = make_problem(n=400)
+    with (
+        local_cluster(0) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(module.ClusterError, match="no worker"),
+    ):
+        SemFS(5).fit(chunked(X, slow), y)
+
+
+# ---- wrong use --------------------------------------------------------------------
+
+
+def test_wrong_values_on_a_worker_are_the_usual_error(client):
+    X, y, _ = make_problem(n=300)
+    X[250, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        SemFS(5).fit(awkward(X), y)
+
+
+def test_wrong_use_is_one_clear_line():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y, _ = make_problem(n=300)
+    with pytest.raises(ValueError, match="300 rows but y has 299"):
+        SemFS(5).fit(awkward(X), y[1:])
+    with pytest.raises(ValueError, match="requires y"):
+        SemFS(5).fit(awkward(X))
+    with pytest.raises(ValueError, match="must be a matrix"):
+        SemFS(5).fit(da.from_array(y), y)
+    frame = dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)
+    with pytest.raises(ValueError, match="no column 'c'"):
+        SemFS(5).fit(frame, "c")
+    with pytest.raises(ValueError, match="column 'b' holds"):
+        SemFS(5).fit(frame, "a")
+    with pytest.raises(module.ClusterError, match="no scheduler answers"):
+        module.connect("tcp://127.0.0.1:9")
