@@ -11,9 +11,9 @@ def write_tables() -> None:
     """Write docs/generated/*.md."""
     GENERATED.mkdir(exist_ok=True)
     for name, table in (("core", core_table), ("baselines", baselines_table)):
-        (GENERATED / f"{name}.md").write_text(
-            table(json.loads((RESULTS / f"{name}.json").read_text()))
-        )
+        results = RESULTS / f"{name}.json"
+        text = table(json.loads(results.read_text())) if results.exists() else "Not yet run.\n"
+        (GENERATED / f"{name}.md").write_text(text)
 
 
 def core_table(found: dict) -> str:

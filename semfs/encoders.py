@@ -268,7 +268,7 @@ def _needs(package: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ImportError(
-            f"this encoder needs {package}. Install it with: pip install 'semfs[text]' {package}"
+            f"this encoder needs {package}. Install it: pip install 'semfs[text]' {package}"
         ) from error
 
 
