@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[all,dev]"
 	@touch $(STAMP)
 
-demo: install ## Choose genes for cell types nobody has labelled; writes demo-output/
+demo: install ## Choose genes for cell types nobody has labelled; writes report.html and demo.png
 	$(BIN)/semfs demo
 
 test: install ## Run the tests (the slow, browser and network ones excepted)
@@ -47,4 +47,4 @@ docs: install ## Build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .venv-oldest build dist docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest build dist docs/_build report.html demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -128,7 +128,7 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         not choose.
     intercept_ : ndarray of shape (m,)
         Intercept of the attribute prediction.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         J after each added feature ("direct") or round ("alternating").
     n_iter_ : int
         Number of features added or rounds run.

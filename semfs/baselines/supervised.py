@@ -282,7 +282,7 @@ class L20ALM(SupervisedSelector):
         For raw X: predictions are ``X @ coef_ + intercept_``.
     center_intercept_ : ndarray of shape (m,)
         The model's b, which belongs to centred X.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
     n_iter_ : int
     classes_ : ndarray of shape (C,)

@@ -303,7 +303,7 @@ class FSASL(RankingSelector):
         Feature indices, best first; position of each feature, 1 = best.
     coef_ : ndarray of shape (d, c)
         W.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         The value the original prints after each round; it need not decrease.
     mu_ : float
         The last μ.

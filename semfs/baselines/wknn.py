@@ -77,7 +77,7 @@ class WkNN(SupervisedSelector):
         Feature indices, best first; position of each feature, 1 = best.
     weights_ : ndarray of shape (d,)
         w itself.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         Objective before each step, on its batch.
     n_iter_ : int
     classes_ : ndarray of shape (C,)
