@@ -103,12 +103,11 @@ def _memory(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def run_all(cases: list[str], small: bool, threads: int) -> list[dict[str, Any]]:
-    """Run each case in a fresh process and print its row as it comes."""
+def run_all(cases: list[str], small: bool, threads: int) -> None:
+    """Run each case in a fresh process; print and save its row as it comes."""
     threads_env = {f"{name}_NUM_THREADS": str(threads) for name in ("OPENBLAS", "OMP", "MKL")}
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     env = dict(os.environ, PYTHONPATH=path, **threads_env)
-    rows = []
     print(
         f"{'method':<16}{'seconds':>9}{'CPU s':>9}{'extra GB':>10}{'peak GB':>9}{'iter':>6}"
         "  options"
@@ -126,9 +125,8 @@ def run_all(cases: list[str], small: bool, threads: int) -> list[dict[str, Any]]
             if done.returncode:
                 raise SystemExit(f"{case} failed, see above")
             row = json.loads(done.stdout)
-            rows.append(row)
+            save([row], small, threads)
             print(_line(row), flush=True)
-    return rows
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -174,7 +172,7 @@ def main() -> None:
     unknown = [c for c in cases if c not in CASES]
     if unknown:
         raise SystemExit(f"Unknown: {', '.join(unknown)}. Choose from {', '.join(CASES)}.")
-    save(run_all(cases, args.small, args.threads), args.small, args.threads)
+    run_all(cases, args.small, args.threads)
 
 
 if __name__ == "__main__":

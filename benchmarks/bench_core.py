@@ -139,7 +139,7 @@ def penalty_for(rows: np.ndarray) -> float:
 
 MEASURED = {
     "semfs direct": (semfs_direct, 3, "50 features, attributes, default parameters"),
-    "semfs direct, labels": (semfs_direct_labels, 3, "attributes=None: one target per class"),
+    "semfs direct on labels": (semfs_direct_labels, 3, "attributes=None: one target per class"),
     "semfs alternating": (semfs_alternating, 1, "20 rounds, default penalty"),
     "semfs as published": (semfs_published, 1, "20 rounds, gamma = 0.1 absolute"),
     "ANOVA F": (anova, 2, "scikit-learn SelectKBest"),

@@ -101,16 +101,28 @@ class Accumulator:
         self._merge_classes(places, counts, means)
         self._merge_total(counts.sum(), sums.sum(axis=0) / counts.sum(), centre, squares)
 
-    def add_moments(self, other: Any) -> None:
-        """Add moments (`Moments`) of other rows of the same columns."""
-        self.rounding = max(self.rounding, other.itemsize_error)
-        self._merge_classes(self._places(other.classes), other.counts, other.means)
+    def merge(self, other: Accumulator) -> None:
+        """Add what another accumulator has collected; it must not be used any more."""
+        if not other.total:
+            return
+        other._apply_waiting()
+        self.rounding = max(self.rounding, other.rounding)
+        self._merge_classes(self._places(other.labels), other.counts, other.means)
         if self.upper is not None:
-            scatter = other.scatter(precise=self.precise)
+            assert other.upper is not None
             for rows in spans(self.n_features, PANEL):
-                self.upper[rows, rows.start :] += scatter[rows, rows.start :]
-        zero = np.zeros(self.n_features)
-        self._merge_total(other.total, zero, other.mean, other.scatter_diag)
+                self.upper[rows, rows.start :] += other.upper[rows, rows.start :]
+        self._merge_total(other.total, np.zeros(self.n_features), other.mean, other.diag)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Classes seen so far, in order of appearance."""
+        return label_array(list(self.position))
+
+    def __sizeof__(self) -> int:
+        """Bytes, which a cluster takes into account."""
+        matrix = 0 if self.upper is None else self.upper.nbytes
+        return object.__sizeof__(self) + matrix + self.means.nbytes + 3 * self.mean.nbytes
 
     def _centre(self, X: np.ndarray) -> np.ndarray:
         """A row near the mean, in the precision of X."""
@@ -203,7 +215,7 @@ class Accumulator:
         Classes are in the order of `fit`. The matrix is handed over, not copied: add no
         more rows afterwards.
         """
-        labels, codes = encode_labels(label_array(list(self.position)))
+        labels, codes = encode_labels(self.labels)
         order = np.argsort(codes)
         self._apply_waiting()
         if self.upper is None:

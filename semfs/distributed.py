@@ -26,9 +26,13 @@ __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster", 
 
 # Sums of this many parts are added up by one task.
 FAN_IN = 4
-# Parts should be so long that multiplying them takes longer than adding up their sums.
+# Parts should be so long that multiplying them takes much longer than adding up their d × d
+# sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file.
 ROWS_PER_FEATURE = 2
+RANGE_ROWS_PER_FEATURE = 8
 PARTS_PER_THREAD = 4
+# ... but so short that losing one costs little.
+LARGEST_RANGE = 64
 # Seconds without any worker after which waiting is given up.
 PATIENCE = 60.0
 
@@ -51,6 +55,10 @@ class Part:
     y: Any = None
     weights: Any = None
     label: str | None = None  # the column of a frame that holds the labels
+
+    def __sizeof__(self) -> int:
+        """Bytes, which a cluster takes into account."""
+        return object.__sizeof__(self) + getattr(self.X, "nbytes", 0)
 
     def block(self, class_weight: dict | None) -> Block | None:
         """Return X, labels and weights as arrays; None if there are no rows."""
@@ -100,10 +108,10 @@ class ClusterRows:
                 f'{self.memory / 1e9:.1f} GB, and solver="alternating" needs it. Use '
                 'solver="direct".'
             )
-        total = self._reduce(_part_moments, _sum_moments, self.class_weight, matrix, precise)
-        if total is None:
+        sums = self._reduce(_part_sums, _merged, self.class_weight, matrix, precise)
+        if not sums.total:
             raise ValueError("there are no rows, or all their weights are zero.")
-        return total if matrix else replace(total, rows=self)
+        return Moments.from_sums(sums, None if matrix else self)
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
@@ -150,30 +158,34 @@ class ClusterRows:
 # ---- what workers do ----------------------------------------------------------------
 
 
-def _part_moments(
+def _part_sums(
     part: Any, class_weight: dict | None, matrix: bool, precise: bool
-) -> Moments | None:
+) -> Accumulator | None:
+    """Sums over a part; None if it has no rows."""
     with threadpool_limits(1, user_api="blas"):
-        sums = None
         if isinstance(part, BlockSource):
             sums = Accumulator(part.n_features, matrix=matrix, precise=precise)
-            accumulate(replace(part, class_weight=class_weight), sums)
-        elif (block := part.block(class_weight)) is not None:
-            sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
-            sums.add(block.X, block.y, block.weights)
-        return None if sums is None or not sums.total else Moments.from_sums(sums)
+            return accumulate(replace(part, class_weight=class_weight), sums, empty=True)
+        block = part.block(class_weight)
+        if block is None:
+            return None
+        sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
+        sums.add(block.X, block.y, block.weights)
+        return sums
 
 
-def _sum_moments(parts: Sequence[Moments | None]) -> Moments | None:
+def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
+    """Sums over all parts, in a copy: Dask may want the parts again."""
     found = [part for part in parts if part is not None]
-    if len(found) < 2:
-        return found[0] if found else None
+    if not found:
+        return Accumulator(0)
+    if len(found) == 1:
+        return found[0]
     with threadpool_limits(1, user_api="blas"):
-        matrix = found[0].scatter_matrix is not None
-        sums = Accumulator(found[0].n_features, matrix=matrix)
+        sums = Accumulator(found[0].n_features, matrix=found[0].upper is not None)
         for part in found:
-            sums.add_moments(part)
-        return Moments.from_sums(sums)
+            sums.merge(part)
+    return sums
 
 
 def _part_columns(
@@ -307,7 +319,7 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
         X = X.rechunk({0: _even_rows(X)})
     ys, ws = _split(y, X, "y"), _split(sample_weight, X, "sample_weight")
     chunks = X.to_delayed().ravel().tolist()
-    parts = [_delayed_part(c, v, w) for c, v, w in zip(chunks, ys, ws)]
+    parts = [Part(c, v, w) for c, v, w in zip(chunks, ys, ws)]
     return ClusterRows(parts, int(X.shape[1]), None)
 
 
@@ -378,7 +390,7 @@ def _frame_rows(frame: Any, y: Any, sample_weight: Any) -> ClusterRows:
     for name, values in {"y": None if label else y, "sample_weight": sample_weight}.items():
         columns[name] = _split_frame(values, frame, name, needed=label is None and name == "y")
     parts = [
-        _delayed_part(part, v, w, label)
+        Part(part, v, w, label)
         for part, v, w in zip(frame.to_delayed(), columns["y"], columns["sample_weight"])
     ]
     return ClusterRows(parts, len(names), [str(n) for n in names])
@@ -400,22 +412,12 @@ def _split_frame(values: Any, frame: Any, name: str, *, needed: bool) -> list[An
     return np.split(values, np.cumsum(sizes)[:-1])
 
 
-def _delayed_part(X: Any, y: Any, weights: Any, label: str | None = None) -> Any:
-    import dask
-
-    return dask.delayed(Part, pure=False)(X, y, weights, label)
-
-
 def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
     """Return a source as rows on a cluster whose workers can read the same files."""
     n = source.n_rows
     if n is None or not source.reader.rereadable:
         raise ValueError("a cluster needs data in files, which each worker reads in part.")
-    threads = sum(client.nthreads().values()) or 1
-    step = source.step(matrix=source.matrix_fits)
-    least = ROWS_PER_FEATURE * source.n_features if source.matrix_fits else step
-    rows = max(-(-n // (PARTS_PER_THREAD * threads)), min(least, n))
-    rows = -(-rows // step) * step  # whole blocks
+    rows = _rows_per_part(source, n, sum(client.nthreads().values()) or 1)
     cuts = range(source.start, source.start + n, rows)
     parts = [source.part(a, min(a + rows, source.start + n)) for a in cuts]
     return ClusterRows(
@@ -425,6 +427,16 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
         memory=source.memory,
         client=client,
     )
+
+
+def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
+    """Whole blocks; as many parts for each thread, few enough to make adding them up cheap."""
+    step, d = source.step(matrix=source.matrix_fits), source.n_features
+    if not source.matrix_fits:
+        return -(-n // (PARTS_PER_THREAD * threads * step)) * step
+    rounds = n // (threads * RANGE_ROWS_PER_FEATURE * d) if RANGE_ROWS_PER_FEATURE else n
+    rounds = min(max(rounds, 1), max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d)))
+    return -(-n // (rounds * threads * step)) * step
 
 
 def scattered(X: Any, y: Any, client: Any) -> ClusterRows:

@@ -454,7 +454,11 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         table: AttributeTable,
         moments: Moments,
     ) -> dict[str, Any]:
-        W = solution.W if basis is None else solution.W @ basis.T
+        W = solution.W
+        if basis is not None:  # back to the columns of the table, where W is not zero
+            W = np.zeros((len(solution.s), len(basis)))
+            used = np.flatnonzero(solution.s)
+            W[used] = solution.W[used] @ basis.T
         intercept = np.zeros(W.shape[1])
         if self.fit_intercept:
             mean_attributes = moments.counts @ table.values / moments.total

@@ -114,7 +114,9 @@ class Moments:
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        return cls(classes, counts, means, diag, rows, None, rows.rounding)
+        moments = cls(classes, counts, means, diag, rows, None, rows.rounding)
+        moments.__dict__["mean"] = offset + shift  # known already: saves a pass over the means
+        return moments
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Any, Any]]) -> Moments:

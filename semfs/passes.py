@@ -34,8 +34,12 @@ def accumulate(
     *,
     first: int | None = None,
     verbose: int = 0,
+    empty: bool = False,
 ) -> Accumulator:
-    """Add the blocks of a source from row ``first`` on; save the state after each of them."""
+    """Add the blocks of a source from row ``first`` on; save the state after each of them.
+
+    A source without rows is an error unless ``empty``.
+    """
     saved, matrix = source.saved(), sums.upper is not None
     first = source.start if first is None else first
     title = "scatter matrix" if matrix else "class means"
@@ -45,7 +49,7 @@ def accumulate(
             if saved is not None:
                 saved.write("sums", sums.state() | {"done": np.array(block.stop)})
             advance(block)
-    if not sums.total:
+    if not sums.total and not empty:
         raise ValueError("there are no rows, or all their weights are zero.")
     return sums
 

@@ -164,7 +164,7 @@ def column_products(
             picked = sp.diags_array(weights) @ picked
         return (picked.T @ X).toarray()
     dtype = np.float64 if precise else X.dtype
-    Z = X[:, columns].astype(np.float64 if far else dtype)
+    Z = np.take(X, columns, axis=1).astype(np.float64 if far else dtype, copy=False)
     Z = (Z - mean[columns].astype(Z.dtype)).astype(dtype, copy=False)
     if weights is not None:
         Z = Z * weights.astype(dtype)[:, None]
@@ -216,7 +216,7 @@ def totals(
         return _sparse_totals(X, codes, n_classes, weights)
     # A shifted copy is made block by block; without one, blocks may be as long as float32
     # sums stay accurate, which is faster when there are many classes.
-    sums, squared = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
+    sums, squared = np.empty((n_classes, X.shape[1])), np.zeros(X.shape[1])
     threads = _n_threads() if X.size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool, np.errstate(all="ignore"):
         for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
@@ -227,7 +227,10 @@ def totals(
             shares = _shares(members, threads)
             products = pool.map(operator.matmul, [members[s] for s in shares], repeat(Z))
             for share, product in zip(shares, products):
-                sums[share] += product
+                if rows.start:
+                    sums[share] += product
+                else:
+                    sums[share] = product
             if squares:
                 pieces = list(spans(len(Z), -(-len(Z) // threads)))
                 parts = repeat(None) if w is None else [w[p] for p in pieces]

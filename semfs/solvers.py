@@ -165,7 +165,7 @@ class _ForwardPath:
         wanted[known] = -1.0
         wanted[j] = np.inf
         still_needed = self._L.shape[1] - len(self.chosen)
-        size = min(max(still_needed, SMALLEST_BATCH), LARGEST_BATCH)
+        size = min(max(-(-still_needed // 16) * 16, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
         batch = np.sort(batch[wanted[batch] >= 0.0])
         block = self.objective.columns(batch)
@@ -490,7 +490,10 @@ class _PrimalStep:
             if size <= target:
                 break
             damping = self._prepare(ridge, size / target, stalled=size > 0.5 * before)
-            change = cho_solve(self.factor, residual.astype(self.dtype), check_finite=False)
+            right: np.ndarray = np.array(
+                residual, dtype=self.dtype, order="F"
+            )  # LAPACK's layout
+            change = cho_solve(self.factor, right, overwrite_b=True, check_finite=False)
             change[~on] = 0.0
             change *= damping
             # A float32 product is accurate enough for a small correction only.

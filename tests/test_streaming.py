@@ -272,18 +272,23 @@ def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
     sums = Accumulator(29)
     for a in range(0, 150, 50):
         sums.add(data[a : a + 50], y[a : a + 50])
-    sums.add_moments(Moments.from_data(data[150:], y[150:]))
+    rest = Accumulator(29)
+    rest.add(data[150:], y[150:])
+    sums.merge(rest)
     assert_allclose(
         Moments.from_sums(sums).scatter(), Moments.from_data(X, y).scatter(), atol=1e-9
     )
 
 
-def test_accumulated_moments_add_up():
-    X, y, _ = make_problem(n=200, d=6)
-    sums = Accumulator(6)
-    for rows in (slice(0, 60), slice(60, 200)):
-        sums.add_moments(Moments.from_data(X[rows], y[rows]))
-    assert_allclose(Moments.from_sums(sums).gram, Moments.from_data(X, y).gram)
+def test_accumulators_can_be_merged():
+    X, y, _ = make_problem(n=200, d=6, offset=20.0)
+    total = Accumulator(6)
+    for rows in (slice(0, 60), slice(60, 200), slice(200, 200)):
+        part = Accumulator(6)
+        if rows.start < rows.stop:
+            part.add(X[rows], y[rows])
+        total.merge(part)
+    assert_allclose(Moments.from_sums(total).gram, Moments.from_data(X, y).gram)
 
 
 def test_blocks_of_the_caller_are_not_changed():
