@@ -275,10 +275,10 @@ def hdf5_labels(path: Any, name: str) -> np.ndarray:
 
 def zarr_reader(path: Any, key: str | None) -> ArrayReader:
     """Return a reader of a Zarr array, or of one in a group."""
-    zarr = import_extra("zarr", "data")
+    zarr = import_extra("zarr")
     opened = zarr.open(str(path), mode="r")
     if not hasattr(opened, "shape"):
-        members = dict(opened.members())
+        members = dict(opened.arrays())
         name = key or _only_matrix(path, members)
         if name not in members:
             raise ValueError(f"{path} has no array {name!r}, only {', '.join(members)}.")
@@ -288,8 +288,8 @@ def zarr_reader(path: Any, key: str | None) -> ArrayReader:
 
 def zarr_labels(path: Any, name: str) -> np.ndarray:
     """Return the labels in an array of a Zarr group."""
-    opened = import_extra("zarr", "data").open(str(path), mode="r")
-    members = {} if hasattr(opened, "shape") else dict(opened.members())
+    opened = import_extra("zarr").open(str(path), mode="r")
+    members = {} if hasattr(opened, "shape") else dict(opened.arrays())
     if name not in members:
         found = ", ".join(members) or "a single array"
         raise ValueError(f"{path} has no labels {name!r}, only {found}.")
@@ -306,14 +306,16 @@ def _only_matrix(path: Any, members: dict) -> str:
     return matrices[0]
 
 
-def import_extra(name: str, extra: str) -> Any:
+def import_extra(name: str, extra: str | None = None) -> Any:
+    """Return an optional package, or say how to install it."""
     import importlib
 
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        what = f"'semfs[{extra}]'" if extra else name
         raise ImportError(
-            f"this file needs {name}. Install it with: pip install 'semfs[{extra}]'"
+            f"this file needs {name}. Install it with: pip install {what}"
         ) from error
 
 
