@@ -1,11 +1,11 @@
 """Dask on one machine: overhead against plain blocks, speed-up, a worker killed on the way.
 
-    python benchmarks/bench_distributed.py --dir /scratch   # n = 200,000, d = 4,096 float32
+    python benchmarks/bench_distributed.py --dir /scratch   # n = 100,000, d = 4,096 float32
     python benchmarks/bench_distributed.py --small
 
 Times are of `SemFS.fit` on a cluster that is already up, with one BLAS thread per worker; the
 unit is the same fit from plain blocks in one process with as many BLAS threads as there are
-workers. Each is the best of two. CPU seconds, of all processes together, tell how much of a
+workers. Each is the best of three. CPU seconds, of all processes together, tell how much of a
 ratio is due to other users of the machine. Writes benchmarks/results/distributed.json.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 RESULTS = Path(__file__).parent / "results" / "distributed.json"
-SIZES = {"full": (200_000, 4_096, 100), "small": (10_000, 512, 20)}
+SIZES = {"full": (100_000, 4_096, 100), "small": (10_000, 512, 20)}
 K = 50
 
 
@@ -61,7 +61,7 @@ def dask_array(path: Path, step: int = 8192):
 Found = tuple[float, float, list[int]]  # seconds, CPU seconds, features
 
 
-def timed(function, client=None, repeats: int = 2) -> Found:
+def timed(function, client=None, repeats: int = 3) -> Found:
     best: Found = (float("inf"), 0.0, [])
     for _ in range(repeats):
         start, cpu = time.perf_counter(), cpu_seconds(client)
@@ -101,7 +101,9 @@ def run(folder: Path, n: int, d: int, C: int) -> list[dict]:
         row["cpu"] = cpu
         rows.append(row | {"same_order": order == expected, "order": order})
         print(
-            f"{what:44}{workers:8}{seconds:9.2f}{seconds / unit:7.2f}{order == expected!s:>7}"
+            f"{what:44}{workers:8}{seconds:9.2f}{seconds / unit:7.2f}{cpu:8.2f}"
+            f"{order == expected!s:>7}",
+            flush=True,
         )
 
     def plain():
