@@ -264,11 +264,26 @@ class Moments:
 
     def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        return self.stretched_columns(columns, 0.0, precise=precise)
+
+    def stretched_columns(
+        self, columns: np.ndarray, alpha: float, *, precise: bool = False
+    ) -> np.ndarray:
+        """Return columns (d, b) of scatter + alpha * between-class scatter, in float64."""
+        gaps = alpha * (self.means[:, columns] - self.mean[columns])
+        if isinstance(self.rows, Rows) and not sp.issparse(self.rows.X):
+            # X'X̄ = X̄'X̄ about the mean: adding the class means to the columns costs no product
+            far = self._far_from_origin()
+            return self.rows.columns(
+                columns, self.mean, self.total, far=far, precise=precise, gaps=gaps
+            )
         if self.scatter_matrix is not None:
-            return self.scatter_matrix[:, columns]
-        assert self.rows is not None
-        far = self._far_from_origin()
-        return self.rows.columns(columns, self.mean, self.total, far=far, precise=precise)
+            out = self.scatter_matrix[:, columns]
+        else:
+            assert self.rows is not None
+            far = self._far_from_origin()
+            out = self.rows.columns(columns, self.mean, self.total, far=far, precise=precise)
+        return out + self.means.T @ (self.counts[:, None] * gaps) if alpha else out
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean, in float64.

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from semfs.array_rows import ArrayRows
 from semfs.moments import Moments
@@ -133,11 +132,10 @@ class Objective:
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
-        out = self.moments.scatter_columns(columns, precise=self.precise)
-        out += self.root.T @ (self.root[:, columns] * self.root.dtype.type(self.alpha))
+        out = self.moments.stretched_columns(columns, self.alpha, precise=self.precise)
         if self._origin_weight:
             mean = self.moments.mean
-            out += self._origin_weight * np.outer(mean, mean[columns])
+            out += (1.0 + self.alpha) * self._origin_weight * np.outer(mean, mean[columns])
         return out
 
     def gram(self) -> np.ndarray:
@@ -268,8 +266,11 @@ def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> T.shape, V.shape
     ((3, 1), (5, 1))
     """
-    with threadpool_limits(1, user_api="blas"):  # too small a matrix to share among threads
-        _, singular, Vt = np.linalg.svd(A, full_matrices=False)
+    if len(A) >= A.shape[1]:
+        squares = np.linalg.eigvalsh(A.T @ A)  # far cheaper than the singular values of A
+        if squares[0] > 1e-8 * squares[-1]:  # well above the rounding errors of A'A
+            return A, np.eye(A.shape[1])
+    _, singular, Vt = np.linalg.svd(A, full_matrices=False)
     rank = int((singular > singular[0] * max(A.shape) * np.finfo(float).eps).sum())
     V = Vt[: max(rank, 1)].T
     return A @ V, V

@@ -6,11 +6,11 @@ disk or on a cluster in `semfs.blocks` and `semfs.distributed`. `Moments` treats
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, repeat
 from typing import Any, Protocol
 
@@ -94,9 +94,19 @@ class Rows:
         return np.zeros(d) if shift is None else shift.astype(np.float64), sums, squares
 
     def columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+        self,
+        columns: np.ndarray,
+        mean: np.ndarray,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
+        gaps: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        """Return columns (d, b) of the scatter matrix about the mean, in float64.
+
+        ``gaps`` (C, b) are added to the columns of dense X, class by class.
+        """
         X, weights = self.X, self.weights
         if sp.issparse(X):
             out = column_products(X, columns, mean, weights)
@@ -104,7 +114,8 @@ class Rows:
         out = np.zeros((len(columns), X.shape[1]))
         for rows in spans(X.shape[0], PASS_ROWS):
             w = None if weights is None else weights[rows]
-            out += column_products(X[rows], columns, mean, w, far=far, precise=precise)
+            add = None if gaps is None else gaps[self.codes[rows]]
+            out += column_products(X[rows], columns, mean, w, far=far, precise=precise, add=add)
         return out.T
 
     def scatter(
@@ -151,10 +162,11 @@ def column_products(
     *,
     far: bool = False,
     precise: bool = False,
+    add: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return what a block of rows adds to some rows (b, d) of the scatter matrix.
 
-    Dense: Z'X with Z the centred columns. Z sums to zero over all rows, so X needs no
+    Dense: Z'X with Z the centred columns, plus ``add`` (n, b). Z sums to zero over all rows, so X needs no
     centring, only a shift if it is ``far`` from the origin. Sparse: plain products, from
     which the caller takes the mean's part.
     """
@@ -165,9 +177,12 @@ def column_products(
         return (picked.T @ X).toarray()
     dtype = np.float64 if precise else X.dtype
     Z = np.take(X, columns, axis=1).astype(np.float64 if far else dtype, copy=False)
-    Z = (Z - mean[columns].astype(Z.dtype)).astype(dtype, copy=False)
+    Z -= mean[columns].astype(Z.dtype)
+    Z = Z.astype(dtype, copy=False)
+    if add is not None:
+        Z += add
     if weights is not None:
-        Z = Z * weights.astype(dtype)[:, None]
+        Z *= weights.astype(dtype)[:, None]
     block = X.astype(dtype, copy=False)
     return Z.T @ (block - mean.astype(dtype) if far else block)
 
@@ -225,17 +240,24 @@ def totals(
             members = _indicator(codes[rows], n_classes, X.dtype, w)
             # numpy and scipy release the interpreter lock in these products
             shares = _shares(members, threads)
-            products = pool.map(operator.matmul, [members[s] for s in shares], repeat(Z))
-            for share, product in zip(shares, products):
-                if rows.start:
-                    sums[share] += product
-                else:
-                    sums[share] = product
+            add = partial(_add_class_sums, sums, members, Z, first=rows.start == 0)
+            list(pool.map(add, shares))
             if squares:
                 pieces = list(spans(len(Z), -(-len(Z) // threads)))
                 parts = repeat(None) if w is None else [w[p] for p in pieces]
                 squared += sum(pool.map(_squares, [Z[p] for p in pieces], parts))
     return sums, squared
+
+
+def _add_class_sums(
+    sums: np.ndarray, members: Any, Z: np.ndarray, share: slice, *, first: bool
+) -> None:
+    """Add the sums of some classes, or write them if they are the first."""
+    product = members[share] @ Z
+    if first:
+        sums[share] = product
+    else:
+        sums[share] += product
 
 
 def _shares(members: Any, threads: int) -> list[slice]:

@@ -165,7 +165,7 @@ class _ForwardPath:
         wanted[known] = -1.0
         wanted[j] = np.inf
         still_needed = self._L.shape[1] - len(self.chosen)
-        size = min(max(-(-still_needed // 16) * 16, SMALLEST_BATCH), LARGEST_BATCH)
+        size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
         batch = np.sort(batch[wanted[batch] >= 0.0])
         block = self.objective.columns(batch)
