@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from semfs.accumulator import Accumulator
 from semfs.array_rows import ArrayRows, is_foreign
-from semfs.rows import FAR, Rows, as_matrix
+from semfs.rows import FAR, NEAR, Rows, as_matrix
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 __all__ = ["Moments"]
@@ -271,7 +271,7 @@ class Moments:
     ) -> np.ndarray:
         """Return columns (d, b) of scatter + alpha * between-class scatter, in float64."""
         gaps = alpha * (self.means[:, columns] - self.mean[columns])
-        if isinstance(self.rows, Rows) and not sp.issparse(self.rows.X):
+        if self._dense_rows():
             # X'X̄ = X̄'X̄ about the mean: adding the class means to the columns costs no product
             far = self._far_from_origin()
             return self.rows.columns(
@@ -297,16 +297,20 @@ class Moments:
         """Return scatter + alpha * between-class scatter (d, d), about the mean."""
         if self.scatter_matrix is None:
             assert self.rows is not None
-            return self.rows.scatter(self.means, self.counts, alpha, precise=precise)
+            near = {"near": not self._far_from_origin(NEAR)} if self._dense_rows() else {}
+            return self.rows.scatter(self.means, self.counts, alpha, precise=precise, **near)
         if alpha == 0.0:
             return self.scatter_matrix
         root = np.sqrt(alpha * self.counts)[:, None] * (self.means - self.mean)
         return self.scatter_matrix + root.T @ root
 
-    def _far_from_origin(self) -> bool:
+    def _dense_rows(self) -> bool:
+        return isinstance(self.rows, Rows) and not sp.issparse(self.rows.X)
+
+    def _far_from_origin(self, times: float = FAR) -> bool:
         """Whether some mean is so large that products with raw values lose digits."""
         spread = np.sqrt(self.scatter_diag / self.total)
-        return bool((np.abs(self.mean) > FAR * spread)[~self.constant()].any())
+        return bool((np.abs(self.mean) > times * spread)[~self.constant()].any())
 
 
 # ---- sums of moments ------------------------------------------------------------

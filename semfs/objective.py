@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from semfs.array_rows import ArrayRows
 from semfs.moments import Moments
-from semfs.rows import Rows
+from semfs.rows import Rows, add_outer
 
 __all__ = ["Objective", "reduce_rank"]
 
@@ -103,10 +103,10 @@ class Objective:
 
     @cached_property
     def B(self) -> np.ndarray:
-        """(1 + α) M'N A (d, r)."""
+        """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
         weights = (1.0 + self.alpha) * np.sqrt(self.moments.counts)
         targets = (weights[:, None] * self.targets).astype(self.root.dtype)
-        return (self.root.T @ targets).astype(np.float64)
+        return (targets.T @ self.root).astype(np.float64).T
 
     @cached_property
     def q(self) -> float:
@@ -143,8 +143,10 @@ class Objective:
         out = self.moments.stretched_scatter(self.alpha, precise=self.precise)
         if self.fit_intercept:
             return out
-        mean = self.moments.mean
-        return out + (1.0 + self.alpha) * self.moments.total * np.outer(mean, mean)
+        if out is self.moments.scatter_matrix:
+            out = out.copy()
+        weight = (1.0 + self.alpha) * self.moments.total
+        return add_outer(out, weight, self.moments.mean)
 
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""

@@ -7,7 +7,7 @@ disk or on a cluster in `semfs.blocks` and `semfs.distributed`. `Moments` treats
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.blas import dger
 from sklearn.utils import check_array
 from threadpoolctl import threadpool_info
 
@@ -29,6 +30,8 @@ PASS_ROWS = 16 * BLOCK_ROWS
 THREADS_FROM = 2**22
 # A column whose mean exceeds its spread this many times is shifted before it is summed.
 FAR = 32.0
+# Up to this many spreads, the mean may be taken out of X'X afterwards at little loss.
+NEAR = 8.0
 
 
 class RowPasses(Protocol):
@@ -112,35 +115,52 @@ class Rows:
             out = column_products(X, columns, mean, weights)
             return out.T - total * np.outer(mean, mean[columns])
         out = np.zeros((len(columns), X.shape[1]))
-        for rows in spans(X.shape[0], PASS_ROWS):
+        for rows in self._passes():
             w = None if weights is None else weights[rows]
             add = None if gaps is None else gaps[self.codes[rows]]
             out += column_products(X[rows], columns, mean, w, far=far, precise=precise, add=add)
         return out.T
 
     def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
+        self,
+        means: np.ndarray,
+        counts: np.ndarray,
+        alpha: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> np.ndarray:
         """Return scatter + alpha * between-class scatter (d, d), about the mean.
 
-        It is the scatter of rows whose class means are stretched by √(1 + alpha), which
-        costs no more than the plain one.
+        With X ``near`` the origin it is X'X with a correction of low rank, and no copy of X;
+        else the scatter of rows whose class means are stretched by √(1 + alpha).
         """
         check_matrix_fits(means.shape[1])
         mean = counts @ means / counts.sum()
         if sp.issparse(self.X):
             return self._sparse_scatter(means, mean, counts, alpha)
         dtype = np.float64 if precise else self.X.dtype
+        if near and self.weights is None:
+            out = _sum_of_products(self.X[r].astype(dtype, copy=False) for r in self._passes())
+            root = (np.sqrt(alpha * counts)[:, None] * (means - mean)).astype(dtype)
+            if alpha:
+                out += root.T @ root
+            return add_outer(out, -counts.sum(), mean)
+        return _sum_of_products(self._stretched(means, mean, alpha, dtype))
+
+    def _passes(self) -> Iterator[slice]:
+        return spans(self.X.shape[0], PASS_ROWS)
+
+    def _stretched(
+        self, means: np.ndarray, mean: np.ndarray, alpha: float, dtype: Any
+    ) -> Iterator[np.ndarray]:
+        """Blocks of centred, weighted rows whose class means are stretched by √(1 + alpha)."""
         shifts = ((np.sqrt(1.0 + alpha) - 1.0) * (means - mean) - mean).astype(dtype)
-        out = None
-        for rows in spans(self.X.shape[0], PASS_ROWS):
+        for rows in self._passes():
             Z = self.X[rows] + shifts[self.codes[rows]]
             if self.weights is not None:
                 Z *= np.sqrt(self.weights[rows].astype(dtype))[:, None]
-            product = Z.T @ Z
-            out = product.astype(np.float64) if out is None else np.add(out, product, out=out)
-        assert out is not None
-        return out
+            yield Z
 
     def _sparse_scatter(
         self, means: np.ndarray, mean: np.ndarray, counts: np.ndarray, alpha: float
@@ -152,6 +172,22 @@ class Rows:
         out = np.vstack(panels) - counts.sum() * np.outer(mean, mean)
         root = np.sqrt(alpha * counts)[:, None] * (means - mean)
         return out + root.T @ root if alpha else out
+
+
+def add_outer(G: np.ndarray, weight: float, v: np.ndarray) -> np.ndarray:
+    """G + weight·vv', in place of a symmetric float64 G (d, d)."""
+    # the transpose is in the layout BLAS wants, and no d x d temporary is made
+    return dger(weight, v, v, a=G.T, overwrite_a=1).T
+
+
+def _sum_of_products(blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Σ Z'Z (d, d) over blocks, added up in float64."""
+    out = None
+    for Z in blocks:
+        product = Z.T @ Z
+        out = product.astype(np.float64) if out is None else np.add(out, product, out=out)
+    assert out is not None
+    return out
 
 
 def column_products(
@@ -166,9 +202,9 @@ def column_products(
 ) -> np.ndarray:
     """Return what a block of rows adds to some rows (b, d) of the scatter matrix.
 
-    Dense: Z'X with Z the centred columns, plus ``add`` (n, b). Z sums to zero over all rows, so X needs no
-    centring, only a shift if it is ``far`` from the origin. Sparse: plain products, from
-    which the caller takes the mean's part.
+    Dense: Z'X with Z the centred columns, plus ``add`` (n, b). Z sums to zero over all rows,
+    so X needs no centring, only a shift if it is ``far`` from the origin. Sparse: plain
+    products, from which the caller takes the mean's part.
     """
     if sp.issparse(X):
         picked = X[:, columns].astype(np.float64)

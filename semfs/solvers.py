@@ -18,11 +18,14 @@ __all__ = ["Solution", "solve_alternating", "solve_direct"]
 # its time reading X; with more, columns would be fetched that nobody asks for.
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 # W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds before the
-# last a looser one serves, where J is still right to 12 digits (its error is quadratic).
+# last a looser one serves: J is computed for the W at hand and 1e-10 from its lowest there.
 RESIDUAL = 1e-10
-ROUND_RESIDUAL = 1e-6
+ROUND_RESIDUAL = 1e-5
 # From this many features on, single precision saves enough time to be worth its care.
 SINGLE_FROM = 1024
+
+# A factorisation takes the time of about this many steps with an old one.
+PATIENCE = 4
 
 STEP_RULES = ("lipschitz", "exact")
 
@@ -351,7 +354,9 @@ def solve_alternating(
     for _ in range(max_iter):
         s_new = _s_step(w_step, W, s, objective.gamma, n_inner, step)
         W, J_new = w_step.solve(s_new)
-        while J_new > J + 1e-12 * abs(J):  # λ_max was estimated a little too low
+        for _ in range(60):  # λ_max may have been estimated a little too low
+            if J_new <= J + 1e-12 * abs(J):
+                break
             s_new = 0.5 * (s + s_new)
             W, J_new = w_step.solve(s_new)
         s = s_new
@@ -424,10 +429,9 @@ class _PrimalStep:
     """W-step and curvature from the d × d matrix G.
 
     With U = S W, Eq. 12 reads (G + γS⁻²)U = B. As s moves slowly and smoothly, the best
-    combination of earlier U comes near the next one, and the Cholesky factor of an earlier s
-    corrects it: if γS⁻² has changed by factors in [a, b] ∋ 1, a correction shrinks the error
-    by (b − a)/(b + a). Factor and corrections are in float32 where that converges; U, G U and
-    residuals are in float64.
+    combination of earlier U comes near the next one, and conjugate gradients with the Cholesky
+    factor of an earlier s correct it in a step or two. Factor and corrections are in float32
+    where that converges; U, G U and residuals are in float64.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -440,7 +444,8 @@ class _PrimalStep:
         self.round_residual = RESIDUAL if small else ROUND_RESIDUAL
         self.factor: tuple | None = None
         self.factor_ridge = np.zeros(0)
-        self.past: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=4)
+        self.last: tuple[np.ndarray, np.ndarray] | None = None  # U and G U of the last round
+        self.steps: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=3)  # and their changes
         self.direction: np.ndarray | None = None
         self.on = np.zeros(0, dtype=bool)  # features with s > 0 in the last round
 
@@ -450,82 +455,110 @@ class _PrimalStep:
         ridge = np.where(on, self.objective.gamma / np.where(on, s, 1.0) ** 2, np.inf)
         U, GU = self._guess(s, ridge, afresh=last or not np.array_equal(on, self.on))
         self.on = on
-        U, GU, residual = self._refine(
-            U, GU, s, ridge, RESIDUAL if last else self.round_residual
-        )
-        self.past.append((U, GU))
-        J = self.objective.q - float(np.sum(U * (self.objective.B + residual)))
+        goal = RESIDUAL if last else self.round_residual
+        residual = self._refine(U, GU, s, ridge, goal, patience=1 if last else PATIENCE)
+        if self.last is not None:
+            step = (U - self.last[0]).astype(self.dtype), (GU - self.last[1]).astype(self.dtype)
+            self.steps.append(step)
+        self.last = U, GU
+        J = self.objective.q - _inner(U, self.objective.B) - _inner(U, residual)
         W = np.divide(U, s[:, None], out=np.zeros_like(U), where=on[:, None])
         return W, J
 
     def _guess(
         self, s: np.ndarray, ridge: np.ndarray, *, afresh: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The combination of earlier U that comes nearest to solving Eq. 12, and G times it."""
+        """The last U plus the steps before it that come nearest to Eq. 12, and G times it."""
         B, on = self.objective.B, s > 0
-        if not self.past:
+        if self.last is None:
             return np.zeros_like(B), np.zeros_like(B)
+        U, GU = (matrix.copy(order="K") for matrix in self.last)
         if afresh:
-            U = np.where(on[:, None], self.past[-1][0], 0.0)
-            return U, self.G @ U
-        scale = s[:, None]
+            self.steps.clear()
+            U[~on] = 0.0
+            return U, np.asfortranarray(self.G @ U)
+        scale: np.ndarray = s[:, None].astype(self.dtype)
         ridge = np.where(on, ridge, 0.0)[:, None]
-        images = [(scale * (GU + ridge * U)).ravel() for U, GU in self.past]
-        weights = np.linalg.lstsq(np.stack(images, axis=1), (scale * B).ravel())[0]
-        U, GU = (sum(w * past[i] for w, past in zip(weights, self.past)) for i in (0, 1))
+        residual = scale * (B - GU - ridge * U).astype(self.dtype)
+        ridge = ridge.astype(self.dtype)
+        images = [scale * (step[1] + ridge * step[0]) for step in self.steps]
+        normal = np.array([[_inner(a, b) for b in images] for a in images])
+        right = np.array([_inner(a, residual) for a in images])
+        shares = np.linalg.lstsq(normal, right)[0] if images else []
+        for share, step in zip(np.asarray(shares, dtype=self.dtype), self.steps):
+            U += share * step[0]
+            GU += share * step[1]
         return U, GU
 
     def _refine(
-        self, U: np.ndarray, GU: np.ndarray, s: np.ndarray, ridge: np.ndarray, goal: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Correct U until Eq. 12 holds to ``goal``; return U, G U and the residual."""
+        self,
+        U: np.ndarray,
+        GU: np.ndarray,
+        s: np.ndarray,
+        ridge: np.ndarray,
+        goal: float,
+        patience: int,
+    ) -> np.ndarray:
+        """Improve U and G U in place until Eq. 12 holds to ``goal``; return the residual.
+
+        Conjugate gradients, column by column, preconditioned by the factor.
+        """
         on = s > 0
         finite_ridge = np.where(on, ridge, 0.0)[:, None]
-        target = goal * float(np.linalg.norm(s[:, None] * self.objective.B))
+        target = goal * _norm(s[:, None] * self.objective.B)
         size = before = np.inf
-        for _ in range(100):
-            residual = self.objective.B - GU - finite_ridge * U
+        direction: tuple[np.ndarray, np.ndarray] | None = None
+        slope = np.ones(U.shape[1])
+        for steps in range(100):
+            residual = self.objective.B - GU
+            residual -= finite_ridge * U
             residual[~on] = 0.0
-            before, size = size, float(np.linalg.norm(s[:, None] * residual))
+            before, size = size, _norm(s[:, None] * residual)
             if size <= target:
                 break
-            damping = self._prepare(ridge, size / target, stalled=size > 0.5 * before)
-            right: np.ndarray = np.array(
-                residual, dtype=self.dtype, order="F"
-            )  # LAPACK's layout
-            change = cho_solve(self.factor, right, overwrite_b=True, check_finite=False)
-            change[~on] = 0.0
-            change *= damping
-            # A float32 product is accurate enough for a small correction only.
-            small = np.linalg.norm(change) < 1e-2 * np.linalg.norm(U)
-            G = self.G32 if small and self.dtype is np.float32 else self.G
-            U, GU = U + change, GU + G @ change
-        return U, GU, residual
+            if self._prepare(ridge, steps >= patience, stalled=size > 0.5 * before):
+                direction = None  # another preconditioner: start again
+            change, image = self._correction(residual, on, _norm(U))
+            last_slope, slope = slope, np.einsum("ij,ij->j", residual, change)
+            if direction is not None:
+                share = (slope / last_slope).astype(self.dtype)
+                change += share * direction[0]
+                image += share * direction[1]
+            direction = change, image
+            bend = np.einsum("ij,ij->j", change, image)
+            bend += np.einsum("ij,ij,i->j", change, change, finite_ridge[:, 0])
+            length = np.divide(slope, bend, out=np.zeros_like(slope), where=bend > 0)
+            length = length.astype(self.dtype)
+            U += length * change
+            GU += length * image
+        return residual
 
-    def _prepare(self, ridge: np.ndarray, excess: float, *, stalled: bool) -> float:
-        """Factor G + γS⁻² afresh if the old factor would need many corrections.
-
-        Returns the damping 2/(a + b) of a correction.
+    def _correction(
+        self, residual: np.ndarray, on: np.ndarray, size: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """H⁻¹ times the residual, with the factor of H = G + γS⁻² of an earlier s, and G
+        times it: H times it is the residual, which saves a product for small corrections.
         """
-        if self.factor is None:
-            self._factorise(ridge)
-            return 1.0
-        a, b = self._change_of_ridge(ridge)
-        contraction = (b - a) / (b + a)
-        fresh = contraction == 0.0
-        if stalled and fresh:
-            self.dtype = np.float64  # a current factor that does not help: not precise enough
-        too_slow = contraction**3 * excess > 1.0
-        if stalled or (too_slow and not fresh):
-            self._factorise(ridge)
-            return 1.0
-        return 2.0 / (a + b)
+        right: np.ndarray = residual.astype(self.dtype)
+        change = cho_solve(self.factor, right, check_finite=False)
+        change[~on] = 0.0
+        same_features = np.array_equal(np.isfinite(self.factor_ridge), on)
+        if self.dtype is np.float32 and same_features and _norm(change) < 1e-2 * size:
+            ridge = np.where(on, self.factor_ridge, 0.0).astype(np.float32)
+            right -= ridge[:, None] * change
+            return change, right
+        return change, np.asfortranarray(self.G @ change)
 
-    def _change_of_ridge(self, ridge: np.ndarray) -> tuple[float, float]:
-        with np.errstate(invalid="ignore"):
-            ratio = ridge / self.factor_ridge
-        ratio = ratio[~np.isnan(ratio)]  # features that are and were off
-        return min(1.0, float(ratio.min(initial=1.0))), max(1.0, float(ratio.max(initial=1.0)))
+    def _prepare(self, ridge: np.ndarray, slow: bool, *, stalled: bool) -> bool:
+        """Factor G + γS⁻² afresh if the old factor takes too many steps."""
+        if self.factor is not None:
+            fresh = np.array_equal(ridge, self.factor_ridge)
+            if stalled and fresh:
+                self.dtype = np.float64  # a current factor that does not help
+            elif fresh or not slow:
+                return False
+        self._factorise(ridge)
+        return True
 
     def _factorise(self, ridge: np.ndarray) -> None:
         """Cholesky factor of G + γS⁻², features with s = 0 taken out."""
@@ -563,6 +596,15 @@ class _PrimalStep:
         """λ_max(Q) by power iteration, continued from the last round's vector."""
         value, self.direction = _power_iteration(Q, self.direction, self.objective.n_features)
         return value
+
+
+def _inner(U: np.ndarray, V: np.ndarray) -> float:
+    """tr(U'V) of matrices stored column by column."""
+    return float(np.vdot(U.T, V.T))
+
+
+def _norm(U: np.ndarray) -> float:
+    return float(np.linalg.norm(U))
 
 
 class _DualStep:
