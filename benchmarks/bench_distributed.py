@@ -88,8 +88,8 @@ def cluster_of(workers: int):
 
 def run(folder: Path, n: int, d: int, C: int) -> list[dict]:
     from semfs import SemFS
-    from semfs.blocks import open_blocks
-    from semfs.distributed import on_cluster
+    from semfs.rows import open_blocks
+    from semfs.rows.cluster import on_cluster
 
     y = make_data(folder, n, d, C)
     rows: list[dict] = []

@@ -80,7 +80,7 @@ def plain(folder: Path) -> None:
 
 def semfs_fit(folder: Path, **options) -> list[int]:
     from semfs import SemFS
-    from semfs.blocks import open_blocks
+    from semfs.rows import open_blocks
 
     y, A = np.load(folder / "y.npy"), np.load(folder / "A.npy")
     source = open_blocks(folder / "X.npy", y, **options)
@@ -101,7 +101,7 @@ MEASURED = {
 
 
 def measure(name: str, folder: Path) -> dict:
-    import semfs.blocks  # noqa: F401  (imports are not what is measured)
+    import semfs.rows  # noqa: F401  (imports are not what is measured)
 
     forget(folder / "X.npy")
     start, cpu = time.perf_counter(), time.process_time()

@@ -358,7 +358,7 @@ def plan(
 
     Example: `semfs plan embeddings.npy -k 50 --workers 16`
     """
-    from semfs.costs import cheaper, measure_rates, shape_of
+    from semfs.rows.costs import cheaper, measure_rates, shape_of
 
     if k < 1 or workers < 1 or classes < 2:
         raise ValueError("-k and --workers must be at least 1, --classes at least 2.")

@@ -11,7 +11,11 @@ from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbac
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.array_rows import (
+from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
+from semfs.moments import Moments
+from semfs.objective import SAFE_RELATIVE_PENALTY, Objective, reduce_rank
+from semfs.rows import SourceRows, as_source
+from semfs.rows.devices import (
     as_numpy,
     check_same_namespace,
     floating_dtypes,
@@ -20,11 +24,6 @@ from semfs.array_rows import (
     predict_linear,
     spread_columns,
 )
-from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
-from semfs.blocks import as_source
-from semfs.moments import Moments
-from semfs.objective import SAFE_RELATIVE_PENALTY, Objective, reduce_rank
-from semfs.passes import SourceRows
 from semfs.selector import RankingSelector, check_n_features_to_select
 from semfs.solvers import STEP_RULES, Solution, solve_alternating, solve_direct
 from semfs.validation import (
@@ -221,7 +220,7 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         X : array-like, frame or sparse matrix of shape (n, d)
             Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
             of a ``.npy``, Parquet, Zarr, HDF5 or ``.h5ad`` file; an iterable of (X, y) blocks;
-            see `semfs.blocks.open_blocks` for options. Dask arrays and frames are summed up
+            see `semfs.rows.open_blocks` for options. Dask arrays and frames are summed up
             where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
@@ -335,11 +334,12 @@ class SemFS(CallbackSupportMixin, RankingSelector):
                 balanced = isinstance(self.class_weight, str)
                 rows = rows.weighted(self._class_factors, balanced=balanced)
             direct = self.solver == "direct"
-            moments = rows.moments(
+            sums = rows.sums(
                 n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
                 precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
                 verbose=self.verbose,
             )
+            moments = Moments.from_sums(*sums)
         self.n_features_in_ = rows.n_features
         self.__dict__.pop("feature_names_in_", None)
         if rows.feature_names is not None:
@@ -696,7 +696,7 @@ def _beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
     if hasattr(X, "of_classes"):  # rows already, on a cluster
         return X
     if hasattr(X, "__dask_graph__"):
-        from semfs.distributed import dask_rows
+        from semfs.rows.cluster import dask_rows
 
         return dask_rows(X, y, sample_weight)
     source = as_source(X, y, sample_weight)

@@ -22,9 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from semfs.array_rows import ArrayRows
 from semfs.moments import Moments
 from semfs.rows import Rows
+from semfs.rows.devices import ArrayRows
 
 __all__ = ["Objective", "reduce_rank"]
 

@@ -8,21 +8,20 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semfs.attribute_files import import_pandas, write_table
-from semfs.blocks import BlockSource
-from semfs.datasets.h5ad import H5Matrix, annotate_h5ad
+from semfs.datasets.h5ad import annotate_h5ad
 from semfs.datasets.reduced import REDUCED_SUFFIXES, write_reduced
 from semfs.datasets.sources import Source, open_source
 from semfs.datasets.tables import as_frame
 from semfs.estimator import SemFS
-from semfs.readers import MatrixReader, Reader
-from semfs.table_readers import ParquetReader
+from semfs.rows import BlockSource
+from semfs.rows.readers import Reader
+from semfs.rows.tables import ParquetReader
 from semfs.validation import label_array
 
 __all__ = ["FileSelection", "select_file"]
@@ -221,7 +220,7 @@ def _fit_loaded(selector: SemFS, X: Any, y: Any, fitting: Fitting) -> None:
     if fitting.scheduler is None:
         selector.fit(X, y)
         return
-    from semfs.distributed import connect, scattered
+    from semfs.rows.cluster import connect, scattered
 
     with connect(fitting.scheduler) as client:
         selector.fit(scattered(X, y, client))
@@ -234,24 +233,24 @@ def _fit_on_disk(selector: SemFS, source: BlockSource, fitting: Fitting) -> None
             shutil.rmtree(fitting.checkpoint, ignore_errors=True)
         selector.fit(replace(source, passes="few", checkpoint=fitting.checkpoint))
         return
-    from semfs.distributed import connect, on_cluster
+    from semfs.rows.cluster import connect, on_cluster
 
     with connect(fitting.scheduler) as client:
         selector.fit(on_cluster(source, client))
 
 
 def _reader(source: Source, fitting: Fitting) -> Reader:
-    """Blocks of rows; those of tables come from a temporary file, which no cluster can see."""
+    """Blocks of rows. Other machines of a cluster cannot see temporary files."""
+    reader = source.matrix
+    if fitting.scheduler is None or getattr(reader, "origin", None) is None:
+        return reader
     suffix = source.path.suffix.lower()
-    if fitting.scheduler is not None and source.table is not None:
-        if suffix not in (".parquet", ".pq"):
-            raise ValueError(
-                f"{source.path}: a cluster cannot read {suffix} in parts. Convert it to "
-                "Parquet or .npy."
-            )
+    if suffix in (".parquet", ".pq"):
         return ParquetReader(source.path, None, [str(name) for name in source.feature_names])
-    reopen = partial(H5Matrix.open, source.path, source.layer) if suffix == ".h5ad" else None
-    return MatrixReader(source.matrix, source.path, reopen)
+    raise ValueError(
+        f"{source.path}: a cluster cannot read {suffix} in parts. Convert it to Parquet or "
+        ".npy."
+    )
 
 
 def _feature_table(selector: SemFS, names: np.ndarray) -> Any:

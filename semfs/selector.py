@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.array_rows import as_numpy, floating_dtypes
+from semfs.rows.devices import as_numpy, floating_dtypes
 from semfs.validation import encode_labels
 
 __all__ = ["RankingSelector", "constant_columns", "stable_order"]

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from problems import make_problem
 from semfs import Moments, SemFS
-from semfs.array_rows import ArrayRows
+from semfs.rows.devices import ArrayRows
 
 ROOT = Path(__file__).parents[1]
 
@@ -77,7 +77,7 @@ def test_labels_may_be_text(xp):
 
 def test_rows_are_not_moved_to_numpy(xp, monkeypatch):
     """Only sums come back: nothing with as many rows as X is converted."""
-    import semfs.array_rows as module
+    import semfs.rows.devices as module
 
     original, sizes = module._convert_to_numpy, []
 

@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
-import semfs.rows
+import semfs.rows.memory
 from semfs import Moments, SemFS
-from semfs.blocks import open_blocks
+from semfs.rows import open_blocks
 
 ROOT = Path(__file__).parents[1]
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_said_with_what_to_do():
 
 
 def test_alternating_refuses_a_matrix_larger_than_memory(monkeypatch):
-    monkeypatch.setattr(semfs.rows, "physical_memory", lambda: 10**6)
+    monkeypatch.setattr(semfs.rows.memory, "memory_limit", lambda: 10**6)
     X, y = tfidf(900, 800)
     with pytest.raises(ValueError, match=r"scatter matrix of 800 features.*direct"):
         SemFS(5, solver="alternating").fit(X, y)

@@ -1,8 +1,8 @@
 """Data beyond memory: read in blocks sized to a budget, summed up while the next is read.
 
 `open_blocks` turns files, folders, chunked arrays and iterables into a `BlockSource`, which
-`SemFS.fit` accepts; `semfs.passes` makes one or a few passes over it. The answer is that of
-the same data in memory.
+`SemFS.fit` accepts; `passes` makes one or a few passes over it. The answer is that of the same
+data in memory.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from semfs import readers
-from semfs.checkpoint import Checkpoint
-from semfs.readers import Reader
-from semfs.table_readers import AnnDataReader, BlocksReader, ParquetReader
+from semfs.rows import readers
+from semfs.rows.readers import Reader
+from semfs.rows.tables import AnnDataReader, BlocksReader, ParquetReader
 from semfs.validation import check_weights, encode_labels, label_array
 
 __all__ = ["Block", "BlockSource", "as_source", "open_blocks"]
 
 #: Memory for blocks and the scatter matrix, in bytes, unless told otherwise.
 MEMORY = 512 * 2**20
-# Larger blocks are not faster.
-LARGEST_BLOCK = 32 * 2**20
-LARGEST_PRODUCT_BLOCK = 64 * 2**20
+# Products gain from longer blocks than sums do.
+PRODUCT_BLOCK_BYTES = 2 * readers.BLOCK_BYTES
 
 
 class Block(NamedTuple):
@@ -90,10 +88,8 @@ class BlockSource:
         if self.block_rows is not None:
             return self.block_rows
         rest = max(0, self.memory - 8 * self.n_features**2) if matrix else self.memory
-        largest = LARGEST_PRODUCT_BLOCK if matrix else LARGEST_BLOCK
-        if (
-            matrix and self.checkpoint
-        ):  # the matrix is saved after each block: let it be worth it
+        largest = PRODUCT_BLOCK_BYTES if matrix else readers.BLOCK_BYTES
+        if matrix and self.checkpoint:  # the matrix is saved after each block: be worth it
             largest = max(largest, 2 * self.n_features * self.reader.row_bytes)
         rows = int(max(1, min(largest, max(rest // 6, 2**20)) // self.reader.row_bytes))
         chunk = self.reader.chunk_rows
@@ -167,15 +163,6 @@ class BlockSource:
             out.update(dict(zip(labels.tolist(), np.bincount(codes, w).tolist())))
             at += len(codes)
         return dict(out)
-
-    def saved(self) -> Checkpoint | None:
-        """Return the checkpoint, if one is asked for."""
-        if self.checkpoint is None:
-            return None
-        weights = sorted((self.class_weight or {}).items(), key=repr)
-        parts = [p for p in (self.y, self.weights) if p is not None]
-        identity = readers.digest(self.reader.fingerprint(), weights, len(parts), *parts)
-        return Checkpoint(self.checkpoint, identity)
 
 
 def open_blocks(

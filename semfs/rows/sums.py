@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.rows import BLOCK_ROWS, PASS_ROWS, spans, totals
+from semfs.rows.memory import BLOCK_ROWS, PASS_ROWS, spans, totals
 from semfs.validation import check_all_finite, encode_labels, label_array
 
 __all__ = ["Accumulator"]

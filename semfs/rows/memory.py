@@ -1,7 +1,7 @@
 """Labelled rows in memory, and the passes over them: totals, Gram columns, scatter matrix.
 
-Dense and sparse rows here; arrays on other devices in `semfs.array_rows`, rows that stay on
-disk or on a cluster in `semfs.blocks` and `semfs.distributed`. `Moments` treats them alike.
+Dense and sparse rows here; `devices`, `passes` and `cluster` have the same for rows elsewhere.
+`Moments` treats them alike.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 from threadpoolctl import threadpool_info
+
+from semfs.reading import memory_limit
 
 __all__ = ["RowPasses", "Rows", "as_matrix", "column_products", "spans", "totals"]
 
@@ -172,20 +174,12 @@ def column_products(
     return Z.T @ (block - mean.astype(dtype) if far else block)
 
 
-def physical_memory() -> int:
-    """Return the bytes of memory in this machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system
-        return 2**63
-
-
 def check_matrix_fits(d: int) -> None:
     """Raise if a d × d matrix of float64 is beyond this machine."""
-    if 8 * d**2 > physical_memory():
+    if 8 * d**2 > memory_limit():
         raise ValueError(
             f"the scatter matrix of {d} features takes {8e-9 * d**2:.1f} GB, more than this "
-            f'machine has ({1e-9 * physical_memory():.1f} GB). Use solver="direct", which '
+            f'machine has ({1e-9 * memory_limit():.1f} GB). Use solver="direct", which '
             "does without it."
         )
 

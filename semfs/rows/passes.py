@@ -6,22 +6,25 @@ its columns give the solver the same numbers, up to rounding.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import time
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.accumulator import Accumulator
-from semfs.blocks import BlockSource
-from semfs.moments import Moments
-from semfs.readers import digest
-from semfs.rows import PASS_ROWS, column_products, spans, totals
+from semfs.rows.blocks import BlockSource
+from semfs.rows.memory import PASS_ROWS, column_products, spans, totals
+from semfs.rows.readers import digest
+from semfs.rows.sums import Accumulator
 
-__all__ = ["SourceRows", "accumulate", "add_columns", "expected_fetches"]
+__all__ = ["Checkpoint", "SourceRows", "accumulate", "add_columns", "expected_fetches"]
 
 
 # From the total weight of each class (empty unless asked for) to the factor of its rows.
@@ -40,7 +43,7 @@ def accumulate(
 
     A source without rows is an error unless ``empty``.
     """
-    saved, matrix = source.saved(), sums.upper is not None
+    saved, matrix = saved_state(source), sums.upper is not None
     first = source.start if first is None else first
     title = "scatter matrix" if matrix else "class means"
     with progress(source, title, first, verbose) as advance:
@@ -162,15 +165,15 @@ class SourceRows:
         source = replace(self.source, class_weight=class_weights(counts))
         return replace(self, source=source)
 
-    def moments(
+    def sums(
         self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> Moments:
-        """Return the moments.
+    ) -> tuple[Accumulator, SourceRows | None]:
+        """Return the sums, and the rows if they must be read again for Gram columns.
 
         ``n_select`` is the number of features the direct solver will look for, None for
         solvers that need the whole scatter matrix.
         """
-        saved = self.source.saved()
+        saved = saved_state(self.source)
         state = None if saved is None else saved.read("sums")
         if state is None:
             first, matrix = self.source.start, _wants_matrix(self.source, n_select)
@@ -178,12 +181,11 @@ class SourceRows:
         else:
             first, sums = int(state["done"]), Accumulator.from_state(state)
         sums = accumulate(self.source, sums, first=first, verbose=verbose)
-        rows = replace(self, verbose=verbose) if sums.upper is None else None
-        return Moments.from_sums(sums, rows)
+        return sums, replace(self, verbose=verbose) if sums.upper is None else None
 
     def finished(self) -> None:
         """Delete the checkpoint: the fit is done."""
-        saved = self.source.saved()
+        saved = saved_state(self.source)
         if saved is not None:
             saved.clear()
 
@@ -191,7 +193,7 @@ class SourceRows:
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
-        source, saved = self.source, self.source.saved()
+        source, saved = self.source, saved_state(self.source)
         name = f"columns-{digest(columns, precise)}"
         state = None if saved is None else saved.read(name)
         out = np.zeros((len(columns), len(mean))) if state is None else state["out"]
@@ -243,10 +245,70 @@ def add_columns(
         out += column_products(block.X[rows], columns, mean, weights, far=far, precise=precise)
 
 
+# ---- what survives a crash ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with one file per pass, each written beside its place and then renamed.
+
+    Files hold plain arrays only (never executed). ``identity`` tells the data apart: a
+    checkpoint of other data is refused, not mixed in.
+    """
+
+    path: Path
+    identity: str
+
+    def read(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a pass, or None if it has not begun."""
+        file = self.path / f"{name}.npz"
+        if not file.exists():
+            return None
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"the checkpoint {self.path} is damaged ({error}). Delete it to start afresh."
+            ) from error
+        if str(arrays.pop("identity")) != self.identity:
+            raise ValueError(
+                f"the checkpoint {self.path} belongs to other data, labels or weights (or the "
+                "file has changed since). Delete it, or give another place for this one."
+            )
+        return arrays
+
+    def write(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Store the arrays of a pass, all or nothing."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        beside = self.path / f"{name}.{os.getpid()}.tmp"
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, identity=np.array(self.identity), **arrays)  # type: ignore[arg-type]
+            os.replace(beside, self.path / f"{name}.npz")
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+
+    def clear(self) -> None:
+        """Delete the checkpoint."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def saved_state(source: BlockSource) -> Checkpoint | None:
+    """Return the checkpoint of a source, if one is asked for."""
+    if source.checkpoint is None:
+        return None
+    weights = sorted((source.class_weight or {}).items(), key=repr)
+    parts = [p for p in (source.y, source.weights) if p is not None]
+    identity = digest(source.reader.fingerprint(), weights, len(parts), *parts)
+    return Checkpoint(source.checkpoint, identity)
+
+
 # ---- progress -----------------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def progress(
     source: BlockSource, title: str, first: int, verbose: int
 ) -> Iterator[Callable[[Any], None]]:

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from semfs.accumulator import Accumulator
-from semfs.blocks import MEMORY, Block, BlockSource
-from semfs.moments import Moments
-from semfs.passes import accumulate, add_columns
-from semfs.rows import as_matrix
+from semfs.rows.blocks import MEMORY, Block, BlockSource
+from semfs.rows.memory import as_matrix
+from semfs.rows.passes import accumulate, add_columns
+from semfs.rows.sums import Accumulator
 from semfs.validation import check_weights, encode_labels
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster", "scattered"]
@@ -96,10 +95,10 @@ class ClusterRows:
         counts = self._reduce(_label_weights, _sum_counters) if balanced else {}
         return replace(self, class_weight=class_weights(dict(counts)))
 
-    def moments(
+    def sums(
         self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> Moments:
-        """Return the moments, with the d × d matrix if it fits into the memory budget."""
+    ) -> tuple[Accumulator, ClusterRows | None]:
+        """Return the sums; without room for d × d also the rows, for Gram columns."""
         matrix = 8 * self.n_features**2 <= self.memory
         if not matrix and n_select is None:
             raise ValueError(
@@ -111,7 +110,7 @@ class ClusterRows:
         sums = self._reduce(_part_sums, _merged, self.class_weight, matrix, precise)
         if not sums.total:
             raise ValueError("there are no rows, or all their weights are zero.")
-        return Moments.from_sums(sums, None if matrix else self)
+        return sums, None if matrix else self
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
