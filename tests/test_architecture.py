@@ -24,7 +24,8 @@ ALLOWED = {
     "encoders": "attribute_files reading",
     "attributes": "attribute_files diagnostics encoders validation",
     # selectors
-    "selector": "rows validation",
+    "display": "rows",
+    "selector": "display rows validation",
     "estimator": "attributes moments objective rows selector solvers validation",
     "baselines": "attributes selector validation",
     # data and judging
