@@ -7,7 +7,8 @@
 *passes*: n = 400,000, d = 4,096 float32. The unit is reading the file once and multiplying
 each block with itself, G += X_b.T @ X_b, in plain numpy. *sparse*: 100,000 × 50,000 with 0.1 %
 non-zeros. *resume*: `semfs select` on the file of *passes*, killed with SIGKILL in the middle
-of its second pass and continued with --resume; all blocks read are counted. Every measurement
+of its second pass and continued with --resume; all blocks read are counted. *rates*: what
+`semfs plan` measures on this machine, and what it predicts for *passes*. Every measurement
 is a process of its own and begins with the file dropped from the page cache. Writes its parts
 of benchmarks/results/streaming.json; the data are deleted.
 """
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -207,8 +209,8 @@ from semfs.cli import app
 log, original = open(sys.argv.pop(1), "a", buffering=1), readers.FileReader._fill
 
 def watched(self, file, block, first):
-    original(self, file, block, first)
     log.write(f"{first} {len(block)}\\n")
+    original(self, file, block, first)
 
 readers.FileReader._fill = watched
 app()
@@ -256,7 +258,22 @@ def resume(folder: Path, size: str) -> dict:
     return found
 
 
-PARTS = {"passes": passes, "sparse": sparse, "resume": resume}
+def rates(folder: Path, size: str) -> dict:
+    """The rates behind `semfs plan`, and what it says about the file of *passes*."""
+    from semfs.rows.costs import measure_rates, plan
+
+    n, d, C = SIZES[size]
+    forget(folder / "X.npy")
+    measured = measure_rates(folder / "X.npy", d=d)
+    predicted = {
+        way: plan(n, d, 4, K, measured, n_classes=C, passes=way).seconds
+        for way in ("one", "few")
+    }
+    print(f"{measured}\npredicted seconds: {predicted}")
+    return asdict(measured) | {"predicted": predicted}
+
+
+PARTS = {"passes": passes, "sparse": sparse, "resume": resume, "rates": rates}
 
 
 def main() -> None:
@@ -277,7 +294,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="semfs-bench-", dir=options.dir))
     wanted = options.parts.split(",")
     try:
-        if set(wanted) & {"passes", "resume"}:
+        if wanted != ["sparse"]:
             write_data(folder, n, d, C)
         found = {part: PARTS[part](folder, size) for part in wanted}
     finally:

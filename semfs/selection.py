@@ -19,6 +19,7 @@ from semfs.datasets.reduced import REDUCED_SUFFIXES, write_reduced
 from semfs.datasets.sources import Source, open_source
 from semfs.datasets.tables import as_frame
 from semfs.estimator import SemFS
+from semfs.persistence import save as save_selector
 from semfs.rows import BlockSource
 from semfs.rows.readers import Reader
 from semfs.rows.tables import ParquetReader
@@ -51,6 +52,17 @@ class FileSelection:
     n_rows: int
     notes: list[str]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the selection as plain values: chosen features, classes and files."""
+        chosen = self.features[self.features["selected"]].reset_index()
+        return {
+            "selected": chosen.drop(columns="selected").to_dict(orient="records"),
+            "n_features": len(self.features),
+            "n_rows": self.n_rows,
+            "classes": [str(label) for label in self.selector.classes_],
+            "files": [str(path) for path in self.files],
+        }
+
 
 def select_file(
     data: Any,
@@ -67,6 +79,7 @@ def select_file(
     subset: bool = False,
     resume: bool = False,
     scheduler: str | None = None,
+    save: Any = None,
     **parameters: Any,
 ) -> FileSelection:
     """Select features in a CSV, Parquet, NPY, NPZ or H5AD file, in bounded memory.
@@ -105,6 +118,8 @@ def select_file(
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
         under the same path.
+    save : path-like, optional
+        Where to keep the fitted selector, for `semfs.load`.
     **parameters
         Further parameters of `SemFS`, such as ``alpha`` or ``gamma``.
 
@@ -132,7 +147,18 @@ def select_file(
             else:
                 write_reduced(source, selected, beside, label)
             write_table(features, table_beside)
-        return FileSelection(selector, features, [target, table_path], n_rows, source.notes)
+        files = [target, table_path]
+        if save is not None:
+            files.append(_saved(selector, source, save))
+        return FileSelection(selector, features, files, n_rows, source.notes)
+
+
+def _saved(selector: SemFS, source: Source, path: Any) -> Path:
+    """Keep the selector with the names of the file, which it never saw."""
+    names = np.array([str(name) for name in source.feature_names], dtype=object)
+    if not all(name == f"x{j}" for j, name in enumerate(names)):
+        selector.feature_names_in_ = names
+    return save_selector(selector, path)
 
 
 def _targets(data: Path, out: Path) -> tuple[Path, Path]:
@@ -220,10 +246,10 @@ def _fit_loaded(selector: SemFS, X: Any, y: Any, fitting: Fitting) -> None:
     if fitting.scheduler is None:
         selector.fit(X, y)
         return
-    from semfs.rows.cluster import connect, scattered
+    from semfs.rows.cluster import connect, sent
 
     with connect(fitting.scheduler) as client:
-        selector.fit(scattered(X, y, client))
+        selector.fit(sent(X, y, client))
 
 
 def _fit_on_disk(selector: SemFS, source: BlockSource, fitting: Fitting) -> None:

@@ -130,7 +130,7 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, 
     rows = module.on_cluster(source, client)
     assert len(rows.parts) > 1
     assert SemFS(K).fit(rows).order_[:K].tolist() == expected
-    rows = module.scattered(X, y, client)
+    rows = module.sent(X, y, client)
     assert SemFS(K).fit(rows).order_[:K].tolist() == expected
 
 

@@ -7,7 +7,7 @@ They are in memory (`memory`), on a device (`devices`), in files that are read b
 
 from semfs.rows.blocks import BlockSource, as_source, open_blocks
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.memory import FAR, Rows, as_matrix
+from semfs.rows.memory import FAR, Rows, as_matrix, spans
 from semfs.rows.passes import SourceRows
 from semfs.rows.sums import Accumulator
 
@@ -22,4 +22,5 @@ __all__ = [
     "as_source",
     "is_foreign",
     "open_blocks",
+    "spans",
 ]

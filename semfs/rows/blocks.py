@@ -87,15 +87,16 @@ class BlockSource:
         """Return the number of rows of a block, with or without a scatter matrix beside it."""
         if self.block_rows is not None:
             return self.block_rows
-        rest = max(0, self.memory - 8 * self.n_features**2) if matrix else self.memory
+        size = 8 * self.n_features**2 if matrix else 0
         largest = PRODUCT_BLOCK_BYTES if matrix else readers.BLOCK_BYTES
-        if matrix and self.checkpoint:  # the matrix is saved after each block: be worth it
-            largest = max(largest, 2 * self.n_features * self.reader.row_bytes)
-        rows = int(max(1, min(largest, max(rest // 6, 2**20)) // self.reader.row_bytes))
+        room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
+        if self.checkpoint is not None:  # saved after each block, which had better be long
+            largest, room = max(largest, 4 * size), readers.RING * room
+        rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
         chunk = self.reader.chunk_rows
         if rows >= chunk:
             return rows // chunk * chunk
-        return chunk if chunk * self.reader.row_bytes <= rest // 6 else rows
+        return chunk if chunk * self.reader.row_bytes <= room else rows
 
     def blocks(self, *, matrix: bool = False, first: int | None = None) -> Iterator[Block]:
         """Yield all blocks from row ``first`` on; the next one is read in the background.
@@ -103,6 +104,7 @@ class BlockSource:
         Not so with a checkpoint: what was read ahead would be read again after a crash.
         """
         first = self.start if first is None else first
+        self.reader.n_buffers = 1 if self.checkpoint else readers.RING
         found = self.reader.blocks(first, self.stop, self.step(matrix=matrix))
         for at, X, y in found if self.checkpoint else ahead(found):
             block = self._block(at, X, y)
@@ -114,14 +116,12 @@ class BlockSource:
         if self.y is not None:
             y = self.y[rows]
         weights = None if self.weights is None else self.weights[rows]
-        if self.class_weight is not None:
-            labels, codes = encode_labels(y)
-            factors = np.array([float(self.class_weight.get(c, 1.0)) for c in labels.tolist()])
-            weights = factors[codes] * (1.0 if weights is None else weights)
+        weights = row_weights(y, weights, self.class_weight)
         stop = at + X.shape[0]
         if weights is not None and not weights.all():
             used = weights > 0
-            X, y, weights = X[used], np.asarray(y)[used], weights[used]
+            X, weights = X[used], weights[used]
+            y = None if y is None else np.asarray(y)[used]
         return Block(at, stop, X, y, weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
@@ -147,22 +147,35 @@ class BlockSource:
         y, weights = (None if v is None else v[rows] for v in (self.y, self.weights))
         return replace(self, y=y, weights=weights, start=start, stop=stop, checkpoint=None)
 
-    def label_weights(self) -> dict[Any, float]:
+    def label_weights(self) -> Counter:
         """Return the total weight of each class, which needs the labels before the rows."""
         if self.y is None and not (self.reader.has_labels and self.reader.rereadable):
             raise ValueError(
                 'class_weight="balanced" needs the labels before the rows, but these blocks '
                 "can be read only once. Pass a mapping class -> weight."
             )
-        parts = [self.y] if self.y is not None else self.reader.labels()
         out: Counter = Counter()
         at = 0
-        for part in parts:
-            labels, codes = encode_labels(part)
-            w = None if self.weights is None else self.weights[at : at + len(codes)]
-            out.update(dict(zip(labels.tolist(), np.bincount(codes, w).tolist())))
-            at += len(codes)
-        return dict(out)
+        for part in [self.y] if self.y is not None else self.reader.labels():
+            w = None if self.weights is None else self.weights[at : at + len(part)]
+            out.update(class_totals(part, w))
+            at += len(part)
+        return out
+
+
+def row_weights(y: Any, weights: Any, class_weight: dict | None) -> np.ndarray | None:
+    """Return row weights (r,) times those of the rows' classes; None if all are one."""
+    if class_weight is None:
+        return weights
+    labels, codes = encode_labels(y)
+    factors = np.array([float(class_weight.get(c, 1.0)) for c in labels.tolist()])
+    return factors[codes] * (1.0 if weights is None else weights)
+
+
+def class_totals(y: Any, weights: np.ndarray | None) -> dict[Any, float]:
+    """Return the total weight of each class."""
+    labels, codes = encode_labels(y)
+    return dict(zip(labels.tolist(), np.bincount(codes, weights).tolist()))
 
 
 def open_blocks(

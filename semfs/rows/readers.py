@@ -59,6 +59,7 @@ class Reader:
     rereadable: bool = True
     ours: bool = True  # whether blocks are copies, which their user may change
     has_labels: bool = False
+    n_buffers: int = RING  # blocks that must stay valid at a time
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -151,7 +152,7 @@ class FileReader(Reader):
         assert self.n_rows is not None
         stop = self.n_rows if stop is None else stop
         shape = (min(step, stop - start), self.n_features)
-        ring = [np.empty(shape, dtype=self.stored) for _ in range(RING)]
+        ring = [np.empty(shape, dtype=self.stored) for _ in range(self.n_buffers)]
         with self.path.open("rb", buffering=0) as file:
             for buffer, first in zip(itertools.cycle(ring), range(start, stop, step)):
                 block = buffer[: min(step, stop - first)]
