@@ -32,8 +32,9 @@ ALLOWED = {
     "datasets": "attribute_files attributes encoders reading rows validation",
     "kmeans": "",
     "evaluation": "attributes kmeans validation",
-    "selection": "attribute_files datasets estimator rows validation",
-    "persistence": "attribute_files attributes baselines datasets estimator moments reading rows",
+    "persistence": "attribute_files attributes baselines datasets estimator moments reading "
+    "rows",
+    "selection": "attribute_files datasets estimator persistence rows validation",
     # studies and output
     "experiments": "attributes baselines datasets estimator evaluation moments objective "
     "selector",
@@ -41,8 +42,9 @@ ALLOWED = {
     "report": "",
     "plots": "report",
     "demo": "datasets estimator experiments",
-    "cli": "attribute_files attributes datasets demo encoders experiments paper plots report "
-    "rows selection",
+    "console": "",
+    "cli": "attribute_files attributes console datasets demo encoders experiments paper plots "
+    "report rows selection",
 }
 ALLOWED = {module: set(names.split()) for module, names in ALLOWED.items()}
 
