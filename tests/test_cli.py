@@ -65,7 +65,6 @@ def select(farm, *more):
         "-k",
         "2",
         *files,
-        *drop,
         *more,
     ]
 
