@@ -34,7 +34,7 @@ _SCALARS = (type(None), bool, int, str)
 # What an estimator remembers besides parameters and fitted attributes, and may be kept.
 _SETTINGS = ("_sklearn_output_config",)
 # Callbacks are functions; metadata requests belong to the pipeline around the selector.
-_FORGOTTEN = ("_skl_callbacks", "_metadata_request", "_doc_link_template")
+_FORGOTTEN = ("_evidence", "_skl_callbacks", "_metadata_request", "_doc_link_template")
 
 
 def save(selector: Any, path: Any) -> Path:

@@ -26,7 +26,13 @@ ALLOWED = {
     # selectors
     "display": "rows",
     "selector": "display rows validation",
-    "estimator": "attributes moments objective rows selector solvers validation",
+    "joint": "objective solvers",
+    "unlabeled": "moments objective rows",
+    "descriptions": "attributes moments objective",
+    "training": "attributes moments objective rows selector unlabeled validation",
+    "prediction": "attributes moments rows selector",
+    "estimator": "attributes descriptions joint moments objective prediction rows selector "
+    "solvers training unlabeled validation",
     "baselines": "attributes selector validation",
     # data and judging
     "datasets": "attribute_files attributes encoders reading rows validation",
