@@ -1,12 +1,12 @@
 """Dask on one machine: overhead against plain blocks, speed-up, a worker killed on the way.
 
-    python benchmarks/bench_distributed.py --dir /scratch   # n = 100,000, d = 4,096 float32
+    python benchmarks/bench_distributed.py --dir /scratch   # n = 200,000, d = 4,096 float32
     python benchmarks/bench_distributed.py --small
 
 Times are of `SemFS.fit` on a cluster that is already up, with one BLAS thread per worker; the
 unit is the same fit from plain blocks in one process with as many BLAS threads as there are
 workers (at most one per core). "One pass" forms the d × d matrix, "a few" fetch Gram columns.
-Each is the best of three. CPU seconds, of all processes together, tell how much of a ratio is
+Each is the best of two. CPU seconds, of all processes together, tell how much of a ratio is
 due to other users of the machine. Writes benchmarks/results/distributed.json.
 """
 
@@ -33,7 +33,7 @@ from semfs.rows import open_blocks
 from semfs.rows.cluster import on_cluster
 
 RESULTS = Path(__file__).parent / "results" / "distributed.json"
-SIZES = {"full": (100_000, 4_096, 100), "small": (10_000, 512, 20)}
+SIZES = {"full": (200_000, 4_096, 100), "small": (10_000, 512, 20)}
 K = 50
 WORKERS = (1, 2, 4)
 PASSES = {"one": "one pass", "few": "a few passes"}
@@ -68,7 +68,7 @@ def dask_array(path: Path, step: int = 8192) -> Any:
     return da.concatenate(parts)
 
 
-def timed(fit: Fit, client: Any = None, repeats: int = 3) -> tuple[float, float, list[int]]:
+def timed(fit: Fit, client: Any = None, repeats: int = 2) -> tuple[float, float, list[int]]:
     """Seconds, CPU seconds and features of the best run."""
     best = (float("inf"), 0.0, [0])
     for _ in range(repeats):

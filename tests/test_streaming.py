@@ -375,7 +375,7 @@ from semfs.rows.readers import FileReader
 
 folder, kill_at = sys.argv.pop(1), int(sys.argv.pop(1))
 semfs.datasets.sources.IN_MEMORY_BYTES = 0
-semfs.rows.readers.BLOCK_BYTES = 100 * 20 * 8
+semfs.rows.readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
 original, reads = FileReader._fill, 0
 
 def watched(self, file, block, first):

@@ -28,7 +28,7 @@ __all__ = ["Block", "BlockSource", "as_source", "open_blocks"]
 #: Memory for blocks and the scatter matrix, in bytes, unless told otherwise.
 MEMORY = 512 * 2**20
 # Products gain from longer blocks than sums do.
-PRODUCT_BLOCK_BYTES = 2 * readers.BLOCK_BYTES
+PRODUCT_BLOCK_BYTES = 4 * readers.BLOCK_BYTES
 
 
 class Block(NamedTuple):
@@ -91,7 +91,7 @@ class BlockSource:
         largest = PRODUCT_BLOCK_BYTES if matrix else readers.BLOCK_BYTES
         room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
         if self.checkpoint is not None:  # saved after each block, which had better be long
-            largest, room = max(largest, 4 * size), readers.RING * room
+            largest, room = max(4 * readers.BLOCK_BYTES, 4 * size), readers.RING * room
         rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
         chunk = self.reader.chunk_rows
         if rows >= chunk:

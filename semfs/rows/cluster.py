@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from semfs.rows.blocks import MEMORY, Block, BlockSource, class_totals, row_weights
-from semfs.rows.memory import as_matrix
+from semfs.rows.memory import as_matrix, libraries
 from semfs.rows.passes import add_block, add_columns, check_budget, check_rows, wants_matrix
 from semfs.rows.sums import Accumulator
 from semfs.validation import check_weights
@@ -29,9 +28,11 @@ FAN_IN = 4
 # sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file.
 ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
-PARTS_PER_THREAD = 4
+# Without d × d sums, so long that the time it takes to start one does not matter.
+RANGE_BYTES = 2**29
 # ... but so short that losing one costs little.
-LARGEST_RANGE = 64
+PARTS_PER_THREAD = 4
+LARGEST_RANGE = 64  # rows per feature
 # Seconds without any worker after which waiting is given up.
 PATIENCE = 60.0
 
@@ -167,7 +168,7 @@ def _part_sums(
 ) -> Accumulator | None:
     """Sums over a part; None if it has no rows."""
     sums = None
-    with threadpool_limits(1, user_api="blas"):
+    with libraries().limit(limits=1, user_api="blas"):
         for block in _blocks(part, class_weight, matrix=matrix):
             if sums is None:
                 sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
@@ -190,7 +191,7 @@ def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
         return Accumulator(0)
     if len(found) == 1:
         return found[0]
-    with threadpool_limits(1, user_api="blas"):
+    with libraries().limit(limits=1, user_api="blas"):
         sums = Accumulator(found[0].n_features, matrix=found[0].upper is not None)
         for part in found:
             sums.merge(part)
@@ -207,7 +208,7 @@ def _part_columns(
 ) -> np.ndarray | None:
     """What a part adds to rows (b, d) of the scatter matrix."""
     out, weight, sparse = np.zeros((len(columns), len(mean))), 0.0, False
-    with threadpool_limits(1, user_api="blas"):
+    with libraries().limit(limits=1, user_api="blas"):
         for block in _blocks(part, class_weight, matrix=False):
             add_columns(out, block, columns, mean, **options)
             n = block.X.shape[0] if block.weights is None else float(block.weights.sum())
@@ -262,7 +263,9 @@ def _compute(task: Any, client: Any) -> Any:
         get = dask.base.get_scheduler(collections=[task])
         client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
     if client is None or not hasattr(client, "compute"):
-        with threadpool_limits(1, user_api="blas"):  # tasks run in threads of this process
+        with libraries().limit(
+            limits=1, user_api="blas"
+        ):  # tasks run in threads of this process
             return dask.compute(task)[0]
     return _wait(client, client.compute(task))
 
@@ -433,12 +436,12 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
 
 
 def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
-    """Whole blocks; as many parts for each thread, few enough to make adding them up cheap."""
-    step, d = source.step(matrix=source.matrix_fits), source.n_features
-    if not source.matrix_fits or source.passes == "few":
-        return -(-n // (PARTS_PER_THREAD * threads * step)) * step
-    rounds = n // (threads * RANGE_ROWS_PER_FEATURE * d) if RANGE_ROWS_PER_FEATURE else n
-    rounds = min(max(rounds, 1), max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d)))
+    """Whole blocks, and as many parts for each thread."""
+    matrix, d = source.matrix_fits and source.passes != "few", source.n_features
+    enough = RANGE_ROWS_PER_FEATURE * d if matrix else RANGE_BYTES // source.reader.row_bytes
+    most = max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d))
+    rounds = min(max(n // (threads * max(enough, 1)), 1), most)
+    step = source.step(matrix=matrix)
     return -(-n // (rounds * threads * step)) * step
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise, repeat
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController
 
 from semfs.reading import memory_limit
 
@@ -213,13 +214,14 @@ def totals(
     sums, squared = np.empty((n_classes, X.shape[1])), np.zeros(X.shape[1])
     threads = _n_threads() if X.size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool, np.errstate(all="ignore"):
+        each: Callable = map if threads == 1 else pool.map
         for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
             Z = X[rows] if shift is None else X[rows] - shift
             w = None if weights is None else weights[rows].astype(X.dtype)
             members = _indicator(codes[rows], n_classes, X.dtype, w)
             # numpy and scipy release the interpreter lock in these products
             shares = _shares(members, threads)
-            products = pool.map(operator.matmul, [members[s] for s in shares], repeat(Z))
+            products = each(operator.matmul, [members[s] for s in shares], repeat(Z))
             for share, product in zip(shares, products):
                 if rows.start:
                     sums[share] += product
@@ -228,7 +230,7 @@ def totals(
             if squares:
                 pieces = list(spans(len(Z), -(-len(Z) // threads)))
                 parts = repeat(None) if w is None else [w[p] for p in pieces]
-                squared += sum(pool.map(_squares, [Z[p] for p in pieces], parts))
+                squared += sum(each(_squares, [Z[p] for p in pieces], parts))
     return sums, squared
 
 
@@ -284,5 +286,11 @@ def spans(n: int, step: int) -> Iterator[slice]:
 
 def _n_threads() -> int:
     """As many threads as BLAS may use, so that a user's limit is respected."""
-    limits = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    limits = [pool["num_threads"] for pool in libraries().info() if pool["user_api"] == "blas"]
     return max(1, min([*limits, os.cpu_count() or 1]))
+
+
+@cache
+def libraries() -> ThreadpoolController:
+    """Return the libraries that have threads; looking for them takes milliseconds."""
+    return ThreadpoolController()

@@ -38,8 +38,8 @@ __all__ = [
     "zarr_reader",
 ]
 
-#: Bytes of a block in memory. Larger ones are not faster.
-BLOCK_BYTES = 32 * 2**20
+#: Bytes of a block in memory. Larger ones are not faster, and take longer to begin with.
+BLOCK_BYTES = 16 * 2**20
 # One block is used while the next waits and the one after it is read.
 RING = 3
 
