@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-oldest check bench bench-long docs clean
+.PHONY: help install demo test test-oldest check bench bench-long docs cli-docs coverage mutation clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -43,8 +43,19 @@ bench: install ## Measure speed and memory of the core; writes benchmarks/result
 bench-long: bench ## The same with all baselines at full size (about half an hour)
 	$(BIN)/python benchmarks/bench_baselines.py
 
-docs: install ## Build the documentation into docs/_build/html
+docs: install ## Build the documentation into docs/_build/html; warnings and broken links fail
+	$(BIN)/python docs/cli_reference.py --check
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+
+cli-docs: install ## Write docs/cli.md from the commands
+	$(BIN)/python docs/cli_reference.py
+
+coverage: install ## Run the tests and show which lines they miss
+	$(BIN)/python -m pytest -m "not browser and not network" -n auto --cov --cov-report=term
+
+mutation: install ## Change objective.py and solvers.py in small ways; count what the tests notice
+	$(BIN)/python tools/mutation.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .venv-oldest build dist docs/_build report.html demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest build dist docs/_build docs/generated docs/gallery report.html demo.png .pytest_cache .mypy_cache .ruff_cache .hypothesis

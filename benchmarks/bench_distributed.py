@@ -1,12 +1,13 @@
 """Dask on one machine: overhead against plain blocks, speed-up, a worker killed on the way.
 
-    python benchmarks/bench_distributed.py --dir /scratch   # n = 100,000, d = 4,096 float32
+    python benchmarks/bench_distributed.py --dir /scratch   # n = 200,000, d = 4,096 float32
     python benchmarks/bench_distributed.py --small
 
 Times are of `SemFS.fit` on a cluster that is already up, with one BLAS thread per worker; the
 unit is the same fit from plain blocks in one process with as many BLAS threads as there are
-workers. Each is the best of three. CPU seconds, of all processes together, tell how much of a
-ratio is due to other users of the machine. Writes benchmarks/results/distributed.json.
+workers (at most one per core). "One pass" forms the d × d matrix, "a few" fetch Gram columns.
+Each is the best of two. CPU seconds, of all processes together, tell how much of a ratio is
+due to other users of the machine. Writes benchmarks/results/distributed.json.
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from semfs import SemFS
+from semfs.rows import open_blocks
+from semfs.rows.cluster import on_cluster
+
 RESULTS = Path(__file__).parent / "results" / "distributed.json"
-SIZES = {"full": (100_000, 4_096, 100), "small": (10_000, 512, 20)}
+SIZES = {"full": (200_000, 4_096, 100), "small": (10_000, 512, 20)}
 K = 50
+WORKERS = (1, 2, 4)
+PASSES = {"one": "one pass", "few": "a few passes"}
+Fit = Callable[[], SemFS]
 
 
 def make_data(folder: Path, n: int, d: int, C: int) -> np.ndarray:
@@ -42,7 +52,7 @@ def read_rows(path: Path, rows: slice) -> np.ndarray:
     return np.array(np.load(path, mmap_mode="r")[rows])
 
 
-def dask_array(path: Path, step: int = 8192):
+def dask_array(path: Path, step: int = 8192) -> Any:
     """The file as a Dask array whose chunks are read by the workers."""
     import dask
     import dask.array as da
@@ -58,89 +68,92 @@ def dask_array(path: Path, step: int = 8192):
     return da.concatenate(parts)
 
 
-Found = tuple[float, float, list[int]]  # seconds, CPU seconds, features
-
-
-def timed(function, client=None, repeats: int = 3) -> Found:
-    best: Found = (float("inf"), 0.0, [])
+def timed(fit: Fit, client: Any = None, repeats: int = 2) -> tuple[float, float, list[int]]:
+    """Seconds, CPU seconds and features of the best run."""
+    best = (float("inf"), 0.0, [0])
     for _ in range(repeats):
         start, cpu = time.perf_counter(), cpu_seconds(client)
-        order = function().order_[:K].tolist()
+        order = fit().order_[:K].tolist()
         seconds = time.perf_counter() - start
         best = min(best, (seconds, cpu_seconds(client) - cpu, order))
     return best
 
 
-def cpu_seconds(client) -> float:
+def cpu_seconds(client: Any) -> float:
     """Of this process and the workers of a client."""
     workers = {} if client is None else client.run(time.process_time)
     return time.process_time() + sum(workers.values())
 
 
-def cluster_of(workers: int):
-    from distributed import Client, LocalCluster
+def cluster_of(workers: int) -> Any:
+    from distributed import LocalCluster
 
-    cluster = LocalCluster(
+    return LocalCluster(
         n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=None
     )
-    return cluster, Client(cluster)
+
+
+class Table:
+    """Rows of the result, printed as they come."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict] = []
+        self.expected: list[int] | None = None
+        print(f"{'':36}{'':14}{'workers':>8}{'seconds':>9}{'ratio':>7}{'cpu':>8}{'same':>7}")
+
+    def note(
+        self, what: str, passes: str, workers: int, found: Any, unit: float | None = None
+    ) -> float:
+        seconds, cpu, order = found
+        self.expected = self.expected or order
+        ratio, same = seconds / (unit or seconds), order == self.expected
+        row = {"what": what, "passes": passes, "workers": workers, "seconds": seconds}
+        self.rows.append(row | {"ratio": ratio, "cpu": cpu, "same_order": same})
+        print(
+            f"{what:36}{PASSES[passes]:14}{workers:8}{seconds:9.2f}{ratio:7.2f}{cpu:8.2f}"
+            f"{same!s:>7}",
+            flush=True,
+        )
+        return seconds
 
 
 def run(folder: Path, n: int, d: int, C: int) -> list[dict]:
-    from semfs import SemFS
-    from semfs.blocks import open_blocks
-    from semfs.distributed import on_cluster
+    from distributed import Client
 
-    y = make_data(folder, n, d, C)
-    rows: list[dict] = []
+    y, cores = make_data(folder, n, d, C), os.cpu_count() or 1
+    print(f"n = {n:,}, d = {d:,} float32: {4 * n * d / 1e9:.1f} GB; k = {K}; {cores} cores")
+    table = Table()
 
-    def note(what: str, workers: int, found: Found, unit: float) -> None:
-        seconds, cpu, order = found
-        expected = rows[0]["order"] if rows else order
-        row = {"what": what, "workers": workers, "seconds": seconds, "ratio": seconds / unit}
-        row["cpu"] = cpu
-        rows.append(row | {"same_order": order == expected, "order": order})
-        print(
-            f"{what:44}{workers:8}{seconds:9.2f}{seconds / unit:7.2f}{cpu:8.2f}"
-            f"{order == expected!s:>7}",
-            flush=True,
-        )
+    def source(passes: str) -> Any:
+        return open_blocks(folder / "X.npy", y, passes=passes)
 
-    def plain():
-        return SemFS(K).fit(open_blocks(folder / "X.npy", y, passes="one"))
-
-    print(f"n = {n:,}, d = {d:,} float32: {4 * n * d / 1e9:.1f} GB; k = {K}")
-    print(f"{'':44}{'workers':>8}{'seconds':>9}{'ratio':>7}{'cpu':>8}{'same':>7}")
-    units = {}
-    for threads in (1, 2):
-        with threadpool_limits(threads, user_api="blas"):
-            found = timed(plain)
-        units[threads] = found[0]
-        note(f"plain blocks, {threads} BLAS thread(s)", 0, found, found[0])
-    for workers in (1, 2):
-        cluster, client = cluster_of(workers)
-        with cluster, client:
+    units: dict = {}
+    for passes in PASSES:
+        for threads in sorted({min(w, cores) for w in WORKERS}):
+            with threadpool_limits(threads, user_api="blas"):
+                found = timed(lambda p=passes: SemFS(K).fit(source(p)))
+            name = f"plain blocks, {threads} BLAS thread(s)"
+            units[passes, threads] = table.note(name, passes, 0, found)
+    for workers in WORKERS:
+        with cluster_of(workers) as cluster, Client(cluster) as client:
             client.wait_for_workers(workers)
-            source = open_blocks(folder / "X.npy", y, passes="one")
-            found = timed(
-                lambda source=source, client=client: SemFS(K).fit(on_cluster(source, client)),
-                client,
-            )
-            note("Dask, ranges of the file", workers, found, units[workers])
-            X = dask_array(folder / "X.npy")
+            for passes in PASSES:
+                fit = lambda p=passes, c=client: SemFS(K).fit(on_cluster(source(p), c))  # noqa: E731
+                unit = units[passes, min(workers, cores)]
+                table.note("ranges of the file", passes, workers, timed(fit, client), unit)
+            X, unit = dask_array(folder / "X.npy"), units["one", min(workers, cores)]
             found = timed(lambda X=X: SemFS(K).fit(X, y), client)
-            note("Dask array, chunks of 8,192 rows", workers, found, units[workers])
+            table.note("Dask array, chunks of 8,192 rows", "one", workers, found, unit)
     found = killed(folder, y)
-    note("Dask array, one worker killed with SIGKILL", 2, found, units[2])
-    return rows
+    table.note("Dask array, one worker killed", "one", 2, found, units["one", min(2, cores)])
+    return table.rows
 
 
-def killed(folder: Path, y: np.ndarray) -> Found:
+def killed(folder: Path, y: np.ndarray) -> tuple[float, float, list[int]]:
     """Fit while one of two workers is killed in the middle of the pass."""
-    from semfs import SemFS
+    from distributed import Client
 
-    cluster, client = cluster_of(2)
-    with cluster, client:
+    with cluster_of(2) as cluster, Client(cluster) as client:
         client.wait_for_workers(2)
         X = dask_array(folder / "X.npy")
         pace = timed(lambda: SemFS(K).fit(X, y), repeats=1)[0]
@@ -164,10 +177,7 @@ def main() -> None:
         rows = run(folder, n, d, C)
     finally:
         shutil.rmtree(folder)
-    for row in rows:
-        del row["order"]
     if not options.small:
-        RESULTS.parent.mkdir(exist_ok=True)
         document = {"n": n, "d": d, "classes": C, "k": K, "cores": os.cpu_count(), "rows": rows}
         document |= {"python": platform.python_version(), "numpy": np.__version__}
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")

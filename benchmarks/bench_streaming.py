@@ -1,11 +1,16 @@
-"""Out of core: a 6.5 GB file in less than 1 GB of memory, against plain numpy in the same run.
+"""Beyond memory: a 6.6 GB file, many sparse columns, and a selection that is killed.
 
-    python benchmarks/bench_streaming.py --dir /scratch   # n = 400,000, d = 4,096 float32
-    python benchmarks/bench_streaming.py --small          # a quick look
+    python benchmarks/bench_streaming.py --dir /scratch          # all parts, about six minutes
+    python benchmarks/bench_streaming.py --parts sparse,resume   # some of them
+    python benchmarks/bench_streaming.py --small                 # a quick look
 
-The unit is reading the file once and multiplying each block with itself, G += X_b.T @ X_b, in
-plain numpy. Every measurement runs in a process of its own and starts with the file dropped
-from the page cache. Writes benchmarks/results/streaming.json; the data file is deleted.
+*passes*: n = 400,000, d = 4,096 float32. The unit is reading the file once and multiplying
+each block with itself, G += X_b.T @ X_b, in plain numpy. *sparse*: 100,000 × 50,000 with 0.1 %
+non-zeros. *resume*: `semfs select` on the file of *passes*, killed with SIGKILL in the middle
+of its second pass and continued with --resume; all blocks read are counted. *rates*: what
+`semfs plan` measures on this machine, and what it predicts for *passes*. Every measurement
+is a process of its own and begins with the file dropped from the page cache. Writes its parts
+of benchmarks/results/streaming.json; the data are deleted.
 """
 
 from __future__ import annotations
@@ -16,16 +21,19 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "streaming.json"
-SIZES = {"full": (400_000, 4_096, 200), "small": (40_000, 1_024, 50)}
+SIZES = {"full": (400_000, 4_096, 200), "small": (80_000, 1_024, 50)}
+SPARSE = {"full": (100_000, 50_000), "small": (10_000, 5_000)}
 BLOCK = 4_096
 K = 50
 
@@ -38,6 +46,9 @@ def write_data(folder: Path, n: int, d: int, C: int) -> None:
     y = rng.integers(0, C, n)
     np.save(folder / "y.npy", y)
     np.save(folder / "A.npy", A)
+    columns = ",".join(f"a{i}" for i in range(A.shape[1]))
+    lines = [f"{c}," + ",".join(map(repr, row)) for c, row in enumerate(A.tolist())]
+    (folder / "A.csv").write_text("\n".join([f"class,{columns}", *lines]))
     header = {"descr": "<f4", "fortran_order": False, "shape": (n, d)}
     with (folder / "X.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -80,11 +91,27 @@ def plain(folder: Path) -> None:
 
 def semfs_fit(folder: Path, **options) -> list[int]:
     from semfs import SemFS
-    from semfs.blocks import open_blocks
+    from semfs.rows import open_blocks
 
     y, A = np.load(folder / "y.npy"), np.load(folder / "A.npy")
     source = open_blocks(folder / "X.npy", y, **options)
     return SemFS(K, attributes=A).fit(source).order_[:K].tolist()
+
+
+def sparse_fit(folder: Path) -> list[int]:
+    """Choose 100 of the words; a small cut must give what the same rows give when dense."""
+    import scipy.sparse as sp
+
+    from semfs import SemFS
+
+    X, y = sp.csr_array(sp.load_npz(folder / "sparse.npz")), np.load(folder / "words.npy")
+    start = time.perf_counter()
+    order = SemFS(100).fit(X, y).order_
+    seconds, peak = time.perf_counter() - start, peak_mb()
+    cut, labels = X[:5000][:, np.sort(order[:1000])], y[:5000]
+    dense = SemFS(100).fit(cut.toarray(), labels).order_[:100].tolist()
+    same = SemFS(100).fit(cut, labels).order_[:100].tolist() == dense
+    return [seconds, peak, X.nnz, same]
 
 
 MEASURED = {
@@ -101,8 +128,10 @@ MEASURED = {
 
 
 def measure(name: str, folder: Path) -> dict:
-    import semfs.blocks  # noqa: F401  (imports are not what is measured)
+    import semfs.rows  # noqa: F401  (imports are not what is measured)
 
+    if name == "sparse":
+        return {"what": name, "order": sparse_fit(folder)}
     forget(folder / "X.npy")
     start, cpu = time.perf_counter(), time.process_time()
     order = MEASURED[name](folder)
@@ -127,12 +156,132 @@ def measure_apart(name: str, folder: Path) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+# ---- the parts ----------------------------------------------------------------------
+
+
+def passes(folder: Path, size: str) -> dict:
+    """Passes over the file against plain numpy."""
+    n, d, C = SIZES[size]
+    print(f"n = {n:,}, d = {d:,} float32: {4 * n * d / 1e9:.1f} GB; k = {K}, {C} classes")
+    print(f"{'':32}{'seconds':>9}{'ratio':>7}{'cpu s':>8}{'peak MB':>9}{'MB/s':>7}", flush=True)
+    found = []
+    for name in MEASURED:
+        found.append(measure_apart(name, folder))
+        print(f"  {name}: {found[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
+    units = [r["seconds"] for r in found if r["what"].startswith("read once, X'X")]
+    orders = [r.pop("order") for r in found]
+    for row in found:
+        row["ratio"] = row["seconds"] / (sum(units) / len(units))
+        print(
+            f"{row['what']:32}{row['seconds']:9.1f}{row['ratio']:7.2f}{row['cpu']:8.1f}"
+            f"{row['peak_mb']:9.0f}{4e-6 * n * d / row['seconds']:7.0f}"
+        )
+    chosen = [order for order in orders if order]
+    same = all(order == chosen[0] for order in chosen)
+    print("same 50 features in the same order:", same)
+    return {"n": n, "d": d, "classes": C, "k": K, "rows": found, "same_order": same}
+
+
+def sparse(folder: Path, size: str) -> dict:
+    """100 of 50,000 sparse columns."""
+    import scipy.sparse as sp
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from problems import make_words
+
+    n, d = SPARSE[size]
+    X, y = make_words(n, d)
+    sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X), compressed=False)
+    np.save(folder / "words.npy", y)
+    del X
+    seconds, peak, nnz, same = measure_apart("sparse", folder)["order"]
+    print(f"sparse {n:,} × {d:,}, {nnz:,} non-zeros, k = 100: {seconds:.1f} s, {peak:.0f} MB")
+    print("equal to the dense answer on a cut:", same)
+    found = {"n": n, "d": d, "k": 100, "nnz": nnz, "seconds": seconds, "peak_mb": peak}
+    return found | {"same_as_dense": same}
+
+
+SELECT = """
+import sys
+import semfs.rows.readers as readers
+from semfs.cli import app
+
+log, original = open(sys.argv.pop(1), "a", buffering=1), readers.FileReader._fill
+
+def watched(self, file, block, first):
+    log.write(f"{first} {len(block)}\\n")
+    original(self, file, block, first)
+
+readers.FileReader._fill = watched
+app()
+"""
+
+
+def resume(folder: Path, size: str) -> dict:
+    """A selection from the command line, whole; then one that is killed and continued."""
+    n, d, _ = SIZES[size]
+
+    def started(name: str, *options: str) -> subprocess.Popen:
+        data = ["X.npy", "-l", "y.npy", "-a", "A.csv", "-k", str(K), "-o", f"{name}.npy"]
+        command = [sys.executable, "-c", SELECT, f"{name}.log", "select", *data, *options]
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+
+    def read(name: str) -> list[str]:
+        log = folder / f"{name}.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    forget(folder / "X.npy")
+    start = time.perf_counter()
+    assert started("whole").wait() == 0
+    seconds = time.perf_counter() - start
+    passes = len(read("whole")) / len(set(read("whole")))
+    killed = started("killed")
+    while len(read("killed")) < 1.5 * len(set(read("whole"))) and killed.poll() is None:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = len(read("killed"))
+    assert not (folder / "killed.npy").exists()
+    assert started("killed", "--resume").wait() == 0
+    same = (np.load(folder / "whole.npy") == np.load(folder / "killed.npy")).all()
+    found = {
+        "n": n,
+        "d": d,
+        "seconds": seconds,
+        "passes": passes,
+        "blocks": len(read("whole")),
+        "before_kill": before,
+        "read_twice": len(read("killed")) - len(read("whole")),
+        "same_answer": bool(same),
+    }
+    print(f"semfs select: {found}")
+    return found
+
+
+def rates(folder: Path, size: str) -> dict:
+    """The rates behind `semfs plan`, and what it says about the file of *passes*."""
+    from semfs.rows.costs import measure_rates, plan
+
+    n, d, C = SIZES[size]
+    forget(folder / "X.npy")
+    measured = measure_rates(folder / "X.npy", d=d)
+    predicted = {
+        way: plan(n, d, 4, K, measured, n_classes=C, passes=way).seconds
+        for way in ("one", "few")
+    }
+    print(f"{measured}\npredicted seconds: {predicted}")
+    return asdict(measured) | {"predicted": predicted}
+
+
+PARTS = {"passes": passes, "sparse": sparse, "resume": resume, "rates": rates}
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--only", help="comma-separated beginnings of names")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -140,42 +289,20 @@ def main() -> None:
         return
     size = "small" if options.small else "full"
     n, d, C = SIZES[size]
-    need = 4 * n * d
-    if shutil.disk_usage(options.dir).free < 1.3 * need:
-        raise SystemExit(f"{options.dir} has no room for a file of {need / 1e9:.1f} GB; --dir?")
+    if shutil.disk_usage(options.dir).free < 1.3 * 4 * n * d:
+        raise SystemExit(f"{options.dir} has no room for {4e-9 * n * d:.1f} GB; --dir?")
     folder = Path(tempfile.mkdtemp(prefix="semfs-bench-", dir=options.dir))
+    wanted = options.parts.split(",")
     try:
-        rows = run(folder, n, d, C, options.only)
+        if wanted != ["sparse"]:
+            write_data(folder, n, d, C)
+        found = {part: PARTS[part](folder, size) for part in wanted}
     finally:
         shutil.rmtree(folder)
-    if options.only is None and size == "full":
-        RESULTS.parent.mkdir(exist_ok=True)
-        document = {"n": n, "d": d, "classes": C, "k": K, "rows": rows}
-        document |= {"python": platform.python_version(), "numpy": np.__version__}
+    if size == "full":
+        document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        document |= found | {"python": platform.python_version(), "numpy": np.__version__}
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def run(folder: Path, n: int, d: int, C: int, only: str | None) -> list[dict]:
-    write_data(folder, n, d, C)
-    print(f"n = {n:,}, d = {d:,} float32: {4 * n * d / 1e9:.1f} GB; k = {K}, {C} classes")
-    print(f"{'':32}{'seconds':>9}{'ratio':>7}{'cpu s':>8}{'peak MB':>9}{'MB/s':>7}", flush=True)
-    names = [m for m in MEASURED if not only or any(m.startswith(o) for o in only.split(","))]
-    found = []
-    for name in names:
-        found.append(measure_apart(name, folder))
-        print(f"  {name}: {found[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
-    units = [r["seconds"] for r in found if r["what"].startswith("read once, X'X")]
-    orders = [r.pop("order") for r in found]
-    for row in found:
-        row["ratio"] = row["seconds"] / (sum(units) / len(units)) if units else float("nan")
-        print(
-            f"{row['what']:32}{row['seconds']:9.1f}{row['ratio']:7.2f}{row['cpu']:8.1f}"
-            f"{row['peak_mb']:9.0f}"
-            f"{4e-6 * n * d / row['seconds']:7.0f}"
-        )
-    chosen = [order for order in orders if order]
-    print("same 50 features in the same order:", all(order == chosen[0] for order in chosen))
-    return found
 
 
 if __name__ == "__main__":

@@ -10,8 +10,16 @@ GENERATED = Path(__file__).parent / "generated"
 def write_tables() -> None:
     """Write docs/generated/*.md."""
     GENERATED.mkdir(exist_ok=True)
-    for name, table in (("core", core_table), ("baselines", baselines_table)):
-        results = RESULTS / f"{name}.json"
+    tables = {
+        "core": ("core", core_table),
+        "baselines": ("baselines", baselines_table),
+        "streaming": ("streaming", streaming_table),
+        "sparse": ("streaming", sparse_table),
+        "plan": ("streaming", plan_table),
+        "distributed": ("distributed", distributed_table),
+    }
+    for name, (file, table) in tables.items():
+        results = RESULTS / f"{file}.json"
         text = table(json.loads(results.read_text())) if results.exists() else "Not yet run.\n"
         (GENERATED / f"{name}.md").write_text(text)
 
@@ -58,4 +66,102 @@ def baselines_table(found: dict) -> str:
             f"| {row['method']} | {options} | {row['seconds']:.1f} | "
             f"{row['extra_gigabytes']:.2f} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def streaming_table(found: dict) -> str:
+    """Passes over a large file, and what a killed selection read."""
+    part, again = found["passes"], found["resume"]
+    n, d = part["n"], part["d"]
+    lines = [
+        f"n = {n:,}, d = {d:,} float32 ({4e-9 * n * d:.1f} GB, dropped from the page cache), "
+        f"{part['classes']} classes, k = {part['k']}; `benchmarks/bench_streaming.py`.",
+        "",
+        "| what | seconds | × unit | peak memory (MB) |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in part["rows"]:
+        lines.append(
+            f"| {row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | "
+            f"{row['peak_mb']:.0f} |"
+        )
+    lines += [
+        "",
+        f"`semfs select` on the same file reads {again['blocks']} blocks in "
+        f"{again['passes']:.0f} passes (the last one writes the reduced data). Killed with "
+        f"SIGKILL after block {again['before_kill']} and continued with `--resume`, it read "
+        f"{again['read_twice']} block twice and wrote the same file.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sparse_table(found: dict) -> str:
+    """One sentence."""
+    part = found["sparse"]
+    return (
+        f"Measured: {part['n']:,} × {part['d']:,} with {part['nnz']:,} non-zeros, "
+        f"{part['k']} features: {part['seconds']:.1f} s and {1e-3 * part['peak_mb']:.1f} GB, "
+        f"where the matrix alone would take {8e-9 * part['d'] ** 2:.0f} GB.\n"
+    )
+
+
+def distributed_table(found: dict) -> str:
+    """Overhead and speed-up on a local cluster."""
+    lines = [
+        f"n = {found['n']:,}, d = {found['d']:,} float32, {found['classes']} classes, "
+        f"k = {found['k']}, {found['cores']} cores; `benchmarks/bench_distributed.py`.",
+        "",
+        "| what | passes | workers | seconds | × plain blocks | speed-up over one worker |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    single: dict = {}
+    for row in found["rows"]:
+        way = row["what"], row["passes"]
+        if row["workers"] == 1:
+            single[way] = row["seconds"]
+        speedup = f"{single[way] / row['seconds']:.2f}" if way in single else ""
+        lines.append(
+            f"| {row['what']} | {row['passes']} | {row['workers'] or ''} | "
+            f"{row['seconds']:.1f} | {row['ratio']:.2f} | {speedup} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plan_table(found: dict) -> str:
+    """The cost model at 10⁸ × 4,096."""
+    from semfs.rows.costs import Rates, plan
+
+    part, measured = dict(found["rates"]), found["passes"]
+    predicted = part.pop("predicted")
+    rates = Rates(**part)
+    took = {row["what"]: row["seconds"] for row in measured["rows"]}
+    lines = [
+        f"One worker reads {1e-6 * rates.read:,.0f} MB/s, sums classes at "
+        f"{1e-6 * rates.sums:,.0f} MB/s, forms Gram columns at {1e-6 * rates.columns:,.0f} "
+        f"MB/s and X'X at {1e-9 * rates.products:,.0f} G products/s; the network carries "
+        f"{1e-6 * rates.network:,.0f} MB/s. (For the file above these rates predict "
+        f"{predicted['one']:.0f} s for one pass and {predicted['few']:.0f} s for a few; "
+        f"measured {took['semfs, one pass (d x d)']:.0f} s and "
+        f"{took['semfs, a few passes']:.0f} s.)",
+        "",
+        "| workers | passes | TB read | GB over the network | minutes | MB of memory each |",
+        "|---:|---|---:|---:|---:|---:|",
+    ]
+    for workers in (1, 16, 128):
+        for passes in ("one", "few"):
+            cost = plan(10**8, 4096, 4, 50, rates, workers=workers, passes=passes)
+            total = {
+                name: sum(getattr(stage, name) for stage in cost.stages)
+                for name in ("bytes_read", "bytes_sent")
+            }
+            lines.append(
+                f"| {workers} | {passes} | {1e-12 * total['bytes_read']:.1f} | "
+                f"{1e-9 * total['bytes_sent']:.1f} | {cost.seconds / 60:,.1f} | "
+                f"{1e-6 * cost.memory:,.0f} |"
+            )
+    lines += [
+        "",
+        "Each worker reads its own share at its own rate: a file system that all of "
+        "them share must carry the product.",
+    ]
     return "\n".join(lines) + "\n"

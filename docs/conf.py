@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,8 +8,12 @@ import semfs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from benchmark_tables import write_tables
+from module_table import write_module_table
+from reproduced import write_reproduced
 
 write_tables()
+write_module_table()
+write_reproduced()
 
 project = "semfs"
 author = "The semfs developers"
@@ -21,14 +26,57 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",
 ]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "generated/*.md", "examples", "sg_execution_times.rst"]
+nitpicky = True  # a reference to something that does not exist is an error
+# … but `this` in a docstring is a link only if it can be one
+nitpick_ignore_regex = [("py:obj", ".*")]
+
 autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings have types, with shapes
+default_role = "autolink"  # `SemFS` links to it, `gamma` does not have to
 numpydoc_show_class_members = False
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "generated/core.md", "generated/baselines.md"]
-templates_path: list[str] = []
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "download_all_examples": False,
+    "copyfile_regex": r".*\.rst",
+    "matplotlib_animations": False,
+    "remove_config_comments": True,
+}
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
+
 html_theme = "pydata_sphinx_theme"
 html_title = "semfs"
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-nitpicky = False
+html_static_path = ["_static"]
+html_css_files = ["semfs.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "logo": {"text": "semfs"},
+}
+html_sidebars = {"index": [], "get-started": [], "gallery/index": [], "changelog": []}

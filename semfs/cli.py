@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ except ImportError as error:  # pragma: no branch
     ) from None
 
 import semfs
+from semfs.console import demo_story, gene_table, plan_table, score_table
 
 __all__ = ["app", "main"]
 
@@ -52,6 +54,10 @@ def _complain(text: str) -> None:
     Console(stderr=True).print(f"semfs: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
 def _version(value: bool) -> None:
     if value:
         print(f"semfs {semfs.__version__}")
@@ -72,6 +78,7 @@ Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", help="Worker processes; by default one per core.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of class splits, draws and K-means starts.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @command
@@ -97,10 +104,10 @@ def demo(
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Clustering unseen cell types", total=splits)
         found = run_demo(genes, splits, on_step=lambda: progress.advance(task))
-    console.print(_demo_story(found), highlight=False)
-    console.print(_gene_table(found.genes))
+    console.print(demo_story(found), highlight=False)
+    console.print(gene_table(found.genes))
     for metric in ("acc", "nmi"):
-        console.print(_score_table(found.rows, metric))
+        console.print(score_table(found.rows, metric))
     out.mkdir(parents=True, exist_ok=True)
     info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
     page = write_report(found.rows, [], info, out / "report.html")
@@ -121,14 +128,12 @@ def evaluate(
     splits: Annotated[int | None, typer.Option(help="At most so many class splits.")] = None,
     jobs: Jobs = None,
     seed: Seed = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON rows.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cluster the unseen classes of a data set with the features each method selects.
 
     Example: `semfs evaluate sample --method semfs,mcfs,lasso -k 5:50:5`
     """
-    import json
-
     from semfs.experiments import Display
     from semfs.paper import evaluate as evaluate_methods
 
@@ -143,10 +148,10 @@ def evaluate(
         display=Display(quiet=not sys.stderr.isatty()),
     )
     if as_json:
-        print(json.dumps(rows, indent=1))
+        _print_json(rows)
     else:
         for metric in ("acc", "nmi"):
-            console.print(_score_table(rows, metric))
+            console.print(score_table(rows, metric))
     _report_failures(summary.failures)
 
 
@@ -307,6 +312,10 @@ def select(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask cluster, such as tcp://host:8786.")
     ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Keep the fitted selector here, for semfs.load.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Select features in a data file: a ranked feature table and the reduced data come out.
 
@@ -332,10 +341,14 @@ def select(
         gamma=gamma,
         resume=resume,
         scheduler=scheduler,
+        save=save,
         verbose=int(sys.stderr.isatty()),
     )
     for note in done.notes:
         _complain(note)
+    if as_json:
+        _print_json(done.as_dict())
+        return
     best = ", ".join(done.features["feature"][:5])
     lines = [
         f"{int(done.features['selected'].sum())} of {len(done.features)} features chosen on "
@@ -353,17 +366,27 @@ def plan(
     k: Annotated[int, typer.Option("-k", help="Number of features to select.")] = 50,
     workers: Annotated[int, typer.Option(help="Workers of a cluster.")] = 16,
     classes: Annotated[int, typer.Option(help="Number of seen classes.")] = 100,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what a selection will cost: passes, bytes, memory, time here and on a cluster.
 
     Example: `semfs plan embeddings.npy -k 50 --workers 16`
     """
-    from semfs.costs import cheaper, measure_rates, shape_of
+    from dataclasses import asdict
+
+    from semfs.rows.costs import cheaper, measure_rates, shape_of
 
     if k < 1 or workers < 1 or classes < 2:
         raise ValueError("-k and --workers must be at least 1, --classes at least 2.")
     n, d, itemsize = shape_of(data)
     rates = measure_rates(data if Path(data).exists() else None, d=d)
+    plans = [
+        cheaper(n, d, itemsize, k, rates, n_classes=classes, workers=number)
+        for number in dict.fromkeys((1, workers))
+    ]
+    if as_json:
+        _print_json({"rates": asdict(rates), "plans": [asdict(found) for found in plans]})
+        return
     console.print(
         f"{n:,} rows × {d:,} columns of {itemsize} bytes: {n * d * itemsize / 1e9:,.1f} GB\n"
         f"this machine: reads {rates.read / 1e6:,.0f} MB/s, sums {rates.sums / 1e6:,.0f} MB/s, "
@@ -372,35 +395,8 @@ def plan(
         highlight=False,
         soft_wrap=True,
     )
-    for number in dict.fromkeys((1, workers)):
-        found = cheaper(n, d, itemsize, k, rates, n_classes=classes, workers=number)
-        console.print(_plan_table(found))
-
-
-def _plan_table(found: Any) -> Any:
-    from rich.table import Table
-
-    where = "this machine" if found.workers == 1 else f"{found.workers} workers like it"
-    table = Table(
-        "stage",
-        "passes",
-        "GB read",
-        "GB sent",
-        "seconds",
-        title=f"{where}: {found.seconds:,.0f} s, {found.memory / 1e6:,.0f} MB of memory each",
-        box=None,
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for stage in found.stages:
-        table.add_row(
-            stage.name,
-            str(stage.passes or ""),
-            f"{stage.bytes_read / 1e9:,.1f}" if stage.bytes_read else "",
-            f"{stage.bytes_sent / 1e9:,.2f}" if stage.bytes_sent else "",
-            f"{stage.seconds:,.1f}",
-        )
-    return table
+    for found in plans:
+        console.print(plan_table(found))
 
 
 @command
@@ -444,13 +440,18 @@ def attributes(
 
 
 @command
-def datasets() -> None:
+def datasets(as_json: AsJson = False) -> None:
     """List the known data sets: what they are, where they were found, how to get them.
 
     Example: `SEMFS_DATA=/data semfs datasets`
     """
+    from dataclasses import asdict
+
     from semfs.datasets.catalog import CATALOG, data_folders, find_files
 
+    if as_json:
+        _print_json([asdict(entry) | {"found": _text(find_files(entry))} for entry in CATALOG])
+        return
     for entry in CATALOG:
         found = find_files(entry)
         where = "bundled" if not entry.files else f"found in {found}" if found else "not found"
@@ -460,6 +461,10 @@ def datasets() -> None:
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     places = ", ".join(str(folder.absolute()) for folder in data_folders())
     console.print(f"Looked in: {places}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _words(text: str) -> list[str]:
@@ -477,51 +482,6 @@ def _numbers(text: str) -> list[int]:
     if not numbers or numbers[0] < 1:
         raise ValueError(f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5.")
     return numbers
-
-
-def _demo_story(found: Any) -> str:
-    """What the demo does, in three lines."""
-    data, (facts,) = found.data, found.info["datasets"].values()
-    types = ", ".join(str(label) for label in data.unseen)
-    return (
-        f"{facts['n_seen']} labelled blood cells of {len(facts['seen'])} types, "
-        f"{data.X.shape[1]} genes, {data.attributes.shape[1]} attributes per type.\n"
-        f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
-        f"({types}).\n"
-        "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
-    )
-
-
-def _gene_table(genes: list[Any]) -> Any:
-    from rich.table import Table
-
-    table = Table("", "gene", "share of fit", "speaks of", title="Genes chosen", box=None)
-    table.columns[0].justify = table.columns[2].justify = "right"
-    for number, gene in enumerate(genes, start=1):
-        table.add_row(str(number), gene.name, f"{gene.share:.0%}", gene.attribute)
-    return table
-
-
-def _score_table(rows: list[dict[str, Any]], metric: str) -> Any:
-    """One line per method, best mean first, averaged over splits."""
-    from statistics import fmean
-
-    from rich.table import Table
-
-    values: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        values.setdefault(row["label"], {}).setdefault(row["k"], []).append(row[metric])
-    ks = sorted({row["k"] for row in rows})
-    n_splits = len({row["split"] for row in rows})
-    title = f"{metric.upper()} on unseen classes" + (f", {n_splits} splits" * (n_splits > 1))
-    table = Table("method", *(str(k) for k in ks), "mean", title=title, box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    means = {m: {k: fmean(v) for k, v in found.items()} for m, found in values.items()}
-    for label in sorted(means, key=lambda m: -fmean(means[m].values())):
-        cells = [f"{means[label][k]:.3f}" if k in means[label] else "" for k in ks]
-        table.add_row(label, *cells, f"{fmean(means[label].values()):.3f}")
-    return table
 
 
 def _report_failures(failures: list[tuple[Any, str]]) -> None:

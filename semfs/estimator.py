@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
-from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.array_rows import (
-    as_numpy,
-    check_same_namespace,
-    floating_dtypes,
-    is_foreign,
-    like,
-    predict_linear,
-    spread_columns,
-)
-from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
-from semfs.blocks import as_source
+from semfs.attributes import AttributeTable, align_attributes
+from semfs.descriptions import target_objective
+from semfs.joint import solve_jointly
 from semfs.moments import Moments
-from semfs.objective import SAFE_RELATIVE_PENALTY, Objective, reduce_rank
-from semfs.passes import SourceRows
-from semfs.selector import RankingSelector, check_n_features_to_select
+from semfs.objective import Objective, reduce_rank
+from semfs.prediction import PredictingSelector
+from semfs.rows.devices import like
+from semfs.selector import check_n_features_to_select
 from semfs.solvers import STEP_RULES, Solution, solve_alternating, solve_direct
+from semfs.training import (
+    TrainingData,
+    refuse_unlabeled,
+    rows_beyond_memory,
+    streamed,
+    training_data,
+)
+from semfs.unlabeled import UNLABELED, Reconstruction
 from semfs.validation import (
     check_integer,
     check_number,
     check_option,
-    check_weights,
-    label_array,
+    class_weights,
+    feature_indices,
 )
 
 __all__ = ["AS_PUBLISHED", "SemFS"]
@@ -52,7 +50,7 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 
 
-class SemFS(CallbackSupportMixin, RankingSelector):
+class SemFS(CallbackSupportMixin, PredictingSelector):
     """Select the features that tell apart classes nobody has labelled yet.
 
     Features are chosen on labelled *seen* classes so that they predict the *attributes*
@@ -90,6 +88,17 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         Whether to centre X and the attributes.
     class_weight : "balanced", mapping or None, default=None
         Weight of each class; "balanced" lets every class count the same.
+    label_weight : float, default=0.0
+        Weight β of the class labels as further targets: [A, √β I]. A little of it separates
+        seen classes that the attributes describe alike; 0 is the paper's method.
+    target_attributes : like `attributes`, optional
+        Descriptions of the classes to come, in the same columns. The means of these classes
+        are predicted from their descriptions and must be told apart as well. Not used, with
+        a warning, if descriptions predict too little of the seen classes' means (see
+        ``target_r2_``). Rows of seen classes are ignored.
+    unlabeled_weight : float, default=1.0
+        Weight of reconstructing all rows, if `fit` is given unlabelled ones (label -1, or
+        ``X_unlabeled``), relative to the attributes. Without unlabelled rows nothing changes.
     include, exclude : sequence of int or str, optional
         Features, by index or by name, that are chosen before all others or never.
     max_iter : int, default=20
@@ -136,6 +145,11 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         Seen classes.
     class_table_ : AttributeTable
         Their descriptions.
+    target_r2_ : float
+        With `target_attributes`: share of the spread of class means that descriptions
+        predict for classes left out, at most 1.
+    target_used_ : bool
+        Whether that was enough for `target_attributes` to be used.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
 
@@ -175,6 +189,9 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         solver: str = "direct",
         fit_intercept: bool = True,
         class_weight: Any = None,
+        label_weight: float = 0.0,
+        target_attributes: Any = None,
+        unlabeled_weight: float = 1.0,
         include: Any = None,
         exclude: Any = None,
         max_iter: int = 20,
@@ -193,6 +210,9 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.label_weight = label_weight
+        self.target_attributes = target_attributes
+        self.unlabeled_weight = unlabeled_weight
         self.include = include
         self.exclude = exclude
         self.max_iter = max_iter
@@ -213,7 +233,9 @@ class SemFS(CallbackSupportMixin, RankingSelector):
     # ---- fitting ----------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SemFS:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
+    ) -> SemFS:
         """Choose features on the seen classes.
 
         Parameters
@@ -221,13 +243,16 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         X : array-like, frame or sparse matrix of shape (n, d)
             Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
             of a ``.npy``, Parquet, Zarr, HDF5 or ``.h5ad`` file; an iterable of (X, y) blocks;
-            see `semfs.blocks.open_blocks` for options. Dask arrays and frames are summed up
+            see `semfs.rows.open_blocks` for options. Dask arrays and frames are summed up
             where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
-            them. Not for (X, y) blocks.
+            them. Not for (X, y) blocks. The label -1 marks unlabelled rows, unless
+            `attributes` describes a class -1.
         sample_weight : array-like of shape (n,), optional
             Row weights.
+        X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
+            More unlabelled rows; X must be in memory.
 
         Returns
         -------
@@ -236,13 +261,15 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         """
         with self._all_or_nothing():
             self._check_parameters()
-            rows = _beyond_memory(X, y, sample_weight)
+            rows = rows_beyond_memory(X, y, sample_weight)
             if rows is None:
-                X, moments = self._moments_of(X, y, sample_weight, reset=True)
+                data = training_data(self, X, y, sample_weight, X_unlabeled=X_unlabeled)
+            elif X_unlabeled is None:
+                data = streamed(self, rows)
             else:
-                X, moments = None, self._moments_of_rows(rows)
+                raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
             self.__dict__.pop("moments_", None)
-            self._fit_from(moments, X, y)
+            self._fit_from(data, y)
             if rows is not None:
                 rows.finished()
             return self
@@ -266,14 +293,15 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         check_n_features_to_select(self.n_features_to_select)
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
-        weights = self._class_weights(moments.classes, moments.counts)
+        refuse_unlabeled(self, moments.classes)
+        weights = class_weights(self.class_weight, moments.classes, moments.counts)
         if weights is not None:
             moments = moments.reweighted(dict(zip(moments.classes.tolist(), weights)))
         with self._all_or_nothing():
             self.n_features_in_ = moments.n_features
             for name in ("moments_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
-            return self._fit_from(moments)
+            return self._fit_from(TrainingData(None, moments, None))
 
     @with_callbacks
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemFS:
@@ -303,60 +331,23 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             )
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
-            X, moments = self._moments_of(X, y, sample_weight, reset=collected is None)
-            align_attributes(self.attributes, moments.classes)  # refuse before adding
-            moments = moments.own() if collected is None else collected + moments
+            self._check_parameters()
+            data = training_data(self, X, y, sample_weight, reset=collected is None)
+            if data.unlabeled is not None:
+                raise ValueError(
+                    f"partial_fit takes labelled rows only, found the label {UNLABELED}. Drop "
+                    "those rows, or collect all rows and use fit."
+                )
+            align_attributes(self.attributes, data.moments.classes)  # refuse before adding
+            moments = data.moments.own() if collected is None else collected + data.moments
             self.moments_ = moments
             if (moments.counts > 0).sum() > 1:
-                self._fit_from(moments, X, y)
+                self._fit_from(TrainingData(data.X, moments, None), y)
         return self
 
-    def _moments_of(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool
-    ) -> tuple[Any, Moments]:
-        """Validated X and its moments; finiteness shows in them, which saves a pass over X."""
-        self._check_parameters()
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-        X, classes, codes = self._check_training_data(
-            X, y, accept_sparse=True, ensure_all_finite=False, reset=reset
-        )
-        assert classes is not None
-        assert codes is not None
-        weights = self._row_weights(codes, classes, check_weights(sample_weight, X.shape[0]))
-        return X, Moments.from_checked(X, codes, classes, weights)
-
-    def _moments_of_rows(self, rows: Any) -> Moments:
-        """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
-        check_n_features_to_select(self.n_features_to_select)
-        if rows.fits:
-            moments = self._moments_of(*rows.load(), reset=True)[1]
-        else:
-            if self.class_weight is not None:
-                balanced = isinstance(self.class_weight, str)
-                rows = rows.weighted(self._class_factors, balanced=balanced)
-            direct = self.solver == "direct"
-            moments = rows.moments(
-                n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
-                precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
-                verbose=self.verbose,
-            )
-        self.n_features_in_ = rows.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if rows.feature_names is not None:
-            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-        return moments
-
-    def _class_factors(self, totals: dict[Any, float]) -> dict[Any, float] | None:
-        """Weight of each class, from the total weight of its rows unless it is given."""
-        if isinstance(self.class_weight, Mapping):
-            totals = dict.fromkeys(self.class_weight, 1.0)
-        counts = np.array(list(totals.values()))
-        weights = self._class_weights(label_array(list(totals)), counts)
-        return None if weights is None else dict(zip(totals, weights.tolist()))
-
-    def _fit_from(self, moments: Moments, X: Any = None, y: Any = None) -> SemFS:
+    def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""
-        moments = moments.without_empty_classes()
+        X, moments = data.X, data.moments.without_empty_classes()
         if len(moments.classes) < 2:
             raise ValueError(
                 f"y has only one class ({moments.classes.tolist()[0]!r}). SemFS compares "
@@ -372,6 +363,7 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             penalty_scale=self.penalty_scale,
             fit_intercept=self.fit_intercept,
         )
+        further = self._further_objectives(objective, table, data.unlabeled)
         constant, include, exclude = self._restrictions(moments)
         n_steps = self.n_features_to_select if self.solver == "direct" else self.max_iter
         n_steps = min(n_steps, moments.n_features) if self.solver == "direct" else n_steps
@@ -382,12 +374,12 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             attributes = self._coefficients(solution, basis, table, moments)
             return attributes | self._ranking(solution, constant, include, exclude)
 
-        solution = self._solve(
-            objective, constant, include, exclude, self._monitor(context, n_steps, fitted, X, y)
-        )
+        monitor = self._monitor(context, n_steps, fitted, X, y)
+        solution = self._solve([objective, *further], constant, include, exclude, monitor)
         results = fitted(solution)
         self.classes_ = moments.classes
         self.class_table_ = table
+        self._remember(moments)
         for name, value in results.items():
             setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
         self._warn_if_too_many(moments.n_features - len(exclude))
@@ -399,25 +391,62 @@ class SemFS(CallbackSupportMixin, RankingSelector):
     def _targets(
         self, table: AttributeTable, moments: Moments
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Attributes (C, r) in a basis (m, r) of their row space; None is the unit basis."""
+        """Attributes (C, r) in a basis (m, r) of their row space; None is the unit basis.
+
+        With `label_weight` the basis is that of [A, √β I], and its first m rows are returned.
+        """
         if self.attributes is None:
             return table.values, None
         A = table.values
+        if self.label_weight:
+            A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
         if self.fit_intercept:
             A = A - moments.counts @ A / moments.total
-        return reduce_rank(A)
+        targets, basis = reduce_rank(A)
+        return targets, basis[: table.values.shape[1]]
+
+    def _further_objectives(
+        self, objective: Objective, table: AttributeTable, unlabeled: Moments | None
+    ) -> list[Objective]:
+        """What else the features should do well, each with its weight."""
+        for name in ("target_r2_", "target_used_"):
+            self.__dict__.pop(name, None)
+        found: list[Objective] = []
+        if unlabeled is not None and self.unlabeled_weight:
+            loss = Reconstruction.of_rows(
+                objective.moments, unlabeled, gamma=self.gamma, penalty_scale=self.penalty_scale
+            )
+            found.append(loss.weighing(self.unlabeled_weight * objective.q / loss.q))
+        if self.target_attributes is not None:
+            target, self.target_r2_ = target_objective(objective, table, self.target_attributes)
+            self.target_used_ = target is not None
+            found += [] if target is None else [target]
+        if found and (self.solver != "direct" or self.n_swaps):
+            raise ValueError(
+                'target_attributes and unlabelled rows need solver="direct" and n_swaps=0.'
+            )
+        return found
 
     def _solve(
         self,
-        objective: Objective,
+        objectives: list[Objective],
         constant: np.ndarray,
         include: np.ndarray,
         exclude: np.ndarray,
         monitor: Callable[..., bool] | None,
     ) -> Solution:
+        objective = objectives[0]
         left_out = constant.copy()
         left_out[exclude] = True
         left_out[include] = False
+        if len(objectives) > 1:
+            return solve_jointly(
+                objectives,
+                min(self.n_features_to_select, objective.n_features),
+                candidates=~left_out,
+                include=include,
+                monitor=monitor,
+            )
         if self.solver == "direct":
             return solve_direct(
                 objective,
@@ -522,89 +551,6 @@ class SemFS(CallbackSupportMixin, RankingSelector):
         names = getattr(self, "feature_names_in_", None)
         return f"x{feature}" if names is None else str(names[feature])
 
-    @property
-    def attribute_names_in_(self) -> np.ndarray:
-        """Names (m,) of the attributes of the table given."""
-        return self.class_table_.names
-
-    # ---- using a fitted selector --------------------------------------------------------
-
-    def predict_attributes(self, X: Any) -> np.ndarray:
-        """Predict the attributes (n, m) of each row of X (n, d).
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`; only the selected ones are read.
-
-        Returns
-        -------
-        attributes : ndarray of shape (n, m)
-            In the columns of the table given.
-        """
-        check_is_fitted(self)
-        return self._attributes_of(X, "predict_attributes")
-
-    def _attributes_of(self, X: Any, method: str) -> Any:
-        check_same_namespace(X, self, attribute="coef_", method=method)
-        types = floating_dtypes(X) or [np.float64, np.float32]
-        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
-        coef, s, intercept = map(as_numpy, (self.coef_, self.selection_, self.intercept_))
-        used = np.flatnonzero(s)
-        W = s[used, None] * coef[used]
-        if is_foreign(X):
-            return predict_linear(X, used, W, intercept)
-        picked = X[:, used]
-        out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
-        return out + intercept
-
-    def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
-        """Return the class whose description is nearest to each row's predicted attributes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`.
-        class_table : like `attributes`, optional
-            Descriptions to choose among, for example those of unseen classes. By default
-            those of the seen classes.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-            Class labels.
-        """
-        check_is_fitted(self)
-        predicted = as_numpy(self._attributes_of(X, "predict"))
-        table = self.class_table_ if class_table is None else as_attribute_table(class_table)
-        if table.values.shape[1] != self.coef_.shape[1]:
-            raise ValueError(
-                f"class_table has {table.values.shape[1]} attributes, but the selector was "
-                f"fitted with {self.coef_.shape[1]}. Use the same columns in the same order."
-            )
-        return like(table.classes[pairwise_distances_argmin(predicted, table.values)], X)
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Put the selected columns back in their places, zeros elsewhere.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, k)
-            Selected columns.
-
-        Returns
-        -------
-        X_original : array-like of shape (n, d)
-            All columns.
-        """
-        if floating_dtypes(X) is None:
-            return super().inverse_transform(X)
-        return spread_columns(X, self.get_support())
-
-    def _transform(self, X: Any) -> Any:
-        check_same_namespace(X, self, attribute="support_", method="transform")
-        return super()._transform(X)
-
     # ---- checking ------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -616,46 +562,29 @@ class SemFS(CallbackSupportMixin, RankingSelector):
             check_number("step", self.step, above=0.0)
         check_number("alpha", self.alpha, at_least=0.0)
         check_number("gamma", self.gamma, at_least=0.0)
+        check_number("label_weight", self.label_weight, at_least=0.0)
+        check_number("unlabeled_weight", self.unlabeled_weight, at_least=0.0)
         check_number("tol", self.tol, at_least=0.0)
         check_integer("max_iter", self.max_iter, 1)
         check_integer("n_inner", self.n_inner, 1)
         check_integer("n_swaps", self.n_swaps, 0)
+        if self.target_attributes is not None and self.attributes is None:
+            raise ValueError(
+                "target_attributes needs attributes: descriptions of the seen classes in the "
+                "same columns."
+            )
         if self.solver == "alternating" and self.gamma == 0:
             raise ValueError(
                 'gamma must be positive with solver="alternating": with gamma=0 every s '
                 "gives the same J."
             )
 
-    def _class_weights(self, classes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
-        """Weight (C,) of each class, or None if all are 1."""
-        if self.class_weight is None:
-            return None
-        if isinstance(self.class_weight, str):
-            check_option("class_weight", self.class_weight, ("balanced",))
-            return counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
-        if not isinstance(self.class_weight, Mapping):
-            raise TypeError(
-                'class_weight must be None, "balanced" or a mapping class -> weight, got '
-                f"{type(self.class_weight).__name__}."
-            )
-        weights = np.array([float(self.class_weight.get(c, 1.0)) for c in classes.tolist()])
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            raise ValueError("class_weight must hold non-negative finite numbers.")
-        return weights
-
-    def _row_weights(
-        self, codes: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
-    ) -> np.ndarray | None:
-        counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-        class_weights = self._class_weights(classes, counts)
-        if class_weights is None:
-            return weights
-        return class_weights[codes] * (1.0 if weights is None else weights)
-
     def _restrictions(self, moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Constant columns (mask), and indices of included and excluded features."""
-        include = self._feature_indices("include", self.include)
-        exclude = self._feature_indices("exclude", self.exclude)
+        names = getattr(self, "feature_names_in_", None)
+        d = moments.n_features
+        include = feature_indices("include", self.include, d, names)
+        exclude = feature_indices("exclude", self.exclude, d, names)
         both = np.intersect1d(include, exclude)
         if both.size:
             raise ValueError(f"{self._name_of(both[0])!r} is in include and in exclude.")
@@ -664,40 +593,6 @@ class SemFS(CallbackSupportMixin, RankingSelector):
                 f"include has {len(include)} features, more than "
                 f"n_features_to_select={self.n_features_to_select}."
             )
-        if len(exclude) == moments.n_features:
+        if len(exclude) == d:
             raise ValueError("exclude holds every feature: nothing is left to select.")
         return moments.constant(), include, exclude
-
-    def _feature_indices(self, parameter: str, features: Any) -> np.ndarray:
-        if features is None:
-            return np.zeros(0, dtype=np.intp)
-        if isinstance(features, str):
-            raise TypeError(f"{parameter} must be a list of features, got {features!r}.")
-        found = [self._feature_index(parameter, f) for f in features]
-        return np.array(list(dict.fromkeys(found)), dtype=np.intp)
-
-    def _feature_index(self, parameter: str, feature: Any) -> int:
-        d = self.n_features_in_
-        if isinstance(feature, str):
-            names = [str(name) for name in getattr(self, "feature_names_in_", [])]
-            if feature not in names:
-                hint = "X has no feature names; use indices" if not names else "check spelling"
-                raise ValueError(f"{parameter}: no feature named {feature!r} in X ({hint}).")
-            return names.index(feature)
-        if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
-            raise TypeError(f"{parameter} must hold indices or names, got {feature!r}.")
-        if not -d <= int(feature) < d:
-            raise ValueError(f"{parameter}: index {feature} is out of range for {d} features.")
-        return int(feature) % d
-
-
-def _beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
-    """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
-    if hasattr(X, "of_classes"):  # rows already, on a cluster
-        return X
-    if hasattr(X, "__dask_graph__"):
-        from semfs.distributed import dask_rows
-
-        return dask_rows(X, y, sample_weight)
-    source = as_source(X, y, sample_weight)
-    return None if source is None else SourceRows(source)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.array_rows import ArrayRows
 from semfs.moments import Moments
 from semfs.rows import Rows, add_outer
+from semfs.rows.devices import ArrayRows
 
 __all__ = ["Objective", "reduce_rank"]
 

@@ -12,6 +12,7 @@ __all__ = [
     "FileError",
     "check_declared_size",
     "in_bytes",
+    "memory_limit",
     "open_existing",
     "reading",
 ]

@@ -8,21 +8,21 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semfs.attribute_files import import_pandas, write_table
-from semfs.blocks import BlockSource
-from semfs.datasets.h5ad import H5Matrix, annotate_h5ad
+from semfs.datasets.h5ad import annotate_h5ad
 from semfs.datasets.reduced import REDUCED_SUFFIXES, write_reduced
 from semfs.datasets.sources import Source, open_source
 from semfs.datasets.tables import as_frame
 from semfs.estimator import SemFS
-from semfs.readers import MatrixReader, Reader
-from semfs.table_readers import ParquetReader
+from semfs.persistence import save as save_selector
+from semfs.rows import BlockSource
+from semfs.rows.readers import Reader
+from semfs.rows.tables import ParquetReader
 from semfs.validation import label_array
 
 __all__ = ["FileSelection", "select_file"]
@@ -52,6 +52,17 @@ class FileSelection:
     n_rows: int
     notes: list[str]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the selection as plain values: chosen features, classes and files."""
+        chosen = self.features[self.features["selected"]].reset_index()
+        return {
+            "selected": chosen.drop(columns="selected").to_dict(orient="records"),
+            "n_features": len(self.features),
+            "n_rows": self.n_rows,
+            "classes": [str(label) for label in self.selector.classes_],
+            "files": [str(path) for path in self.files],
+        }
+
 
 def select_file(
     data: Any,
@@ -68,6 +79,7 @@ def select_file(
     subset: bool = False,
     resume: bool = False,
     scheduler: str | None = None,
+    save: Any = None,
     **parameters: Any,
 ) -> FileSelection:
     """Select features in a CSV, Parquet, NPY, NPZ or H5AD file, in bounded memory.
@@ -106,6 +118,8 @@ def select_file(
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
         under the same path.
+    save : path-like, optional
+        Where to keep the fitted selector, for `semfs.load`.
     **parameters
         Further parameters of `SemFS`, such as ``alpha`` or ``gamma``.
 
@@ -133,7 +147,18 @@ def select_file(
             else:
                 write_reduced(source, selected, beside, label)
             write_table(features, table_beside)
-        return FileSelection(selector, features, [target, table_path], n_rows, source.notes)
+        files = [target, table_path]
+        if save is not None:
+            files.append(_saved(selector, source, save))
+        return FileSelection(selector, features, files, n_rows, source.notes)
+
+
+def _saved(selector: SemFS, source: Source, path: Any) -> Path:
+    """Keep the selector with the names of the file, which it never saw."""
+    names = np.array([str(name) for name in source.feature_names], dtype=object)
+    if not all(name == f"x{j}" for j, name in enumerate(names)):
+        selector.feature_names_in_ = names
+    return save_selector(selector, path)
 
 
 def _targets(data: Path, out: Path) -> tuple[Path, Path]:
@@ -221,10 +246,10 @@ def _fit_loaded(selector: SemFS, X: Any, y: Any, fitting: Fitting) -> None:
     if fitting.scheduler is None:
         selector.fit(X, y)
         return
-    from semfs.distributed import connect, scattered
+    from semfs.rows.cluster import connect, sent
 
     with connect(fitting.scheduler) as client:
-        selector.fit(scattered(X, y, client))
+        selector.fit(sent(X, y, client))
 
 
 def _fit_on_disk(selector: SemFS, source: BlockSource, fitting: Fitting) -> None:
@@ -234,24 +259,24 @@ def _fit_on_disk(selector: SemFS, source: BlockSource, fitting: Fitting) -> None
             shutil.rmtree(fitting.checkpoint, ignore_errors=True)
         selector.fit(replace(source, passes="few", checkpoint=fitting.checkpoint))
         return
-    from semfs.distributed import connect, on_cluster
+    from semfs.rows.cluster import connect, on_cluster
 
     with connect(fitting.scheduler) as client:
         selector.fit(on_cluster(source, client))
 
 
 def _reader(source: Source, fitting: Fitting) -> Reader:
-    """Blocks of rows; those of tables come from a temporary file, which no cluster can see."""
+    """Blocks of rows. Other machines of a cluster cannot see temporary files."""
+    reader = source.matrix
+    if fitting.scheduler is None or getattr(reader, "origin", None) is None:
+        return reader
     suffix = source.path.suffix.lower()
-    if fitting.scheduler is not None and source.table is not None:
-        if suffix not in (".parquet", ".pq"):
-            raise ValueError(
-                f"{source.path}: a cluster cannot read {suffix} in parts. Convert it to "
-                "Parquet or .npy."
-            )
+    if suffix in (".parquet", ".pq"):
         return ParquetReader(source.path, None, [str(name) for name in source.feature_names])
-    reopen = partial(H5Matrix.open, source.path, source.layer) if suffix == ".h5ad" else None
-    return MatrixReader(source.matrix, source.path, reopen)
+    raise ValueError(
+        f"{source.path}: a cluster cannot read {suffix} in parts. Convert it to Parquet or "
+        ".npy."
+    )
 
 
 def _feature_table(selector: SemFS, names: np.ndarray) -> Any:

@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.array_rows import as_numpy, floating_dtypes
+from semfs.display import features_html, short_repr
+from semfs.rows.devices import as_numpy, floating_dtypes
 from semfs.validation import encode_labels
 
 __all__ = ["RankingSelector", "constant_columns", "stable_order"]
@@ -120,6 +121,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=4,
             )
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return short_repr(self)[:N_CHAR_MAX]
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and below it the chosen features once there are some."""
+        diagram = super()._html_repr()
+        return diagram + features_html(self) if hasattr(self, "support_") else diagram
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ __all__ = [
     "check_number",
     "check_option",
     "check_weights",
+    "class_weights",
     "encode_labels",
+    "feature_indices",
     "label_array",
 ]
 
@@ -74,6 +77,58 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
     return weights
+
+
+def class_weights(
+    class_weight: Any, classes: np.ndarray, counts: np.ndarray
+) -> np.ndarray | None:
+    """Return the weight (C,) of each class, or None if all are 1.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or mapping class -> weight
+    classes : ndarray of shape (C,)
+    counts : ndarray of shape (C,)
+        Total weight of the rows of each class; "balanced" makes all classes equal.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        check_option("class_weight", class_weight, ("balanced",))
+        return counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(
+            'class_weight must be None, "balanced" or a mapping class -> weight, got '
+            f"{type(class_weight).__name__}."
+        )
+    weights = np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("class_weight must hold non-negative finite numbers.")
+    return weights
+
+
+def feature_indices(parameter: str, features: Any, d: int, names: Any = None) -> np.ndarray:
+    """Return the indices of features given by index or name, each once."""
+    if features is None:
+        return np.zeros(0, dtype=np.intp)
+    if isinstance(features, str):
+        raise TypeError(f"{parameter} must be a list of features, got {features!r}.")
+    known = [] if names is None else [str(name) for name in names]
+    found = [_feature_index(parameter, feature, d, known) for feature in features]
+    return np.array(list(dict.fromkeys(found)), dtype=np.intp)
+
+
+def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> int:
+    if isinstance(feature, str):
+        if feature not in names:
+            hint = "X has no feature names; use indices" if not names else "check spelling"
+            raise ValueError(f"{parameter}: no feature named {feature!r} in X ({hint}).")
+        return names.index(feature)
+    if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
+        raise TypeError(f"{parameter} must hold indices or names, got {feature!r}.")
+    if not -d <= int(feature) < d:
+        raise ValueError(f"{parameter}: index {feature} is out of range for {d} features.")
+    return int(feature) % d
 
 
 def check_all_finite(X: Any) -> None:

@@ -1,6 +1,7 @@
 """Small seeded problems and the paper's formulas written out, the oracles of the tests."""
 
 import numpy as np
+import scipy.sparse as sp
 
 
 def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
@@ -11,6 +12,22 @@ def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     A = rng.standard_normal((C, m))
     X = rng.standard_normal((n, d)) + (A @ rng.standard_normal((m, d)))[y] + offset
     return X, y, A
+
+
+def make_words(n, d, density=0.001, C=20, seed=0):
+    """Rows with few words, drawn by popularity; some words belong to a class."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, C, n)
+    per_row = max(2, int(density * d))
+    popularity = 1.0 / np.arange(1, d + 1) ** 0.7
+    words = rng.choice(d, size=(n, per_row), p=popularity / popularity.sum())
+    own = min(40, d // (2 * C))  # words of each class
+    topical = rng.permutation(d)[: C * own].reshape(C, own)
+    changed = rng.random((n, per_row)) < 0.2
+    words[changed] = topical[y[np.nonzero(changed)[0]], rng.integers(0, own, changed.sum())]
+    values = rng.random((n, per_row)).astype(np.float32) + 0.1
+    index = (np.repeat(np.arange(n), per_row), words.ravel())
+    return sp.csr_array((values.ravel(), index), shape=(n, d)), y
 
 
 def spread(X, y):

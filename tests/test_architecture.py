@@ -13,20 +13,10 @@ ALLOWED = {
     "validation": "",
     "reading": "",
     # rows, in memory or not, and their moments
-    "rows": "",
-    "array_rows": "rows",
-    "accumulator": "rows validation",
-    "moments": "accumulator array_rows rows validation",
-    "streaming": "",
-    "readers": "",
-    "checkpoint": "",
-    "table_readers": "readers rows validation",
-    "blocks": "checkpoint readers table_readers validation",
-    "passes": "accumulator blocks moments readers rows",
-    "distributed": "accumulator blocks moments passes rows validation",
-    "costs": "blocks passes readers rows",
+    "rows": "reading validation",
+    "moments": "rows validation",
     # the method
-    "objective": "array_rows moments rows",
+    "objective": "moments rows",
     "solvers": "objective",
     # class descriptions
     "attribute_files": "reading",
@@ -34,16 +24,23 @@ ALLOWED = {
     "encoders": "attribute_files reading",
     "attributes": "attribute_files diagnostics encoders validation",
     # selectors
-    "selector": "array_rows validation",
-    "estimator": "array_rows attributes blocks distributed moments objective passes selector "
-    "solvers validation",
+    "display": "rows",
+    "selector": "display rows validation",
+    "joint": "objective solvers",
+    "unlabeled": "moments objective rows",
+    "descriptions": "attributes moments objective",
+    "training": "attributes moments objective rows selector unlabeled validation",
+    "prediction": "attributes moments rows selector",
+    "estimator": "attributes descriptions joint moments objective prediction rows selector "
+    "solvers training unlabeled validation",
     "baselines": "attributes selector validation",
     # data and judging
-    "datasets": "attribute_files attributes encoders reading streaming validation",
+    "datasets": "attribute_files attributes encoders reading rows validation",
     "kmeans": "",
     "evaluation": "attributes kmeans validation",
-    "selection": "attribute_files blocks datasets distributed estimator readers table_readers "
-    "validation",
+    "persistence": "attribute_files attributes baselines datasets estimator moments reading "
+    "rows",
+    "selection": "attribute_files datasets estimator persistence rows validation",
     # studies and output
     "experiments": "attributes baselines datasets estimator evaluation moments objective "
     "selector",
@@ -51,8 +48,9 @@ ALLOWED = {
     "report": "",
     "plots": "report",
     "demo": "datasets estimator experiments",
-    "cli": "attribute_files attributes costs datasets demo encoders experiments paper plots "
-    "report selection",
+    "console": "",
+    "cli": "attribute_files attributes console datasets demo encoders experiments paper plots "
+    "report rows selection",
 }
 ALLOWED = {module: set(names.split()) for module, names in ALLOWED.items()}
 

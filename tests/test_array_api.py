@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 
 from problems import make_problem
 from semfs import Moments, SemFS
-from semfs.array_rows import ArrayRows
+from semfs.rows.devices import ArrayRows
+from semfs.training import training_data
 
 ROOT = Path(__file__).parents[1]
 
@@ -77,7 +78,7 @@ def test_labels_may_be_text(xp):
 
 def test_rows_are_not_moved_to_numpy(xp, monkeypatch):
     """Only sums come back: nothing with as many rows as X is converted."""
-    import semfs.array_rows as module
+    import semfs.rows.devices as module
 
     original, sizes = module._convert_to_numpy, []
 
@@ -108,10 +109,10 @@ def test_non_finite_values_are_refused(xp):
 
 def test_moments_keep_rows_on_their_device(xp):
     X, y, _ = make_problem(n=100)
-    selector = SemFS(4)
-    data, moments = selector._moments_of(xp.asarray(X), y, None, reset=True)
+    data = training_data(SemFS(4), xp.asarray(X), y)
+    moments = data.moments
     assert isinstance(moments.rows, ArrayRows)
-    assert moments.rows.X is data
+    assert moments.rows.X is data.X
     expected = Moments.from_data(X, y)
     assert_allclose(moments.scatter(), expected.scatter(), atol=1e-9)
     columns = np.array([3, 1])

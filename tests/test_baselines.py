@@ -579,12 +579,22 @@ def test_l20alm_stops_when_the_support_settles():
     assert L20ALM(6, tol=0).fit(X, y).n_iter_ == 150
 
 
-def test_l20alm_in_float32_stops_before_the_multipliers_are_lost():
+def test_l20alm_in_float32_stops_before_the_multipliers_are_lost(monkeypatch):
     X, y = blobs()
+    monkeypatch.setattr(alm, "LARGEST_FLOAT64", 0)
     selector = L20ALM(3, tol=0, mu=100.0).fit(X.astype(np.float32), y)
     assert 100 * 1.1 ** (selector.n_iter_ - 1) <= alm.LARGEST_MU_FLOAT32
     wide = L20ALM(3, tol=0, mu=100.0, max_iter=selector.n_iter_).fit(X, y)
     assert selector.objective_[-1] == pytest.approx(wide.objective_[-1], rel=1e-3)
+
+
+@pytest.mark.parametrize("n, d", [(30, 60), (60, 30)])
+def test_l20alm_chooses_from_float32_data_what_it_chooses_in_float64(n, d):
+    X, y = blobs(n=n, d=d)
+    X = X.astype(np.float32)
+    narrow, wide = L20ALM(5).fit(X, y), L20ALM(5).fit(X.astype(np.float64), y)
+    assert_array_equal(narrow.get_support(), wide.get_support())
+    assert_allclose(narrow.objective_, wide.objective_, rtol=1e-4)
 
 
 # --- WkNN ---------------------------------------------------------------------------------

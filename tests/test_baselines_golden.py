@@ -307,9 +307,12 @@ def test_l20alm_from_the_zero_start(name, k, standardize, selected, objective):
 
 def test_l20alm_solves_the_same_system_by_woodbury_when_samples_are_few():
     Z, _, _ = standardize_columns(data("synth60")[0][:15])  # 15 samples, 20 features
-    B = np.random.default_rng(0).normal(size=(20, 3))
-    direct = np.linalg.solve(np.eye(20) + Z.T @ Z, B)
-    assert_allclose(RidgeSystem(Z).solve(B), direct, atol=1e-10)
+    rng = np.random.default_rng(0)
+    B, R = rng.normal(size=(20, 3)), rng.normal(size=(15, 3))
+    direct = np.linalg.solve(np.eye(20) + Z.T @ Z, B + Z.T @ R)
+    W, ZW = RidgeSystem(Z).solve(B, Z @ B, R)
+    assert_allclose(W, direct, atol=1e-10)
+    assert_allclose(ZW, Z @ direct, atol=1e-10)
 
 
 # --- WkNN -------------------------------------------------------------------------------

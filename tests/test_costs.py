@@ -5,9 +5,9 @@ import pytest
 
 from problems import make_problem
 from semfs import SemFS
-from semfs.blocks import open_blocks
-from semfs.costs import Rates, cheaper, measure_rates, plan, shape_of
-from semfs.passes import SourceRows, expected_fetches
+from semfs.rows import open_blocks
+from semfs.rows.costs import Rates, cheaper, measure_rates, plan, shape_of
+from semfs.rows.passes import SourceRows, expected_fetches
 
 FAST_DISK = Rates(read=5e9, sums=2e9, columns=2e9, products=3e10)
 SLOW_DISK = Rates(read=5e7, sums=2e9, columns=2e9, products=3e10)

@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from problems import make_problem
-from semfs import SemFS
-from semfs.blocks import open_blocks
+from semfs import Moments, SemFS
+from semfs.rows import open_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -20,7 +20,7 @@ distributed = pytest.importorskip("distributed")
 
 from test_streaming import DATASETS, K  # noqa: E402
 
-import semfs.distributed as module  # noqa: E402
+import semfs.rows.cluster as module  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
 
@@ -108,11 +108,11 @@ def test_without_room_for_the_matrix_columns_are_fetched():
     X, y, _ = make_problem(n=300, d=30)
     expected = SemFS(4).fit(X, y)
     small = replace(module.dask_rows(awkward(X), y), memory=100)
-    moments = small.moments(n_select=4)
+    moments = Moments.from_sums(*small.sums(n_select=4))
     assert moments.scatter_matrix is None
     assert_allclose(SemFS(4).fit_moments(moments).scores_, expected.scores_)
     with pytest.raises(ValueError, match='Use solver="direct"'):
-        small.moments(n_select=None)
+        small.sums(n_select=None)
 
 
 def test_small_chunks_are_joined():
@@ -123,6 +123,7 @@ def test_small_chunks_are_joined():
 
 def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)  # many parts, however few rows
+    monkeypatch.setattr(module, "RANGE_BYTES", 0)
     X, y, expected = data
     assert SemFS(K).fit(awkward(X), y).order_[:K].tolist() == expected
     np.save(tmp_path / "X.npy", X)
@@ -130,7 +131,7 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, 
     rows = module.on_cluster(source, client)
     assert len(rows.parts) > 1
     assert SemFS(K).fit(rows).order_[:K].tolist() == expected
-    rows = module.scattered(X, y, client)
+    rows = module.sent(X, y, client)
     assert SemFS(K).fit(rows).order_[:K].tolist() == expected
 
 

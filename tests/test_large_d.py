@@ -9,27 +9,12 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
-import semfs.rows
+import semfs.rows.memory
+from problems import make_words
 from semfs import Moments, SemFS
-from semfs.blocks import open_blocks
+from semfs.rows import open_blocks
 
 ROOT = Path(__file__).parents[1]
-
-
-def tfidf(n, d, density=0.001, C=20, seed=0):
-    """Rows with few words, drawn by popularity; some words belong to a class."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, C, n)
-    per_row = max(2, int(density * d))
-    popularity = 1.0 / np.arange(1, d + 1) ** 0.7
-    words = rng.choice(d, size=(n, per_row), p=popularity / popularity.sum())
-    own = min(40, d // (2 * C))  # words of each class
-    topical = rng.permutation(d)[: C * own].reshape(C, own)
-    changed = rng.random((n, per_row)) < 0.2
-    words[changed] = topical[y[np.nonzero(changed)[0]], rng.integers(0, own, changed.sum())]
-    values = rng.random((n, per_row)).astype(np.float32) + 0.1
-    index = (np.repeat(np.arange(n), per_row), words.ravel())
-    return sp.csr_array((values.ravel(), index), shape=(n, d)), y
 
 
 def blocks_of(X, y, rows):
@@ -37,7 +22,7 @@ def blocks_of(X, y, rows):
 
 
 def test_a_small_cut_gives_the_dense_answer():
-    X, y = tfidf(3000, 600, density=0.02)
+    X, y = make_words(3000, 600, density=0.02)
     dense = SemFS(30).fit(X.toarray(), y)
     for found in (
         SemFS(30).fit(X, y),
@@ -49,7 +34,7 @@ def test_a_small_cut_gives_the_dense_answer():
 
 
 def test_sparse_blocks_are_never_made_dense(monkeypatch):
-    X, y = tfidf(2000, 5000)
+    X, y = make_words(2000, 5000)
     expected = SemFS(20).fit(X, y).order_[:20].tolist()
     shapes = []
     original = sp.csr_array.toarray
@@ -78,7 +63,7 @@ def test_columns_beyond_the_budget_are_fetched_by_passes_over_a_dense_file(tmp_p
 
 
 def test_what_cannot_be_done_is_said_with_what_to_do():
-    X, y = tfidf(400, 3000)
+    X, y = make_words(400, 3000)
     with pytest.raises(ValueError, match=r'alternating" needs it.*solver="direct"'):
         SemFS(5, solver="alternating").fit(open_blocks(blocks_of(X, y, 100), memory="8MB"))
     with pytest.raises(ValueError, match="can be read only once"):
@@ -86,15 +71,15 @@ def test_what_cannot_be_done_is_said_with_what_to_do():
 
 
 def test_alternating_refuses_a_matrix_larger_than_memory(monkeypatch):
-    monkeypatch.setattr(semfs.rows, "physical_memory", lambda: 10**6)
-    X, y = tfidf(900, 800)
+    monkeypatch.setattr(semfs.rows.memory, "memory_limit", lambda: 10**6)
+    X, y = make_words(900, 800)
     with pytest.raises(ValueError, match=r"scatter matrix of 800 features.*direct"):
         SemFS(5, solver="alternating").fit(X, y)
     SemFS(5).fit(X, y)
 
 
 def test_sums_of_sparse_moments_with_many_columns_keep_their_rows():
-    X, y = tfidf(600, 20_000)
+    X, y = make_words(600, 20_000)
     total = Moments.from_blocks(blocks_of(X, y, 200)())
     assert sp.issparse(total.rows.X)
 
@@ -104,9 +89,9 @@ import time, sys
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, "tests")
-from test_large_d import tfidf
+from problems import make_words
 from semfs import SemFS
-X, y = tfidf(100_000, 50_000)
+X, y = make_words(100_000, 50_000)
 begin = time.perf_counter()
 selector = SemFS(100).fit(X, y)
 seconds = time.perf_counter() - begin

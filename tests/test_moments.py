@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import semfs.moments as moments_module
-import semfs.rows as rows_module
+import semfs.rows.memory as rows_module
 from problems import make_problem
 from semfs import Moments
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import semfs.datasets.h5ad
 import semfs.datasets.sources
-import semfs.streaming
+import semfs.rows.readers
 from semfs import SemFS
 from semfs.cli import app
 from semfs.datasets import load_h5ad, load_sample, load_table
@@ -77,7 +77,7 @@ def place(request, monkeypatch):
     """Small limits send small files down the road of large ones."""
     if request.param == "on disk":
         monkeypatch.setattr(semfs.datasets.sources, "IN_MEMORY_BYTES", 1000)
-        for module in (semfs.streaming, semfs.datasets.sources, semfs.datasets.h5ad):
+        for module in (semfs.rows.readers, semfs.datasets.sources):
             monkeypatch.setattr(module, "BLOCK_BYTES", 2**17)
     return request.param
 

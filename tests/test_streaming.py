@@ -13,14 +13,12 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 
-import semfs.accumulator as accumulator_module
-import semfs.blocks as blocks_module
+import semfs.rows.blocks as blocks_module
+import semfs.rows.sums as accumulator_module
 from problems import make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
-from semfs.accumulator import Accumulator
-from semfs.blocks import open_blocks
 from semfs.datasets import load_sample
-from semfs.rows import as_matrix
+from semfs.rows import Accumulator, as_matrix, open_blocks
 
 ROOT = Path(__file__).parents[1]
 K = 12
@@ -317,8 +315,7 @@ CHILD = """
 import json, os, signal, sys
 import numpy as np
 from semfs import SemFS
-from semfs.blocks import open_blocks
-from semfs.readers import FileReader
+from semfs.rows import open_blocks
 
 folder, passes, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
 seen = 0
@@ -372,24 +369,25 @@ def test_a_killed_pass_continues_and_reads_at_most_one_block_twice(tmp_path, pas
 SELECT = """
 import os, signal, sys
 import semfs.datasets.sources
+import semfs.rows.readers
 from semfs.cli import app
-from semfs.streaming import DiskMatrix
+from semfs.rows.readers import FileReader
 
 folder, kill_at = sys.argv.pop(1), int(sys.argv.pop(1))
 semfs.datasets.sources.IN_MEMORY_BYTES = 0
-semfs.streaming.BLOCK_BYTES = 100 * 20 * 8
-original, reads = DiskMatrix._rows, 0
+semfs.rows.readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
+original, reads = FileReader._fill, 0
 
-def watched(self, file, start, stop):
+def watched(self, file, block, first):
     global reads
     reads += 1
     with open(folder + "/log", "a") as log:
-        log.write(f"{start} {stop}\\n")
+        log.write(f"{first} {len(block)}\\n")
     if reads == kill_at:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, file, start, stop)
+    return original(self, file, block, first)
 
-DiskMatrix._rows = watched
+FileReader._fill = watched
 app()
 """
 

@@ -14,21 +14,16 @@ __all__ = ["AlmResult", "AlmState", "RidgeSystem", "alternate", "keep_top_rows"]
 
 LARGEST_MU = 1e10
 LARGEST_MU_FLOAT32 = 1e6  # beyond it float32 loses the multipliers
+LARGEST_FLOAT64 = 2**23  # entries of X up to which float32 data are iterated in float64
 PATIENCE = 20  # iterations without a change of the support before stopping
 
 
 @dataclass(frozen=True)
 class AlmState:
-    """Variables carried from one iteration (or one k) to the next."""
+    """Where the iterations start: the sparse coefficients and the residuals."""
 
     V: np.ndarray  # (d, c), at most k non-zero rows
-    E: np.ndarray  # (n, c), residuals
-    Lambda: np.ndarray  # (d, c), multipliers of V = W
-    Sigma: np.ndarray  # (n, c), multipliers of E = XW + 1bᵀ - T
-
-    def without_multipliers(self) -> AlmState:
-        """Return a start at the same V and E."""
-        return AlmState(self.V, self.E, np.zeros_like(self.V), np.zeros_like(self.E))
+    E: np.ndarray  # (n, c)
 
 
 @dataclass(frozen=True)
@@ -43,33 +38,44 @@ class AlmResult:
 
 
 class RidgeSystem:
-    """Solve ``(I + X̃ᵀX̃) W = B`` for many B; factorised once (μ cancels, 4.2).
+    """Minimise ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B; factorised once.
 
-    With fewer samples than features an n × n matrix is factorised instead (Woodbury).
-    The factor is float64 even for float32 data: the condition number reaches n·d.
+    The penalty μ multiplies both terms, so the matrix ``I + XᵀX`` is the same in every
+    iteration, for every μ and k. With fewer samples than features ``I + XXᵀ`` is factorised
+    instead. The factor is always float64: the condition number reaches n·d. So is X, unless
+    it is large: rounding in the first iterations decides which of many local solutions is
+    reached (and with n < d it is multiplied by the largest singular value of X).
+    X is kept by columns, which the iterations pick out.
     """
 
     def __init__(self, X: np.ndarray) -> None:
-        self.X = X
         n, d = X.shape
         self.small = n < d
-        K = gram_matrix(X.T if self.small else X)
+        exact = self.small or X.size <= LARGEST_FLOAT64
+        self.X = np.asfortranarray(X, dtype=np.float64 if exact else X.dtype)
+        K = gram_matrix(self.X.T if self.small else self.X)
         K[np.diag_indices_from(K)] += 1.0
         self.factor = cho_factor(K, overwrite_a=True, check_finite=False)
 
-    def solve(self, B: np.ndarray) -> np.ndarray:
-        """Return W (d, c) in float64."""
-        if not self.small:
-            return cho_solve(self.factor, B, check_finite=False)
-        inner = cho_solve(self.factor, self.X @ B, check_finite=False)
-        return B - self.X.T @ inner
+    def solve(
+        self, B: np.ndarray, XB: np.ndarray, R: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return W (d, c) in float64 and XW (n, c), from B (d, c), XB and R (n, c).
+
+        One pass over X when n < d, where the residual ``R - XW = (I + XXᵀ)⁻¹ (R - XB)``
+        gives W as ``B + Xᵀ(R - XW)``; two passes otherwise.
+        """
+        if self.small:
+            residual = cho_solve(self.factor, R - XB, overwrite_b=True, check_finite=False)
+            return B + self.X.T @ residual, R - residual
+        W = cho_solve(self.factor, B + self.X.T @ R, overwrite_b=True, check_finite=False)
+        return W, self.X @ W.astype(self.X.dtype)
 
 
 def alternate(
-    X: np.ndarray,
     T: np.ndarray,
     system: RidgeSystem,
-    state: AlmState,
+    start: AlmState,
     *,
     k: int,
     mu: float,
@@ -78,29 +84,36 @@ def alternate(
     tol: float,
     report: Callable[[str], None],
 ) -> AlmResult:
-    """Run the iterations for centred X (n, d) and targets T (n, c).
+    """Run the iterations for targets T (n, c) on the centred X (n, d) of ``system``.
 
+    V carries the row-sparsity constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``. Their
+    multipliers are kept divided by μ (``L``, ``S``), which float32 can hold for any μ.
     Stops early (``tol > 0``) when the support has not changed for 20 iterations and
     ``max|W - V| ≤ tol · max|W|``. Arrays of n rows keep the dtype of X.
     """
-    V, E, Lambda, Sigma = state.V, state.E, state.Lambda, state.Sigma
+    X = system.X
+    T = T.astype(X.dtype, copy=False)
+    V, E = start.V, start.E.astype(X.dtype, copy=False)
+    L, S = np.zeros_like(V), np.zeros_like(E)
+    XV, XL = X @ V.astype(X.dtype), np.zeros_like(E)
     largest = LARGEST_MU if X.dtype == np.float64 else LARGEST_MU_FLOAT32
     support, unchanged, converged = np.empty(0, dtype=np.intp), 0, False
     objective: list[float] = []
     for _ in range(max_iter):
-        R = T + E - Sigma / mu
+        R = T + E - S
         b = R.mean(axis=0)
-        W = system.solve(V - Lambda / mu + X.T @ R)
-        H = W + Lambda / mu
+        W, XW = system.solve(V - L, XV - XL, R - b)
+        H = W + L
         V, top, row_norms = keep_top_rows(H, k)
-        F = X @ W.astype(X.dtype)
-        F += b - T
-        E = _shrink_rows(F + Sigma / mu, 1.0 / mu)
-        Lambda = Lambda + mu * (W - V)
-        Sigma = Sigma + mu * (F - E)
-        mu = min(LARGEST_MU, rho * mu)
-        fit = X[:, top] @ V[top].astype(X.dtype) + b - T
-        objective.append(float(np.linalg.norm(fit, axis=1).sum(dtype=np.float64)))
+        XV = X[:, top] @ V[top].astype(X.dtype)
+        U = XW + (b - T) + S
+        E = _shrink_rows(U, 1.0 / mu)
+        previous, mu = mu, min(LARGEST_MU, rho * mu)
+        L = (previous / mu) * (H - V)
+        XL = (previous / mu) * (XW + XL - XV)  # follows L without a pass over X
+        S = (previous / mu) * (U - E)
+        residuals = _row_norms(XV + (b - T))
+        objective.append(float(residuals.sum(dtype=np.float64)))
         unchanged = unchanged + 1 if np.array_equal(top, support) else 0
         support = top
         gap = float(np.abs(W - V).max() / max(np.abs(W).max(), 1e-300))
@@ -108,14 +121,12 @@ def alternate(
         converged = unchanged >= PATIENCE and gap <= tol
         if (converged and tol > 0) or mu > largest:
             break
-    return AlmResult(
-        AlmState(V, E, Lambda, Sigma), b, row_norms, np.array(objective), converged
-    )
+    return AlmResult(AlmState(V, E), b, row_norms, np.array(objective), converged)
 
 
 def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return H with all but its k largest rows set to 0, their sorted indices, all norms."""
-    norms = np.linalg.norm(H, axis=1)
+    norms = _row_norms(H)
     top = np.sort(np.argsort(-norms, kind="stable")[:k])
     V = np.zeros_like(H)
     V[top] = H[top]
@@ -124,6 +135,9 @@ def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _shrink_rows(U: np.ndarray, amount: float) -> np.ndarray:
     """Return U with each row shortened by ``amount``, to 0 if it is shorter."""
-    norms = np.linalg.norm(U, axis=1, keepdims=True)
-    factor = np.maximum(0.0, 1.0 - amount / np.maximum(norms, np.finfo(U.dtype).tiny))
-    return factor * U
+    norms = np.maximum(_row_norms(U), np.finfo(U.dtype).tiny)
+    return np.maximum(0.0, 1.0 - amount / norms)[:, None] * U
+
+
+def _row_norms(M: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->i", M, M))

@@ -13,7 +13,7 @@ SECONDS_BETWEEN_LINES = 1.0
 
 
 class Progress:
-    """Count steps of a long loop; silent unless ``verbose``.
+    """Count steps of a long loop, ``total`` of them if known; silent unless ``verbose``.
 
     Examples
     --------
@@ -22,7 +22,7 @@ class Progress:
     ...         progress.step(f"loss {loss:.2f}")
     """
 
-    def __init__(self, label: str, total: int, verbose: Any) -> None:
+    def __init__(self, label: str, total: int | None, verbose: Any) -> None:
         self.label = label
         self.total = total
         self.verbose = bool(verbose)
@@ -55,7 +55,8 @@ class Progress:
             self._bar.update(self._task, completed=self.done, note=note)
         elif self.verbose and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            print(f"{self.label} {self.done}/{self.total} {note}", file=sys.stderr, flush=True)
+            of = "" if self.total is None else f"/{self.total}"
+            print(f"{self.label} {self.done}{of} {note}", file=sys.stderr, flush=True)
 
 
 def _rich_bar() -> Any:

@@ -27,7 +27,7 @@ from semfs.selector import constant_columns
 
 __all__ = ["L20ALM", "LassoSelector"]
 
-MANY_COEFFICIENTS = 1_000_000  # above: looser tolerance, iterations in the dtype of X
+MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 
 
 class LassoSelector(SupervisedSelector):
@@ -170,25 +170,27 @@ class LassoSelector(SupervisedSelector):
         )
         G = gram_matrix(problem.X)
         Q = np.asarray(problem.X.T @ problem.T, dtype=np.float64)
-        if Q.size > MANY_COEFFICIENTS:
+        if self._tolerance(Q) >= 1e-5:  # float32 is good enough for that
             G, Q = G.astype(X.dtype), Q.astype(X.dtype)
         return problem, G, Q, means
+
+    def _tolerance(self, Q: np.ndarray) -> float:
+        if self.tol is not None:
+            return self.tol
+        return 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
 
     def _solve(
         self, problem: LinearProblem, G: np.ndarray, Q: np.ndarray, W: np.ndarray | None = None
     ) -> SparseFit:
-        tol = self.tol
-        if tol is None:
-            tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
         t_squared = (problem.T.astype(np.float64) ** 2).sum(axis=0)
-        with Progress("LassoSelector", self.max_iter, self.verbose) as progress:
+        with Progress("LassoSelector", None, self.verbose) as progress:
             return sparse_regression(
                 G,
                 Q,
                 t_squared,
                 self.lam,
                 penalty=self.penalty,
-                tol=tol,
+                tol=self._tolerance(Q),
                 max_iter=self.max_iter,
                 W=W,
                 report=progress.step,
@@ -365,7 +367,7 @@ class L20ALM(SupervisedSelector):
                 state = selector._start(problem, system)
             result = selector._solve(problem, system, state)
             selector._store(problem, result, constant)
-            fitted[k], state = selector, result.state.without_multipliers()
+            fitted[k], state = selector, result.state
         return [fitted[k] for k in ks]
 
     def _prepare(self, X: np.ndarray, T: np.ndarray) -> tuple[LinearProblem, RidgeSystem]:
@@ -384,15 +386,15 @@ class L20ALM(SupervisedSelector):
         V, E = np.zeros((X.shape[1], T.shape[1])), np.zeros_like(T)
         if isinstance(self.init, str):
             if self.init == "ridge":
-                W = system.solve(np.asarray(X.T @ T, dtype=np.float64))
+                W, XW = system.solve(V, E, T - T.mean(axis=0))
                 V = keep_top_rows(W, self.n_features_to_select)[0]
-                E = X @ W.astype(X.dtype) + T.mean(axis=0) - T
+                E = XW + T.mean(axis=0) - T
             elif self.init == "random":
                 rng = check_random_state(self.random_state)
                 V, E = rng.uniform(size=V.shape), rng.uniform(size=E.shape).astype(E.dtype)
         else:
             V, E = self._given_start(V.shape, E.shape, E.dtype)
-        return AlmState(V, E, np.zeros_like(V), np.zeros_like(E))
+        return AlmState(V, E)
 
     def _given_start(
         self, V_shape: tuple[int, ...], E_shape: tuple[int, ...], dtype: Any
@@ -408,7 +410,6 @@ class L20ALM(SupervisedSelector):
     def _solve(self, problem: LinearProblem, system: RidgeSystem, start: AlmState) -> AlmResult:
         with Progress("L20ALM", self.max_iter, self.verbose) as progress:
             return alternate(
-                problem.X,
                 problem.T,
                 system,
                 start,

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import get_blas_funcs
 
 __all__ = ["Descent", "class_balanced_batches", "descend", "loss_and_slope", "vote_gradient"]
 
-SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step (5.3)
+SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the original
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def descend(
     learning_rates: np.ndarray,
     report: Callable[[str], None],
 ) -> Descent:
-    """Minimise J(w) over w ≥ 0 from w = 1/d, one step per learning rate (5.3).
+    """Minimise J(w) over w ≥ 0 from w = 1/d, one step per learning rate.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def _penalty(
 
 
 def _normalised_step(w: np.ndarray, gradient: np.ndarray, eta: float) -> np.ndarray:
-    """Step along the gradient, normalised by the part that projection keeps (5.3)."""
+    """Step along the gradient, normalised by the part that projection keeps."""
     lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
     norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
     return np.maximum(w - eta * gradient / norm, 0.0)
@@ -87,7 +88,7 @@ def _normalised_step(w: np.ndarray, gradient: np.ndarray, eta: float) -> np.ndar
 def vote_gradient(
     X: np.ndarray, T: np.ndarray, w: np.ndarray, *, kernel: str, loss: str, delta: float
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of the vote of all other rows, and its gradient in w (5.2).
+    """Return the mean loss of the vote of all other rows, and its gradient in w.
 
     The large products run in the dtype of X; sums over features and samples in float64.
     The kernel weights are a softmax with the row maximum taken out, so they never
@@ -112,9 +113,26 @@ def vote_gradient(
     M[clamped] = 0.0
     np.fill_diagonal(M, 0.0)
     np.negative(M, out=M)
-    both = M.sum(axis=0, dtype=np.float64) + M.sum(axis=1, dtype=np.float64)
-    cross = np.einsum("ij,ij->j", X, M @ X, dtype=np.float64)
-    return value, np.einsum("i,ij,ij->j", both, X, X, dtype=np.float64) - 2.0 * cross
+    return value, _weighted_square_differences(X, M)
+
+
+def _weighted_square_differences(X: np.ndarray, M: np.ndarray) -> np.ndarray:
+    """Return ``Σ_ij M_ij (x_if - x_jf)²`` for each column f; M (n, n) has a zero diagonal.
+
+    That is ``x_f' L x_f`` with the Laplacian L of ``M + Mᵀ``. A triangular L (its upper half
+    twice) gives the same, and its product with X takes half the time of a full one.
+    """
+    M += M.T
+    L = np.triu(M, 1)
+    L *= -2.0
+    L[np.diag_indices_from(L)] = M.sum(axis=0, dtype=np.float64)
+    (trmm,) = get_blas_funcs(("trmm",), (L, X))
+    LX = trmm(1.0, L.T, X.T, side=1, lower=1).T  # BLAS works by columns: transposes
+    total = np.zeros(X.shape[1])
+    for start in range(0, len(X), 64):  # short sums in the dtype of X, added in float64
+        rows = slice(start, start + 64)
+        total += np.einsum("ij,ij->j", X[rows], LX[rows])
+    return total
 
 
 def _weighted_distances(X: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -144,7 +162,7 @@ def _softmax_of_negative(D: np.ndarray) -> np.ndarray:
 def loss_and_slope(
     T: np.ndarray, Y_hat: np.ndarray, loss: str, delta: float
 ) -> tuple[float, np.ndarray]:
-    """Return the mean over rows of ℓ(t_i, ŷ_i) and ∂ℓ/∂ŷ, shape (n, c) (5.1)."""
+    """Return the mean over rows of ℓ(t_i, ŷ_i) and ∂ℓ/∂ŷ, shape (n, c)."""
     e = np.asarray(T, dtype=np.float64) - Y_hat
     size = np.abs(e)
     if loss == "mse":

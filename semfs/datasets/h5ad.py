@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from semfs.datasets.labels import Labels
 from semfs.datasets.matlab import import_h5py, open_dataset
 from semfs.datasets.tables import as_frame
 from semfs.reading import FileError, open_existing, reading
-from semfs.streaming import BLOCK_BYTES, working_dtype
+from semfs.rows.readers import Blocks, Reader, digest, file_state, working_dtype
 
 __all__ = ["H5Matrix", "annotate_h5ad", "load_h5ad", "read_obs", "read_var_names"]
 
@@ -170,17 +168,28 @@ def _text(item: Any) -> str | None:
 # ---- the matrix ---------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class H5Matrix:
+class H5Matrix(Reader):
     """X or a layer of an open H5AD file, dense or CSR, read in blocks of rows."""
 
-    path: Path
-    file: Any
-    node: Any
-    shape: tuple[int, int]
-    stored: np.dtype
-    indptr: np.ndarray | None = None  # of a CSR matrix; None for a dense one
-    by_columns: bool = False  # CSC: must be read whole
+    def __init__(
+        self,
+        path: Path,
+        layer: str | None,
+        file: Any,
+        node: Any,
+        shape: tuple[int, int],
+        stored: np.dtype,
+        indptr: np.ndarray | None = None,  # of a sparse matrix; None for a dense one
+        by_columns: bool = False,  # CSC: must be read whole
+    ) -> None:
+        self.path, self.layer, self.file, self.node = path, layer, file, node
+        self.n_rows, self.n_features = (int(size) for size in shape)
+        self.stored, self.indptr, self.by_columns = stored, indptr, by_columns
+        self.dtype, self.sparse = working_dtype(stored), indptr is not None
+        self.row_bytes = self.n_features * self.dtype.itemsize
+        if indptr is not None:
+            size = int(indptr[-1]) * (self.dtype.itemsize + 4)
+            self.row_bytes = 1 + size // max(1, self.n_rows)
 
     @classmethod
     def open(cls, path: Path, layer: str | None = None) -> H5Matrix:
@@ -205,7 +214,7 @@ class H5Matrix:
             open_dataset(path, file, name)
             if node.ndim != 2 or node.dtype.kind not in "fiub":
                 raise FileError(f"{path}: {name} must be a matrix of numbers.")
-            return cls(path, file, node, node.shape, node.dtype)
+            return cls(path, layer, file, node, node.shape, node.dtype)
         kind = node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", ""))
         shape = tuple(
             int(s) for s in node.attrs.get("shape", node.attrs.get("h5sparse_shape", ()))
@@ -222,7 +231,8 @@ class H5Matrix:
             raise FileError(
                 f"{path}: {name} has {len(parts['data'])} values, {indptr[-1]} expected."
             )
-        return cls(path, file, node, shape, parts["data"].dtype, indptr, by_columns)
+        stored = parts["data"].dtype
+        return cls(path, layer, file, node, shape, stored, indptr, by_columns)
 
     def __enter__(self) -> H5Matrix:
         return self
@@ -230,17 +240,15 @@ class H5Matrix:
     def __exit__(self, *_: Any) -> None:
         self.file.close()
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Precision of the blocks."""
-        return working_dtype(self.stored)
+    def __getstate__(self) -> dict:
+        return {"path": self.path, "layer": self.layer}
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes the matrix takes in memory."""
-        if self.indptr is None:
-            return self.shape[0] * self.shape[1] * self.dtype.itemsize
-        return int(self.indptr[-1]) * (self.dtype.itemsize + 4)
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__ = self.open(**state).__dict__
+
+    def fingerprint(self) -> str:
+        """Return a text that changes when the file changes."""
+        return digest(file_state(self.path), self.layer)
 
     def read(self) -> Any:
         """Return the whole matrix, in its stored precision (half becomes single)."""
@@ -254,17 +262,17 @@ class H5Matrix:
         X.check_format(full_check=True)
         return X.tocsr().astype(dtype, copy=False)
 
-    def blocks(self, first: int = 0) -> Iterator[tuple[int, Any]]:
-        """Yield (first row, block of rows), dense or CSR, from row ``first`` on."""
-        if self.by_columns:
-            yield first, self.read().astype(self.dtype, copy=False)[first:]
-            return
-        n = self.shape[0]
-        step = max(1, int(BLOCK_BYTES * n / max(self.nbytes, 1)))
-        for start in range(first, n, step):
-            stop = min(start + step, n)
-            block = self.node[start:stop] if self.indptr is None else self._rows(start, stop)
-            yield start, block.astype(self.dtype, copy=False)
+    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
+        """Yield (first row, X dense or CSR, None)."""
+        stop = self.shape[0] if stop is None else stop
+        whole = self.read() if self.by_columns else None
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            if whole is not None:
+                block = whole[first:last]
+            else:
+                block = self.node[first:last] if not self.sparse else self._rows(first, last)
+            yield first, block.astype(self.dtype, copy=False), None
 
     def _rows(self, start: int, stop: int) -> Any:
         assert self.indptr is not None

@@ -20,7 +20,14 @@ from semfs.datasets.labels import Labels
 from semfs.datasets.npz import read_matrix, read_parts
 from semfs.datasets.tables import Table, open_table
 from semfs.reading import FileError, check_declared_size, open_existing, reading
-from semfs.streaming import BLOCK_BYTES, DiskMatrix, Slab, column_slabs, working_dtype
+from semfs.rows.readers import (
+    BLOCK_BYTES,
+    FileReader,
+    Reader,
+    Slab,
+    memmap_reader,
+    working_dtype,
+)
 
 __all__ = ["IN_MEMORY_BYTES", "Source", "open_source"]
 
@@ -37,7 +44,7 @@ class Source:
     ----------
     path : Path
         The file.
-    matrix : ndarray, CSR matrix or BlockMatrix of shape (n, d)
+    matrix : ndarray, CSR matrix or Reader of shape (n, d)
         The features; on disk if they are large.
     labels : Labels
         Label of each row.
@@ -66,22 +73,23 @@ class Source:
     @property
     def on_disk(self) -> bool:
         """Whether the features are read in blocks."""
-        return not (isinstance(self.matrix, np.ndarray) or sparse.issparse(self.matrix))
+        return isinstance(self.matrix, Reader)
 
     def blocks(self, columns: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the given columns (r, k), dense, in blocks of rows."""
-        for _, X in self._all_blocks():
+        for X in self._all_blocks():
             picked = X[:, columns]
             yield picked.toarray() if sparse.issparse(picked) else picked
 
-    def _all_blocks(self) -> Iterator[tuple[int, Any]]:
-        if self.on_disk:
-            yield from self.matrix.blocks()
-            return
+    def _all_blocks(self) -> Iterator[Any]:
         n, d = self.matrix.shape
+        if self.on_disk:
+            step = max(1, BLOCK_BYTES // self.matrix.row_bytes)
+            yield from (X for _, X, _ in self.matrix.blocks(0, None, step))
+            return
         step = max(1, BLOCK_BYTES // max(1, d * self.matrix.dtype.itemsize))
         for start in range(0, n, step):
-            yield start, self.matrix[start : start + step]
+            yield self.matrix[start : start + step]
 
 
 @contextlib.contextmanager
@@ -153,7 +161,7 @@ def _from_npy(path: Path, label: str) -> Source:
             "rows."
         )
     small = _is_small(mapped.shape, mapped.dtype)
-    matrix = _loaded(mapped) if small else DiskMatrix.from_npy(path)
+    matrix = _loaded(mapped) if small else _on_disk(mapped, path)
     return Source(path, matrix, labels, _default_names(mapped.shape[1]))
 
 
@@ -188,7 +196,7 @@ def _from_npz(stack: contextlib.ExitStack, path: Path, label: str | None, table:
     if X is None:
         matrix: Any = read_matrix(path)
     else:
-        matrix = _loaded(X) if _is_small(X.shape, X.dtype) else _on_disk(X)
+        matrix = _loaded(X) if _is_small(X.shape, X.dtype) else _on_disk(X, path)
     n, d = matrix.shape
     if len(parts.labels) != n:
         raise FileError(f"{path}: X has {n} rows but there are {len(parts.labels)} labels.")
@@ -224,10 +232,10 @@ def _unpacked(stack: contextlib.ExitStack, path: Path) -> np.ndarray | None:
     return X
 
 
-def _on_disk(X: np.ndarray) -> DiskMatrix:
+def _on_disk(X: np.ndarray, path: Path) -> Reader:
     assert isinstance(X, np.memmap)
-    n, d = X.shape
-    return DiskMatrix(Path(str(X.filename)), (n, d), X.dtype, column_slabs(X))
+    unpacked = not path.samefile(str(X.filename))
+    return memmap_reader(X, origin=path if unpacked else None)
 
 
 # ---- tables -------------------------------------------------------------------------------
@@ -246,7 +254,7 @@ def _from_table(
     return Source(path, matrix, table.labels(), names, table=table, notes=notes)
 
 
-def _spooled(stack: contextlib.ExitStack, table: Table) -> DiskMatrix:
+def _spooled(stack: contextlib.ExitStack, table: Table) -> FileReader:
     """The features in a temporary file, from which rows can be read any number of times."""
     folder = stack.enter_context(_temporary_folder())
     path, d = folder / "features", len(table.features)
@@ -256,7 +264,7 @@ def _spooled(stack: contextlib.ExitStack, table: Table) -> DiskMatrix:
             for X, _ in table.csv_blocks():
                 X.tofile(file)
                 n += len(X)
-            return DiskMatrix(path, (n, d), table.dtype, (Slab(0, 0, d),))
+            return FileReader(path, (n, d), table.dtype, [Slab(0, 0, d)], table.path)
         size, n = table.dtype.itemsize, table.n_rows
         width = max(1, min(d, BLOCK_BYTES // max(1, 8 * table.largest_group)))
         slabs = tuple(
@@ -266,7 +274,7 @@ def _spooled(stack: contextlib.ExitStack, table: Table) -> DiskMatrix:
             slab = slabs[columns.start // width]
             file.seek(slab.offset + rows.start * slab.width * size)
             values.tofile(file)
-    return DiskMatrix(path, (n, d), table.dtype, slabs)
+    return FileReader(path, (n, d), table.dtype, slabs, table.path)
 
 
 @contextlib.contextmanager

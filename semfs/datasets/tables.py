@@ -16,7 +16,7 @@ from semfs.attributes import as_attribute_table
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.labels import Labels
 from semfs.reading import FileError, open_existing, reading
-from semfs.streaming import working_dtype
+from semfs.rows.readers import working_dtype
 
 __all__ = [
     "Table",
@@ -341,7 +341,7 @@ def _common_dtype(kinds: list[Any]) -> np.dtype:
     import pyarrow.types as types
 
     stored = {k.to_pandas_dtype() if types.is_floating(k) else np.float64 for k in set(kinds)}
-    return np.result_type(*(working_dtype(kind) for kind in stored))
+    return working_dtype(*stored)
 
 
 def _check_columns(path: Path, names: list[str], label: str, drop: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.rows import BLOCK_ROWS, PASS_ROWS, spans, totals
+from semfs.rows.memory import BLOCK_ROWS, PASS_ROWS, spans, totals
 from semfs.validation import check_all_finite, encode_labels, label_array
 
 __all__ = ["Accumulator"]
@@ -56,13 +56,15 @@ class Accumulator:
         self.n_features, self.precise = n_features, precise
         self.position: dict[Any, int] = {}
         self.counts = np.zeros(0)
-        self.means = np.zeros((0, n_features))
+        self.class_sums = np.zeros((0, n_features))  # about the origin
+        self.origin = np.zeros(n_features)
         self.total = 0.0
         self.mean = np.zeros(n_features)
         self.diag = np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
         self.rounding = 0.0
         self._waiting: list[tuple[float, np.ndarray]] = []
+        self._shifts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     # ---- adding -----------------------------------------------------------------------
 
@@ -96,9 +98,7 @@ class Accumulator:
             return
         if self.upper is not None:
             squares = self._add_products(Z, weights, may_change=Z is not X or overwrite)
-        means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None])
-        means += np.where(counts[:, None] > 0, centre, 0.0)
-        self._merge_classes(places, counts, means)
+        self._merge_classes(places, counts, sums, centre)
         self._merge_total(counts.sum(), sums.sum(axis=0) / counts.sum(), centre, squares)
 
     def merge(self, other: Accumulator) -> None:
@@ -107,7 +107,8 @@ class Accumulator:
             return
         other._apply_waiting()
         self.rounding = max(self.rounding, other.rounding)
-        self._merge_classes(self._places(other.labels), other.counts, other.means)
+        places = self._places(other.labels)
+        self._merge_classes(places, other.counts, other.class_sums, other.origin)
         if self.upper is not None:
             assert other.upper is not None
             for rows in spans(self.n_features, PANEL):
@@ -122,7 +123,7 @@ class Accumulator:
     def __sizeof__(self) -> int:
         """Bytes, which a cluster takes into account."""
         matrix = 0 if self.upper is None else self.upper.nbytes
-        return object.__sizeof__(self) + matrix + self.means.nbytes + 3 * self.mean.nbytes
+        return object.__sizeof__(self) + matrix + self.class_sums.nbytes + 4 * self.mean.nbytes
 
     def _centre(self, X: np.ndarray) -> np.ndarray:
         """A row near the mean, in the precision of X."""
@@ -139,15 +140,22 @@ class Accumulator:
         missing = len(self.position) - len(self.counts)
         if missing:
             self.counts = np.concatenate([self.counts, np.zeros(missing)])
-            self.means = np.concatenate([self.means, np.zeros((missing, self.n_features))])
+            empty = np.zeros((missing, self.n_features))
+            self.class_sums = np.concatenate([self.class_sums, empty])
         return np.array([self.position[label] for label in labels.tolist()], dtype=np.intp)
 
-    def _merge_classes(self, places: np.ndarray, counts: np.ndarray, means: np.ndarray) -> None:
+    def _merge_classes(
+        self, places: np.ndarray, counts: np.ndarray, sums: np.ndarray, centre: np.ndarray
+    ) -> None:
+        """Add class sums about a centre; its distance from the origin enters later."""
+        if self.total == 0.0:
+            self.origin = centre.astype(np.float64)
         self.counts[places] += counts
-        share = np.divide(
-            counts, self.counts[places], out=np.zeros_like(counts), where=counts > 0
-        )
-        self.means[places] += share[:, None] * (means - self.means[places])
+        if np.array_equal(places, np.arange(len(self.counts))):
+            self.class_sums += sums
+        else:
+            self.class_sums[places] += sums
+        self._shifts.append((places, counts, centre - self.origin))
 
     def _merge_total(
         self, n: float, offset: np.ndarray, centre: np.ndarray, squares: np.ndarray
@@ -197,6 +205,12 @@ class Accumulator:
 
     def _apply_waiting(self) -> None:
         """Apply the collected rank-one corrections."""
+        if self._shifts:
+            weights = np.zeros((len(self.counts), len(self._shifts)))
+            for column, (places, counts, _) in enumerate(self._shifts):
+                weights[places, column] = counts
+            self.class_sums += weights @ np.stack([shift for _, _, shift in self._shifts])
+            self._shifts = []
         if self.upper is not None and self._waiting:
             factors = np.array([factor for factor, _ in self._waiting])
             U = np.stack([vector for _, vector in self._waiting])
@@ -218,12 +232,15 @@ class Accumulator:
         labels, codes = encode_labels(self.labels)
         order = np.argsort(codes)
         self._apply_waiting()
+        means = np.zeros_like(self.class_sums)
+        filled = self.counts > 0
+        means[filled] = self.origin + self.class_sums[filled] / self.counts[filled, None]
         if self.upper is None:
             diag = np.maximum(self.diag, 0.0)
         else:
             mirror(self.upper)
             diag = np.maximum(np.diagonal(self.upper), 0.0)
-        return labels, self.counts[order], self.means[order], diag, self.upper
+        return labels, self.counts[order], means[order], diag, self.upper
 
     def state(self) -> dict[str, np.ndarray]:
         """Return everything as plain arrays, for a checkpoint."""
@@ -237,7 +254,8 @@ class Accumulator:
         state = {
             "labels": np.array(json.dumps(labels)),
             "counts": self.counts,
-            "means": self.means,
+            "class_sums": self.class_sums,
+            "origin": self.origin,
             "mean": self.mean,
             "diag": self.diag,
             "scalars": np.array([self.total, self.rounding, float(self.precise)]),
@@ -251,7 +269,8 @@ class Accumulator:
         out = cls(len(state["mean"]), matrix=False, precise=bool(precise))
         labels = json.loads(str(state["labels"]))
         out.position = {label: place for place, label in enumerate(labels)}
-        out.counts, out.means = state["counts"], state["means"]
+        out.counts, out.class_sums = state["counts"], state["class_sums"]
+        out.origin = state["origin"]
         out.total, out.mean, out.diag = total, state["mean"], state["diag"]
         out.upper, out.rounding = state.get("upper"), rounding
         return out

@@ -1,16 +1,16 @@
 """Labelled rows in memory, and the passes over them: totals, Gram columns, scatter matrix.
 
-Dense and sparse rows here; arrays on other devices in `semfs.array_rows`, rows that stay on
-disk or on a cluster in `semfs.blocks` and `semfs.distributed`. `Moments` treats them alike.
+Dense and sparse rows here; `devices`, `passes` and `cluster` have the same for rows elsewhere.
+`Moments` treats them alike.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise, repeat
 from typing import Any, Protocol
 
@@ -18,7 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dger
 from sklearn.utils import check_array
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController
+
+from semfs.reading import memory_limit
 
 __all__ = ["RowPasses", "Rows", "as_matrix", "column_products", "spans", "totals"]
 
@@ -223,20 +225,12 @@ def column_products(
     return Z.T @ (block - mean.astype(dtype) if far else block)
 
 
-def physical_memory() -> int:
-    """Return the bytes of memory in this machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system
-        return 2**63
-
-
 def check_matrix_fits(d: int) -> None:
     """Raise if a d × d matrix of float64 is beyond this machine."""
-    if 8 * d**2 > physical_memory():
+    if 8 * d**2 > memory_limit():
         raise ValueError(
             f"the scatter matrix of {d} features takes {8e-9 * d**2:.1f} GB, more than this "
-            f'machine has ({1e-9 * physical_memory():.1f} GB). Use solver="direct", which '
+            f'machine has ({1e-9 * memory_limit():.1f} GB). Use solver="direct", which '
             "does without it."
         )
 
@@ -270,6 +264,7 @@ def totals(
     sums, squared = np.empty((n_classes, X.shape[1])), np.zeros(X.shape[1])
     threads = _n_threads() if X.size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool, np.errstate(all="ignore"):
+        each: Callable = map if threads == 1 else pool.map
         for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
             Z = X[rows] if shift is None else X[rows] - shift
             w = None if weights is None else weights[rows].astype(X.dtype)
@@ -277,11 +272,11 @@ def totals(
             # numpy and scipy release the interpreter lock in these products
             shares = _shares(members, threads)
             add = partial(_add_class_sums, sums, members, Z, first=rows.start == 0)
-            list(pool.map(add, shares))
+            list(each(add, shares))
             if squares:
                 pieces = list(spans(len(Z), -(-len(Z) // threads)))
                 parts = repeat(None) if w is None else [w[p] for p in pieces]
-                squared += sum(pool.map(_squares, [Z[p] for p in pieces], parts))
+                squared += sum(each(_squares, [Z[p] for p in pieces], parts))
     return sums, squared
 
 
@@ -348,5 +343,11 @@ def spans(n: int, step: int) -> Iterator[slice]:
 
 def _n_threads() -> int:
     """As many threads as BLAS may use, so that a user's limit is respected."""
-    limits = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    limits = [pool["num_threads"] for pool in libraries().info() if pool["user_api"] == "blas"]
     return max(1, min([*limits, os.cpu_count() or 1]))
+
+
+@cache
+def libraries() -> ThreadpoolController:
+    """Return the libraries that have threads; looking for them takes milliseconds."""
+    return ThreadpoolController()

@@ -10,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 __all__ = [
+    "BLOCK_BYTES",
     "ArrayReader",
     "FileReader",
-    "MatrixReader",
     "Reader",
+    "Slab",
     "array_reader",
     "digest",
     "file_state",
@@ -37,6 +38,8 @@ __all__ = [
     "zarr_reader",
 ]
 
+#: Bytes of a block in memory. Larger ones are not faster, and take longer to begin with.
+BLOCK_BYTES = 16 * 2**20
 # One block is used while the next waits and the one after it is read.
 RING = 3
 
@@ -56,6 +59,18 @@ class Reader:
     rereadable: bool = True
     ours: bool = True  # whether blocks are copies, which their user may change
     has_labels: bool = False
+    n_buffers: int = RING  # blocks that must stay valid at a time
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, where the number of rows is known."""
+        assert self.n_rows is not None
+        return self.n_rows, self.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the matrix in the precision of the blocks."""
+        return self.shape[0] * self.row_bytes
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels or None); X is valid until the next one is asked for."""
@@ -102,14 +117,31 @@ def file_state(path: Any) -> tuple:
 # ---- plain files ------------------------------------------------------------------
 
 
-class FileReader(Reader):
-    """A C-ordered matrix in a file, read into a few buffers that are used again and again.
+class Slab(NamedTuple):
+    """Columns ``first`` … ``first + width - 1`` of all rows, row by row, from ``offset`` on."""
 
-    Reading beats mapping here: mapped pages would count as this process's memory.
+    offset: int
+    first: int
+    width: int
+
+
+class FileReader(Reader):
+    """A matrix in a file, as slabs of columns, read into buffers that are used again and again.
+
+    A C-ordered matrix is one slab, a Fortran-ordered one has a slab per column. Reading beats
+    mapping here: mapped pages would count as this process's memory. ``origin`` is the file the
+    data come from, if this one is a temporary copy.
     """
 
-    def __init__(self, path: Any, offset: int, shape: tuple[int, int], stored: Any) -> None:
-        self.path, self.offset = Path(path).resolve(), offset
+    def __init__(
+        self,
+        path: Any,
+        shape: tuple[int, int],
+        stored: Any,
+        slabs: Sequence[Slab],
+        origin: Any = None,
+    ) -> None:
+        self.path, self.slabs, self.origin = Path(path).resolve(), tuple(slabs), origin
         self.n_rows, self.n_features = shape
         self.stored = np.dtype(stored)
         self.dtype = working_dtype(self.stored)
@@ -120,45 +152,58 @@ class FileReader(Reader):
         assert self.n_rows is not None
         stop = self.n_rows if stop is None else stop
         shape = (min(step, stop - start), self.n_features)
-        ring = [np.empty(shape, dtype=self.stored) for _ in range(RING)]
+        ring = [np.empty(shape, dtype=self.stored) for _ in range(self.n_buffers)]
         with self.path.open("rb", buffering=0) as file:
-            file.seek(self.offset + start * self.n_features * self.stored.itemsize)
             for buffer, first in zip(itertools.cycle(ring), range(start, stop, step)):
                 block = buffer[: min(step, stop - first)]
-                self._fill(file, block)
+                self._fill(file, block, first)
                 yield first, block.astype(self.dtype, copy=False), None
 
-    def _fill(self, file: Any, block: np.ndarray) -> None:
+    def _fill(self, file: Any, block: np.ndarray, first: int) -> None:
+        for slab in self.slabs:
+            file.seek(slab.offset + first * slab.width * self.stored.itemsize)
+            if slab.width == self.n_features:
+                self._read(file, block)
+                continue
+            piece = np.empty((len(block), slab.width), dtype=self.stored)
+            self._read(file, piece)
+            block[:, slab.first : slab.first + slab.width] = piece
+
+    def _read(self, file: Any, block: np.ndarray) -> None:
         view = memoryview(block.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
         while view.nbytes:
             got = file.readinto(view)
             if not got:
-                raise ValueError(f"{self.path} ends too early: it became shorter.")
+                raise ValueError(f"{self.path} became shorter while it was read.")
             view = view[got:]
 
     def fingerprint(self) -> str:
         """Return a text that changes when the file changes."""
-        return digest(file_state(self.path), self.offset, self.n_rows, self.n_features)
+        first, shape = self.slabs[0].offset, (self.n_rows, self.n_features)
+        return digest(file_state(self.origin or self.path), first, *shape)
 
 
 def npy_reader(path: Any) -> Reader:
     """Return a reader of a ``.npy`` file."""
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     _check_2d(path, mapped.shape)
-    if mapped.flags.c_contiguous:
-        return FileReader(path, mapped.offset, mapped.shape, mapped.dtype)
-    return ArrayReader(_MappedNpy(path), path)
+    return memmap_reader(mapped)
 
 
-def memmap_reader(X: np.memmap) -> Reader:
-    """Return a reader of a memory-mapped array: of its file if rows lie one after another."""
-    if X.filename is None or not X.flags.c_contiguous or X._mmap is None:  # type: ignore[attr-defined]
+def memmap_reader(X: np.memmap, origin: Any = None) -> Reader:
+    """Return a reader of a memory-mapped matrix: of its file, if it lies there in one piece."""
+    whole = X.flags.c_contiguous or X.flags.f_contiguous
+    if X.filename is None or not whole or X._mmap is None:  # type: ignore[attr-defined]
         return ArrayReader(_Given(X))
     # A view keeps the offset of the whole map, so its own place is found by its address.
     base = np.frombuffer(X._mmap, dtype=np.uint8).__array_interface__["data"][0]  # type: ignore[attr-defined]
     begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
     offset = begin + X.__array_interface__["data"][0] - base
-    return FileReader(X.filename, offset, X.shape, X.dtype)
+    (n, d), size = X.shape, X.dtype.itemsize
+    slabs = [Slab(offset, 0, d)]
+    if not X.flags.c_contiguous:
+        slabs = [Slab(offset + j * n * size, j, 1) for j in range(d)]
+    return FileReader(X.filename, (n, d), X.dtype, slabs, origin)
 
 
 def _check_2d(path: Any, shape: tuple) -> None:
@@ -170,7 +215,7 @@ def _check_2d(path: Any, shape: tuple) -> None:
 
 
 class ArrayReader(Reader):
-    """Anything with a shape and row slices: Zarr, HDF5, Fortran-ordered files.
+    """Anything with a shape and row slices: Zarr, HDF5.
 
     ``open_array`` is called for the array when it is read, in the process that reads it.
     """
@@ -205,16 +250,6 @@ class ArrayReader(Reader):
         ends = np.asarray(array[:1]), np.asarray(array[n - 1 :])
         state = file_state(self.path) if self.path and Path(self.path).exists() else None
         return digest(state, array.shape, str(array.dtype), *ends)
-
-
-class _MappedNpy:
-    """Opens a Fortran-ordered ``.npy`` afresh for each block, so that its pages are let go."""
-
-    def __init__(self, path: Any) -> None:
-        self.path = str(path)
-
-    def __call__(self) -> np.ndarray:
-        return np.load(self.path, mmap_mode="r", allow_pickle=False)
 
 
 class _Hdf5:
@@ -317,38 +352,6 @@ def import_extra(name: str, extra: str | None = None) -> Any:
         raise ImportError(
             f"this file needs {name}. Install it with: pip install {what}"
         ) from error
-
-
-class MatrixReader(Reader):
-    """A matrix on disk with blocks of its own: ``shape``, ``dtype``, ``blocks(first row)``.
-
-    ``path`` is the file it comes from, by which it is recognised; ``reopen`` makes it again
-    in another process.
-    """
-
-    def __init__(self, matrix: Any, path: Any, reopen: Callable[[], Any] | None = None) -> None:
-        self.matrix, self.path, self.reopen = matrix, path, reopen
-        self.n_rows, self.n_features = matrix.shape
-        self.dtype = np.dtype(matrix.dtype)
-        self.row_bytes = max(1, matrix.nbytes // max(1, matrix.shape[0]))
-        self.sparse = getattr(matrix, "indptr", None) is not None
-
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None); ``step`` is up to the matrix."""
-        if self.matrix is None:
-            assert self.reopen is not None
-            self.matrix = self.reopen()
-        for first, X in self.matrix.blocks(start):
-            if stop is not None and first >= stop:
-                return
-            yield first, X if stop is None else X[: stop - first], None
-
-    def fingerprint(self) -> str:
-        """Return a text that changes when the file changes."""
-        return digest(file_state(self.path), self.n_rows, self.n_features)
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | ({} if self.reopen is None else {"matrix": None})
 
 
 # ---- what is what -------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Data beyond memory: read in blocks sized to a budget, summed up while the next is read.
 
 `open_blocks` turns files, folders, chunked arrays and iterables into a `BlockSource`, which
-`SemFS.fit` accepts; `semfs.passes` makes one or a few passes over it. The answer is that of
-the same data in memory.
+`SemFS.fit` accepts; `passes` makes one or a few passes over it. The answer is that of the same
+data in memory.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from semfs import readers
-from semfs.checkpoint import Checkpoint
-from semfs.readers import Reader
-from semfs.table_readers import AnnDataReader, BlocksReader, ParquetReader
+from semfs.rows import readers
+from semfs.rows.readers import Reader
+from semfs.rows.tables import AnnDataReader, BlocksReader, ParquetReader
 from semfs.validation import check_weights, encode_labels, label_array
 
 __all__ = ["Block", "BlockSource", "as_source", "open_blocks"]
 
 #: Memory for blocks and the scatter matrix, in bytes, unless told otherwise.
 MEMORY = 512 * 2**20
-# Larger blocks are not faster.
-LARGEST_BLOCK = 32 * 2**20
-LARGEST_PRODUCT_BLOCK = 64 * 2**20
+# Products gain from longer blocks than sums do.
+PRODUCT_BLOCK_BYTES = 4 * readers.BLOCK_BYTES
 
 
 class Block(NamedTuple):
@@ -89,17 +87,16 @@ class BlockSource:
         """Return the number of rows of a block, with or without a scatter matrix beside it."""
         if self.block_rows is not None:
             return self.block_rows
-        rest = max(0, self.memory - 8 * self.n_features**2) if matrix else self.memory
-        largest = LARGEST_PRODUCT_BLOCK if matrix else LARGEST_BLOCK
-        if (
-            matrix and self.checkpoint
-        ):  # the matrix is saved after each block: let it be worth it
-            largest = max(largest, 2 * self.n_features * self.reader.row_bytes)
-        rows = int(max(1, min(largest, max(rest // 6, 2**20)) // self.reader.row_bytes))
+        size = 8 * self.n_features**2 if matrix else 0
+        largest = PRODUCT_BLOCK_BYTES if matrix else readers.BLOCK_BYTES
+        room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
+        if self.checkpoint is not None:  # saved after each block, which had better be long
+            largest, room = max(4 * readers.BLOCK_BYTES, 4 * size), readers.RING * room
+        rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
         chunk = self.reader.chunk_rows
         if rows >= chunk:
             return rows // chunk * chunk
-        return chunk if chunk * self.reader.row_bytes <= rest // 6 else rows
+        return chunk if chunk * self.reader.row_bytes <= room else rows
 
     def blocks(self, *, matrix: bool = False, first: int | None = None) -> Iterator[Block]:
         """Yield all blocks from row ``first`` on; the next one is read in the background.
@@ -107,6 +104,7 @@ class BlockSource:
         Not so with a checkpoint: what was read ahead would be read again after a crash.
         """
         first = self.start if first is None else first
+        self.reader.n_buffers = 1 if self.checkpoint else readers.RING
         found = self.reader.blocks(first, self.stop, self.step(matrix=matrix))
         for at, X, y in found if self.checkpoint else ahead(found):
             block = self._block(at, X, y)
@@ -118,14 +116,12 @@ class BlockSource:
         if self.y is not None:
             y = self.y[rows]
         weights = None if self.weights is None else self.weights[rows]
-        if self.class_weight is not None:
-            labels, codes = encode_labels(y)
-            factors = np.array([float(self.class_weight.get(c, 1.0)) for c in labels.tolist()])
-            weights = factors[codes] * (1.0 if weights is None else weights)
+        weights = row_weights(y, weights, self.class_weight)
         stop = at + X.shape[0]
         if weights is not None and not weights.all():
             used = weights > 0
-            X, y, weights = X[used], np.asarray(y)[used], weights[used]
+            X, weights = X[used], weights[used]
+            y = None if y is None else np.asarray(y)[used]
         return Block(at, stop, X, y, weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
@@ -151,31 +147,35 @@ class BlockSource:
         y, weights = (None if v is None else v[rows] for v in (self.y, self.weights))
         return replace(self, y=y, weights=weights, start=start, stop=stop, checkpoint=None)
 
-    def label_weights(self) -> dict[Any, float]:
+    def label_weights(self) -> Counter:
         """Return the total weight of each class, which needs the labels before the rows."""
         if self.y is None and not (self.reader.has_labels and self.reader.rereadable):
             raise ValueError(
                 'class_weight="balanced" needs the labels before the rows, but these blocks '
                 "can be read only once. Pass a mapping class -> weight."
             )
-        parts = [self.y] if self.y is not None else self.reader.labels()
         out: Counter = Counter()
         at = 0
-        for part in parts:
-            labels, codes = encode_labels(part)
-            w = None if self.weights is None else self.weights[at : at + len(codes)]
-            out.update(dict(zip(labels.tolist(), np.bincount(codes, w).tolist())))
-            at += len(codes)
-        return dict(out)
+        for part in [self.y] if self.y is not None else self.reader.labels():
+            w = None if self.weights is None else self.weights[at : at + len(part)]
+            out.update(class_totals(part, w))
+            at += len(part)
+        return out
 
-    def saved(self) -> Checkpoint | None:
-        """Return the checkpoint, if one is asked for."""
-        if self.checkpoint is None:
-            return None
-        weights = sorted((self.class_weight or {}).items(), key=repr)
-        parts = [p for p in (self.y, self.weights) if p is not None]
-        identity = readers.digest(self.reader.fingerprint(), weights, len(parts), *parts)
-        return Checkpoint(self.checkpoint, identity)
+
+def row_weights(y: Any, weights: Any, class_weight: dict | None) -> np.ndarray | None:
+    """Return row weights (r,) times those of the rows' classes; None if all are one."""
+    if class_weight is None:
+        return weights
+    labels, codes = encode_labels(y)
+    factors = np.array([float(class_weight.get(c, 1.0)) for c in labels.tolist()])
+    return factors[codes] * (1.0 if weights is None else weights)
+
+
+def class_totals(y: Any, weights: np.ndarray | None) -> dict[Any, float]:
+    """Return the total weight of each class."""
+    labels, codes = encode_labels(y)
+    return dict(zip(labels.tolist(), np.bincount(codes, weights).tolist()))
 
 
 def open_blocks(

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from semfs.blocks import LARGEST_BLOCK, LARGEST_PRODUCT_BLOCK, MEMORY, file_reader
-from semfs.passes import expected_fetches
-from semfs.readers import RING, FileReader
-from semfs.rows import column_products, totals
+from semfs.rows.blocks import MEMORY, PRODUCT_BLOCK_BYTES, file_reader
+from semfs.rows.memory import column_products, totals
+from semfs.rows.passes import expected_fetches
+from semfs.rows.readers import BLOCK_BYTES, RING, FileReader
 
 __all__ = ["Plan", "Rates", "Stage", "measure_rates", "plan", "shape_of"]
 
@@ -112,14 +112,14 @@ def plan(
         work = size / rates.sums + n * d * d / rates.products
         first = Stage("scatter matrix", 1, size, 0.0, max(size / rates.read, work) / workers)
         sent = 8.0 * d * d + 8.0 * n_classes * d
-        memory = 8.0 * d * d + (RING + 1) * min(LARGEST_PRODUCT_BLOCK, size) + small
+        memory = 8.0 * d * d + (RING + 1) * min(PRODUCT_BLOCK_BYTES, size) + small
         stages = [first]
     else:
         fetches = expected_fetches(k)
         light = max(size / rates.read, size / rates.sums) / workers
         heavy = max(size / rates.read, size / rates.columns) / workers
         sent = 8.0 * d * (n_classes + 64 * fetches)
-        memory = (RING + 1) * min(LARGEST_BLOCK, size) + small + 8.0 * d * 64 * fetches
+        memory = (RING + 1) * min(BLOCK_BYTES, size) + small + 8.0 * d * 64 * fetches
         stages = [
             Stage("class means", 1, size, 0.0, light),
             Stage("Gram columns", fetches, fetches * size, 0.0, fetches * heavy),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.readers import Blocks, Reader, digest, file_state, import_extra, working_dtype
-from semfs.rows import as_matrix
+from semfs.rows.memory import as_matrix
+from semfs.rows.readers import Blocks, Reader, digest, file_state, import_extra, working_dtype
 from semfs.validation import label_array
 
 __all__ = ["AnnDataReader", "BlocksReader", "ParquetReader"]

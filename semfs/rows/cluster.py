@@ -8,21 +8,19 @@ costs the part it was at, which another one computes again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from semfs.accumulator import Accumulator
-from semfs.blocks import MEMORY, Block, BlockSource
-from semfs.moments import Moments
-from semfs.passes import accumulate, add_columns
-from semfs.rows import as_matrix
-from semfs.validation import check_weights, encode_labels
+from semfs.rows.blocks import MEMORY, Block, BlockSource, class_totals, row_weights
+from semfs.rows.memory import as_matrix, libraries
+from semfs.rows.passes import add_block, add_columns, check_budget, check_rows, wants_matrix
+from semfs.rows.sums import Accumulator
+from semfs.validation import check_weights
 
-__all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster", "scattered"]
+__all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster", "sent"]
 
 # Sums of this many parts are added up by one task.
 FAN_IN = 4
@@ -30,9 +28,11 @@ FAN_IN = 4
 # sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file.
 ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
-PARTS_PER_THREAD = 4
+# Without d × d sums, so long that the time it takes to start one does not matter.
+RANGE_BYTES = 2**29
 # ... but so short that losing one costs little.
-LARGEST_RANGE = 64
+PARTS_PER_THREAD = 4
+LARGEST_RANGE = 64  # rows per feature
 # Seconds without any worker after which waiting is given up.
 PATIENCE = 60.0
 
@@ -71,10 +71,7 @@ class Part:
         weights = None
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64).reshape(-1)
-        if class_weight is not None:
-            labels, codes = encode_labels(y)
-            factors = np.array([class_weight.get(c, 1.0) for c in labels.tolist()])
-            weights = factors[codes] * (1.0 if weights is None else weights)
+        weights = row_weights(y, weights, class_weight)
         return Block(0, X.shape[0], as_matrix(X), y, weights)
 
 
@@ -88,37 +85,39 @@ class ClusterRows:
     class_weight: dict | None = None
     memory: int = MEMORY
     client: Any = None
+    source: BlockSource | None = None  # of which the parts are ranges
 
     fits = False
 
     def weighted(self, class_weights: Callable, *, balanced: bool) -> ClusterRows:
         """Return the rows with class weights, given a function of classes and their counts."""
         counts = self._reduce(_label_weights, _sum_counters) if balanced else {}
-        return replace(self, class_weight=class_weights(dict(counts)))
+        return replace(self, class_weight=class_weights(counts))
 
-    def moments(
+    def sums(
         self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> Moments:
-        """Return the moments, with the d × d matrix if it fits into the memory budget."""
-        matrix = 8 * self.n_features**2 <= self.memory
-        if not matrix and n_select is None:
-            raise ValueError(
-                f"the scatter matrix of {self.n_features} features takes "
-                f"{8e-9 * self.n_features**2:.1f} GB, more than the budget of "
-                f'{self.memory / 1e9:.1f} GB, and solver="alternating" needs it. Use '
-                'solver="direct".'
-            )
+    ) -> tuple[Accumulator, ClusterRows | None]:
+        """Return the sums, and the rows if they must be read again for Gram columns.
+
+        Files are read as often as one machine would read them; chunks, which may be costly
+        to make, once if there is room for d × d.
+        """
+        if self.source is not None:
+            matrix = wants_matrix(self.source, n_select)
+        elif n_select is None:
+            check_budget(self.n_features, self.memory, None)
+            matrix = True
+        else:
+            matrix = 8 * self.n_features**2 <= self.memory
         sums = self._reduce(_part_sums, _merged, self.class_weight, matrix, precise)
-        if not sums.total:
-            raise ValueError("there are no rows, or all their weights are zero.")
-        return Moments.from_sums(sums, None if matrix else self)
+        return check_rows(sums), None if matrix else self
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean."""
         options = {"far": far, "precise": precise}
-        out = self._reduce(
+        out = self._without_labels()._reduce(
             _part_columns, _sum_arrays, self.class_weight, columns, mean, total, options
         )
         return np.array(out).T  # what came over the network may be read-only
@@ -126,11 +125,17 @@ class ClusterRows:
     def scatter(
         self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
     ) -> np.ndarray:
-        """Refuse: the matrix was too large to begin with."""
+        """Refuse: rows are kept only if the matrix is not wanted."""
         raise ValueError(
-            f"the scatter matrix of {self.n_features} features takes "
-            f'{8e-9 * self.n_features**2:.1f} GB. Use solver="direct".'
+            "these rows were summed up without their scatter matrix. Fit with "
+            'solver="alternating" from the beginning.'
         )
+
+    def _without_labels(self) -> ClusterRows:
+        """The same rows; labels that were needed only once are not sent again."""
+        if self.source is None or self.class_weight is not None:
+            return self
+        return replace(self, parts=[replace(part, y=None) for part in self.parts])
 
     def of_classes(self, full: np.ndarray) -> ClusterRows:
         """Return the same rows: those of empty classes have no weight."""
@@ -162,16 +167,21 @@ def _part_sums(
     part: Any, class_weight: dict | None, matrix: bool, precise: bool
 ) -> Accumulator | None:
     """Sums over a part; None if it has no rows."""
-    with threadpool_limits(1, user_api="blas"):
-        if isinstance(part, BlockSource):
-            sums = Accumulator(part.n_features, matrix=matrix, precise=precise)
-            return accumulate(replace(part, class_weight=class_weight), sums, empty=True)
-        block = part.block(class_weight)
-        if block is None:
-            return None
-        sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
-        sums.add(block.X, block.y, block.weights)
-        return sums
+    sums = None
+    with libraries().limit(limits=1, user_api="blas"):
+        for block in _blocks(part, class_weight, matrix=matrix):
+            if sums is None:
+                sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
+            add_block(sums, block, overwrite=isinstance(part, BlockSource) and part.reader.ours)
+    return sums
+
+
+def _blocks(part: Any, class_weight: dict | None, *, matrix: bool) -> Iterator[Block]:
+    """The rows of a part: blocks of a range, or the chunk."""
+    if isinstance(part, BlockSource):
+        yield from replace(part, class_weight=class_weight).blocks(matrix=matrix)
+    elif (block := part.block(class_weight)) is not None:
+        yield block
 
 
 def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
@@ -181,7 +191,7 @@ def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
         return Accumulator(0)
     if len(found) == 1:
         return found[0]
-    with threadpool_limits(1, user_api="blas"):
+    with libraries().limit(limits=1, user_api="blas"):
         sums = Accumulator(found[0].n_features, matrix=found[0].upper is not None)
         for part in found:
             sums.merge(part)
@@ -197,18 +207,14 @@ def _part_columns(
     options: dict,
 ) -> np.ndarray | None:
     """What a part adds to rows (b, d) of the scatter matrix."""
-    with threadpool_limits(1, user_api="blas"):
-        if isinstance(part, BlockSource):
-            blocks = replace(part, class_weight=class_weight).blocks()
-        else:
-            blocks = filter(None, [part.block(class_weight)])
-        out, weight, sparse = np.zeros((len(columns), len(mean))), 0.0, False
-        for block in blocks:
+    out, weight, sparse = np.zeros((len(columns), len(mean))), 0.0, False
+    with libraries().limit(limits=1, user_api="blas"):
+        for block in _blocks(part, class_weight, matrix=False):
             add_columns(out, block, columns, mean, **options)
             n = block.X.shape[0] if block.weights is None else float(block.weights.sum())
             weight, sparse = weight + n, sparse or not isinstance(block.X, np.ndarray)
-        # Sparse rows are multiplied as they are; the mean's part is taken off afterwards.
-        return out - weight * np.outer(mean[columns], mean) if sparse else out
+    # Sparse rows are multiplied as they are; the mean's part is taken off afterwards.
+    return out - weight * np.outer(mean[columns], mean) if sparse else out
 
 
 def _sum_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -218,12 +224,9 @@ def _sum_arrays(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _label_weights(part: Any) -> Counter:
     """Total weight of each class in a part."""
     if isinstance(part, BlockSource):
-        return Counter(part.label_weights())
+        return part.label_weights()
     block = part.block(None)
-    if block is None:
-        return Counter()
-    labels, codes = encode_labels(block.y)
-    return Counter(dict(zip(labels.tolist(), np.bincount(codes, block.weights).tolist())))
+    return Counter() if block is None else Counter(class_totals(block.y, block.weights))
 
 
 def _sum_counters(parts: Sequence[Counter]) -> Counter:
@@ -260,7 +263,9 @@ def _compute(task: Any, client: Any) -> Any:
         get = dask.base.get_scheduler(collections=[task])
         client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
     if client is None or not hasattr(client, "compute"):
-        with threadpool_limits(1, user_api="blas"):  # tasks run in threads of this process
+        with libraries().limit(
+            limits=1, user_api="blas"
+        ):  # tasks run in threads of this process
             return dask.compute(task)[0]
     return _wait(client, client.compute(task))
 
@@ -426,22 +431,26 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
         source.reader.feature_names,
         memory=source.memory,
         client=client,
+        source=source,
     )
 
 
 def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
-    """Whole blocks; as many parts for each thread, few enough to make adding them up cheap."""
-    step, d = source.step(matrix=source.matrix_fits), source.n_features
-    if not source.matrix_fits:
-        return -(-n // (PARTS_PER_THREAD * threads * step)) * step
-    rounds = n // (threads * RANGE_ROWS_PER_FEATURE * d) if RANGE_ROWS_PER_FEATURE else n
-    rounds = min(max(rounds, 1), max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d)))
+    """Whole blocks, and as many parts for each thread."""
+    matrix, d = source.matrix_fits and source.passes != "few", source.n_features
+    enough = RANGE_ROWS_PER_FEATURE * d if matrix else RANGE_BYTES // source.reader.row_bytes
+    most = max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d))
+    rounds = min(max(n // (threads * max(enough, 1)), 1), most)
+    step = source.step(matrix=matrix)
     return -(-n // (rounds * threads * step)) * step
 
 
-def scattered(X: Any, y: Any, client: Any) -> ClusterRows:
-    """Return rows in memory as rows on a cluster: each worker gets some of them."""
+def sent(X: Any, y: Any, client: Any) -> ClusterRows:
+    """Return rows in memory as rows on a cluster: each worker is sent some of them.
+
+    They travel as part of the tasks, so that a lost worker takes none of them along.
+    """
     n = X.shape[0]
     step = -(-n // min(n, PARTS_PER_THREAD * (sum(client.nthreads().values()) or 1)))
     parts = [Part(X[a : a + step], y[a : a + step]) for a in range(0, n, step)]
-    return ClusterRows(client.scatter(parts), X.shape[1], None, client=client)
+    return ClusterRows(parts, X.shape[1], None, client=client)

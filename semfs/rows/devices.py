@@ -21,7 +21,7 @@ from sklearn.utils._array_api import (
     supported_float_dtypes,
 )
 
-from semfs.rows import PASS_ROWS, Rows, spans
+from semfs.rows.memory import PASS_ROWS, Rows, spans
 
 __all__ = [
     "ArrayRows",

@@ -6,26 +6,29 @@ its columns give the solver the same numbers, up to rounding.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.accumulator import Accumulator
-from semfs.blocks import BlockSource
-from semfs.moments import Moments
-from semfs.readers import digest
-from semfs.rows import PASS_ROWS, column_products, spans, totals
+from semfs.rows.blocks import Block, BlockSource
+from semfs.rows.memory import PASS_ROWS, column_products, spans, totals
+from semfs.rows.readers import digest
+from semfs.rows.sums import Accumulator
 
-__all__ = ["SourceRows", "accumulate", "add_columns", "expected_fetches"]
+__all__ = ["Checkpoint", "SourceRows", "accumulate", "expected_fetches", "wants_matrix"]
 
 
 # From the total weight of each class (empty unless asked for) to the factor of its rows.
-ClassWeights = Callable[[dict[Any, float]], dict[Any, float] | None]
+ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
 
 
 def accumulate(
@@ -34,29 +37,31 @@ def accumulate(
     *,
     first: int | None = None,
     verbose: int = 0,
-    empty: bool = False,
 ) -> Accumulator:
-    """Add the blocks of a source from row ``first`` on; save the state after each of them.
-
-    A source without rows is an error unless ``empty``.
-    """
-    saved, matrix = source.saved(), sums.upper is not None
+    """Add the blocks of a source from row ``first`` on; save the state after each of them."""
+    saved, matrix = saved_state(source), sums.upper is not None
     first = source.start if first is None else first
     title = "scatter matrix" if matrix else "class means"
     with progress(source, title, first, verbose) as advance:
         for block in source.blocks(matrix=matrix, first=first):
-            _add(sums, block, source.reader.ours)
+            add_block(sums, block, overwrite=source.reader.ours)
             if saved is not None:
                 saved.write("sums", sums.state() | {"done": np.array(block.stop)})
             advance(block)
-    if not sums.total and not empty:
+    return check_rows(sums)
+
+
+def check_rows(sums: Accumulator) -> Accumulator:
+    """Return the sums, unless there is nothing in them."""
+    if not sums.total:
         raise ValueError("there are no rows, or all their weights are zero.")
     return sums
 
 
-def _add(sums: Accumulator, block: Any, ours: bool) -> None:
+def add_block(sums: Accumulator, block: Block, *, overwrite: bool = False) -> None:
+    """Add a block; an error says which rows it is about."""
     try:
-        sums.add(block.X, block.y, block.weights, overwrite=ours)
+        sums.add(block.X, block.y, block.weights, overwrite=overwrite)
     except ValueError as error:
         where = f"rows {block.first} to {block.stop - 1}"
         raise ValueError(f"{error} (in {where})") from error
@@ -65,11 +70,10 @@ def _add(sums: Accumulator, block: Any, ours: bool) -> None:
 # ---- one pass or a few --------------------------------------------------------------
 
 
-def _wants_matrix(source: BlockSource, n_select: int | None) -> bool:
+def wants_matrix(source: BlockSource, n_select: int | None) -> bool:
     """Whether to form the d × d matrix in one pass."""
     if n_select is None or not source.reader.rereadable:
-        if not source.matrix_fits:
-            raise ValueError(_too_large(source, n_select))
+        check_budget(source.n_features, source.memory, n_select)
         return True
     if source.passes != "auto":
         return source.passes == "one"
@@ -80,17 +84,19 @@ def _wants_matrix(source: BlockSource, n_select: int | None) -> bool:
     return not _few_are_faster(source, n_select)
 
 
-def _too_large(source: BlockSource, n_select: int | None) -> str:
-    d, size = source.n_features, 8 * source.n_features**2 / 1e9
+def check_budget(d: int, memory: int, n_select: int | None) -> None:
+    """Raise if a d × d matrix is needed (by `alternating`, or for want of a second pass)."""
+    if 8 * d**2 <= memory:
+        return
     found = (
-        f"the scatter matrix of {d} features takes {size:.1f} GB, more than the memory budget "
-        f"of {source.memory / 1e9:.1f} GB"
+        f"the scatter matrix of {d} features takes {8e-9 * d**2:.1f} GB, more than the memory "
+        f"budget of {memory / 1e9:.1f} GB"
     )
     if n_select is None:
-        return (
+        raise ValueError(
             f'{found}, and solver="alternating" needs it. Use solver="direct", or raise memory.'
         )
-    return (
+    raise ValueError(
         f"{found}, and these blocks can be read only once. Pass data that can be read again (a "
         "file, a list of blocks, a function that returns a fresh iterator), or raise memory."
     )
@@ -162,28 +168,27 @@ class SourceRows:
         source = replace(self.source, class_weight=class_weights(counts))
         return replace(self, source=source)
 
-    def moments(
+    def sums(
         self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> Moments:
-        """Return the moments.
+    ) -> tuple[Accumulator, SourceRows | None]:
+        """Return the sums, and the rows if they must be read again for Gram columns.
 
         ``n_select`` is the number of features the direct solver will look for, None for
         solvers that need the whole scatter matrix.
         """
-        saved = self.source.saved()
+        saved = saved_state(self.source)
         state = None if saved is None else saved.read("sums")
         if state is None:
-            first, matrix = self.source.start, _wants_matrix(self.source, n_select)
+            first, matrix = self.source.start, wants_matrix(self.source, n_select)
             sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
         else:
             first, sums = int(state["done"]), Accumulator.from_state(state)
         sums = accumulate(self.source, sums, first=first, verbose=verbose)
-        rows = replace(self, verbose=verbose) if sums.upper is None else None
-        return Moments.from_sums(sums, rows)
+        return sums, replace(self, verbose=verbose) if sums.upper is None else None
 
     def finished(self) -> None:
         """Delete the checkpoint: the fit is done."""
-        saved = self.source.saved()
+        saved = saved_state(self.source)
         if saved is not None:
             saved.clear()
 
@@ -191,7 +196,7 @@ class SourceRows:
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
-        source, saved = self.source, self.source.saved()
+        source, saved = self.source, saved_state(self.source)
         name = f"columns-{digest(columns, precise)}"
         state = None if saved is None else saved.read(name)
         out = np.zeros((len(columns), len(mean))) if state is None else state["out"]
@@ -210,8 +215,7 @@ class SourceRows:
         self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
     ) -> np.ndarray:
         """Return scatter + alpha * between-class scatter (d, d), in one pass."""
-        if not self.source.matrix_fits:
-            raise ValueError(_too_large(self.source, None))
+        check_budget(self.n_features, self.source.memory, None)
         source = replace(self.source, checkpoint=None)
         sums = Accumulator(self.n_features, precise=precise)
         out = accumulate(source, sums, verbose=self.verbose).result()[-1]
@@ -243,10 +247,70 @@ def add_columns(
         out += column_products(block.X[rows], columns, mean, weights, far=far, precise=precise)
 
 
+# ---- what survives a crash ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with one file per pass, each written beside its place and then renamed.
+
+    Files hold plain arrays only (never executed). ``identity`` tells the data apart: a
+    checkpoint of other data is refused, not mixed in.
+    """
+
+    path: Path
+    identity: str
+
+    def read(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a pass, or None if it has not begun."""
+        file = self.path / f"{name}.npz"
+        if not file.exists():
+            return None
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"the checkpoint {self.path} is damaged ({error}). Delete it to start afresh."
+            ) from error
+        if str(arrays.pop("identity")) != self.identity:
+            raise ValueError(
+                f"the checkpoint {self.path} belongs to other data, labels or weights (or the "
+                "file has changed since). Delete it, or give another place for this one."
+            )
+        return arrays
+
+    def write(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Store the arrays of a pass, all or nothing."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        beside = self.path / f"{name}.{os.getpid()}.tmp"
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, identity=np.array(self.identity), **arrays)  # type: ignore[arg-type]
+            os.replace(beside, self.path / f"{name}.npz")
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+
+    def clear(self) -> None:
+        """Delete the checkpoint."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def saved_state(source: BlockSource) -> Checkpoint | None:
+    """Return the checkpoint of a source, if one is asked for."""
+    if source.checkpoint is None:
+        return None
+    weights = sorted((source.class_weight or {}).items(), key=repr)
+    parts = [p for p in (source.y, source.weights) if p is not None]
+    identity = digest(source.reader.fingerprint(), weights, len(parts), *parts)
+    return Checkpoint(source.checkpoint, identity)
+
+
 # ---- progress -----------------------------------------------------------------------
 
 
-@contextmanager
+@contextlib.contextmanager
 def progress(
     source: BlockSource, title: str, first: int, verbose: int
 ) -> Iterator[Callable[[Any], None]]:

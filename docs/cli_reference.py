@@ -1,0 +1,84 @@
+"""Write docs/cli.md from the commands themselves; ``--check`` fails if it is out of date.
+
+python docs/cli_reference.py [--check]
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from semfs.cli import app
+
+PAGE = Path(__file__).parent / "cli.md"
+HEAD = """# Command line
+
+<!-- Written by docs/cli_reference.py from `semfs --help`; `make cli-docs` writes it again. -->
+
+`pip install 'semfs[cli]'` brings the command `semfs`. Bad input is one line on standard error
+that says what was found, what was expected and what to do; exit code 2. Output is plain text
+without escape codes in a pipe or with `NO_COLOR` set; `--json` is for scripts.
+`semfs --install-completion` teaches your shell the commands and options; `semfs --version`
+tells the version.
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return "\n".join([HEAD, *(_section(name, commands[name]) for name in commands)])
+
+
+def _section(name: str, command: Any) -> str:
+    usage = " ".join(["[OPTIONS]", *(_argument(p) for p in command.params if _is_argument(p))])
+    text, _, example = (command.help or "").partition("Example:")
+    parts = [f"## semfs {name}", _paragraphs(text)]
+    parts.append(f"```console\n$ semfs {name} {usage}\n```")
+    parts.append(_options(command))
+    parts.append(f"Example:\n\n```console\n$ {example.strip().strip('`')}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_argument(parameter: Any) -> bool:
+    return parameter.param_type_name == "argument"
+
+
+def _argument(parameter: Any) -> str:
+    return parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
+def _options(command: Any) -> str:
+    lines = ["| option | meaning |", "|---|---|"]
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
+        names = [*parameter.opts, *parameter.secondary_opts]
+        if _is_argument(parameter):
+            names = [_argument(parameter)]
+        shown = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"| {shown} | {_help(parameter)} |")
+    return "\n".join(lines)
+
+
+def _help(parameter: Any) -> str:
+    text = " ".join((parameter.help or "").split())
+    text = re.sub(r"<([^>]*)>", r"`\1`", text).replace("|", "\\|")
+    default = parameter.default
+    if not (default is None or isinstance(default, bool) or default == "" or callable(default)):
+        text += f" Default: `{default}`."
+    return text + (" **Required.**" if parameter.required else "")
+
+
+if __name__ == "__main__":
+    page = reference()
+    if "--check" in sys.argv:
+        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
+            sys.exit("docs/cli.md is out of date. Run: make cli-docs")
+    else:
+        PAGE.write_text(page, encoding="utf-8")

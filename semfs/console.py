@@ -1,0 +1,73 @@
+"""What the commands print: aligned tables and short stories."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from rich.table import Table
+
+__all__ = ["demo_story", "gene_table", "plan_table", "score_table"]
+
+
+def plan_table(found: Any) -> Any:
+    where = "this machine" if found.workers == 1 else f"{found.workers} workers like it"
+    table = Table(
+        "stage",
+        "passes",
+        "GB read",
+        "GB sent",
+        "seconds",
+        title=f"{where}: {found.seconds:,.0f} s, {found.memory / 1e6:,.0f} MB of memory each",
+        box=None,
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for stage in found.stages:
+        table.add_row(
+            stage.name,
+            str(stage.passes or ""),
+            f"{stage.bytes_read / 1e9:,.1f}" if stage.bytes_read else "",
+            f"{stage.bytes_sent / 1e9:,.2f}" if stage.bytes_sent else "",
+            f"{stage.seconds:,.1f}",
+        )
+    return table
+
+
+def demo_story(found: Any) -> str:
+    """What the demo does, in three lines."""
+    data, (facts,) = found.data, found.info["datasets"].values()
+    types = ", ".join(str(label) for label in data.unseen)
+    return (
+        f"{facts['n_seen']} labelled blood cells of {len(facts['seen'])} types, "
+        f"{data.X.shape[1]} genes, {data.attributes.shape[1]} attributes per type.\n"
+        f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
+        f"({types}).\n"
+        "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
+    )
+
+
+def gene_table(genes: list[Any]) -> Any:
+    table = Table("", "gene", "share of fit", "speaks of", title="Genes chosen", box=None)
+    table.columns[0].justify = table.columns[2].justify = "right"
+    for number, gene in enumerate(genes, start=1):
+        table.add_row(str(number), gene.name, f"{gene.share:.0%}", gene.attribute)
+    return table
+
+
+def score_table(rows: list[dict[str, Any]], metric: str) -> Any:
+    """One line per method, best mean first, averaged over splits."""
+    values: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        values.setdefault(row["label"], {}).setdefault(row["k"], []).append(row[metric])
+    ks = sorted({row["k"] for row in rows})
+    n_splits = len({row["split"] for row in rows})
+    title = f"{metric.upper()} on unseen classes" + (f", {n_splits} splits" * (n_splits > 1))
+    table = Table("method", *(str(k) for k in ks), "mean", title=title, box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    means = {m: {k: fmean(v) for k, v in found.items()} for m, found in values.items()}
+    for label in sorted(means, key=lambda m: -fmean(means[m].values())):
+        cells = [f"{means[label][k]:.3f}" if k in means[label] else "" for k in ks]
+        table.add_row(label, *cells, f"{fmean(means[label].values()):.3f}")
+    return table

@@ -1,0 +1,90 @@
+"""What a user sees: one line of text, a table in a notebook, plain output in a pipe."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from semfs import SemFS
+from semfs.baselines import L20ALM, VarianceSelector
+
+EVIL = "<script>alert('gene & co')</script>"
+
+
+def fitted(k=2, d=6, names=None):
+    pd = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).normal(size=(60, d))
+    y = np.arange(60) % 3
+    X[:, 4] += 5.0 * y
+    X[:, 1] += 2.0 * (y == 1)
+    return SemFS(k).fit(pd.DataFrame(X, columns=names or [f"g{i}" for i in range(d)]), y)
+
+
+def page_of(selector):
+    return selector._repr_mimebundle_()["text/html"]
+
+
+def test_a_notebook_shows_the_chosen_features_best_first():
+    page = page_of(fitted())
+    assert "2 of 6 features chosen: g4, g1</summary>" in page
+    diagram, ours = page.split("features chosen")
+    assert ours.index(">g4</td>") < ours.index(">g1</td>")
+    assert "sk-estimator" in diagram  # scikit-learn's own is still there
+
+
+def test_a_selector_that_is_not_fitted_shows_no_features():
+    assert "features chosen" not in page_of(SemFS(2))
+
+
+def test_feature_names_are_escaped_in_notebooks():
+    page = page_of(fitted(names=["a", "b", "c", "d", EVIL, "f"]))
+    assert EVIL not in page
+    assert "&lt;script&gt;alert(&#x27;gene &amp; co&#x27;)&lt;/script&gt;" in page
+
+
+def test_long_lists_are_cut_in_notebooks():
+    rng = np.random.default_rng(0)
+    page = page_of(VarianceSelector(250).fit(rng.normal(size=(5, 300))))
+    assert "250 of 300 features chosen" in page
+    assert "and 50 more" in page
+    assert page.count("<tr><td style=") == 200
+
+
+def test_a_pipeline_with_the_selector_can_be_shown():
+    page = make_pipeline(StandardScaler(), SemFS(2))._repr_mimebundle_()["text/html"]
+    assert "SemFS" in page
+
+
+def test_text_display_can_be_asked_for():
+    with sklearn.config_context(display="text"):
+        assert "text/html" not in fitted()._repr_mimebundle_()
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        (SemFS(), "SemFS()"),
+        (SemFS(20), "SemFS(n_features_to_select=20)"),
+        (SemFS(20, attributes=np.eye(3)), "attributes=<3 classes × 3 attributes>"),
+        (SemFS(attributes={}), "attributes=<0 classes × 0 attributes>"),
+        (SemFS(attributes="oops"), "attributes=<str>"),
+        (SemFS(include=["a", "b"]), "include=['a', 'b']"),
+        (SemFS(include=list(range(500))), "include=<list of 500>"),
+        (SemFS(s_init=np.ones(5)), "s_init=<array of shape (5,)>"),
+        (L20ALM(init=(np.zeros((50, 9)), np.zeros((9, 9)))), "init=<tuple of 2>"),
+        (VarianceSelector(3), "VarianceSelector(n_features_to_select=3)"),
+    ],
+)
+def test_repr_is_one_line_that_says_what_matters(selector, text):
+    assert text in repr(selector)
+    assert "\n" not in repr(selector)
+    assert len(repr(selector)) < 200
+
+
+def test_repr_gives_the_size_of_a_frame_not_its_numbers():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    table = pd.DataFrame(np.eye(7, 3))
+    assert "attributes=<7 classes × 3 attributes>" in repr(SemFS(attributes=table))
+    labelled = pl.DataFrame({"kind": ["a", "b"], "legs": [1, 2]})
+    assert "attributes=<2 classes × 1 attributes>" in repr(SemFS(attributes=labelled))
