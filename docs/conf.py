@@ -46,7 +46,24 @@ myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+
+def scrape_figures(block: tuple, block_vars: dict, gallery_conf: dict) -> str:
+    """Show figures that were made without pyplot, as those of semfs are."""
+    from matplotlib.figure import Figure
+    from sphinx_gallery.scrapers import figure_rst
+
+    shown = []
+    for name, value in list(block_vars["example_globals"].items()):
+        if isinstance(value, Figure) and not hasattr(value, "number"):
+            path = next(block_vars["image_path_iterator"])
+            value.savefig(path, dpi=100, bbox_inches="tight")
+            shown.append(path)
+            del block_vars["example_globals"][name]
+    return figure_rst(shown, gallery_conf["src_dir"])
+
+
 sphinx_gallery_conf = {
+    "image_scrapers": ("matplotlib", scrape_figures),
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",

@@ -12,8 +12,8 @@ LAYERS = {
     "Rows and their sums": "rows moments",
     "The method": "objective solvers joint descriptions unlabeled",
     "Class descriptions": "attribute_files diagnostics encoders attributes",
-    "Selectors": "display selector training prediction estimator resampling crossval explain "
-    "baselines persistence",
+    "Selectors": "display selector training prediction estimator resampling crossval "
+    "explanation baselines persistence",
     "Data and judging": "datasets kmeans evaluation selection",
     "Studies and output": "experiments paper report plots demo",
     "The command": "console cli",

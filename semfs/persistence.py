@@ -44,7 +44,7 @@ def save(selector: Any, path: Any) -> Path:
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
         Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
-        another device come back as numpy arrays; callbacks are not kept.
+        another device come back as numpy arrays. Callbacks and rows of X are not kept.
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 
@@ -195,10 +195,10 @@ def _field(path: Path, found: Any, name: str, kind: type) -> Any:
 
 def _selector_types() -> dict[str, Any]:
     """The types that may be saved and loaded, by name. Nothing else is ever constructed."""
-    from semfs import baselines, estimator
+    from semfs import baselines, crossval, estimator
 
     types = {name: getattr(baselines, name) for name in baselines.__all__}
-    return types | {"SemFS": estimator.SemFS}
+    return types | {"SemFS": estimator.SemFS, "SemFSCV": crossval.SemFSCV}
 
 
 class _Writer:
@@ -219,7 +219,7 @@ class _Writer:
         state = {
             key: value
             for key, value in vars(selector).items()
-            if key not in params and key not in _FORGOTTEN
+            if key not in params and (key.endswith("_") or key in _SETTINGS)
         }
         return {
             "type": name,

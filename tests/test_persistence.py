@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semfs
-from semfs import SemFS, baselines, load, save
+from semfs import SemFS, SemFSCV, baselines, load, save
 from semfs.attributes import AttributeTable
 from semfs.datasets import load_sample
 from semfs.persistence import FORMAT, LARGEST_HEADER
@@ -49,6 +49,9 @@ def same(first, second):
         assert len(first) == len(second)
         for one, other in zip(first, second):
             same(one, other)
+    elif isinstance(first, SemFS):
+        same(first.get_params(), second.get_params())
+        assert_array_equal(first.order_, second.order_)
     elif hasattr(first, "equals"):
         assert first.equals(second)
         assert list(first.columns) == list(second.columns)
@@ -63,6 +66,7 @@ def selectors():
         SemFS(3, attributes=TABLE, include=[5], exclude=(1,)),
         SemFS(3, attributes=TABLE, solver="alternating", s_init=np.ones(7), step=1e-3),
         SemFS(3, class_weight={"ant": 2.0, "bee": 0.5}, gamma=np.float64(2.0)),
+        SemFSCV(3, TABLE, param_grid={"gamma": [0.3, 1.0]}, n_repeats=1, random_state=0),
         baselines.RandomSelector(3, random_state=1),
         baselines.VarianceSelector(3),
         baselines.MCFS(3, n_components=2, random_state=0),
@@ -89,7 +93,7 @@ def test_every_selector_comes_back_the_same(selector, tmp_path):
 
 def test_every_public_selector_is_covered_here():
     names = {type(selector).__name__ for selector in selectors()}
-    assert names >= set(baselines.__all__) | {"SemFS"}
+    assert names >= set(baselines.__all__) | {"SemFS", "SemFSCV"}
 
 
 def test_a_selector_that_is_not_fitted_can_be_saved(tmp_path):
@@ -131,6 +135,27 @@ def test_arrays_of_other_libraries_come_back_as_numpy_arrays(tmp_path):
     strict = pytest.importorskip("array_api_strict")
     back = load(save(SemFS(2, s_init=strict.ones(7)), tmp_path / "it.npz"))
     same(back.s_init, np.ones(7))
+
+
+def test_a_search_over_class_folds_comes_back_with_its_results(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(96) % 8
+    X = rng.normal(size=(96, 10)) + 2.0 * np.eye(8, 10)[y]
+    grid = {"gamma": [0.3, 3.0], "fit_intercept": [True, False]}
+    search = SemFSCV("auto", param_grid=grid, cv=2, n_repeats=1, max_features=6).fit(X, y)
+    back = load(save(search, tmp_path / "it.npz"))
+    assert search.n_splits_ == 2
+    assert back.best_params_ == search.best_params_
+    same(dict(search.cv_results_), dict(back.cv_results_))
+    same(search.curve_, back.curve_)
+    assert_array_equal(back.transform(X), search.transform(X))
+
+
+def test_rows_of_the_training_data_are_not_in_the_file(tmp_path):
+    X, y = toy()
+    X[3, 5] = secret = 123.456789
+    path = save(SemFS(2, attributes=TABLE).fit(X, y), tmp_path / "it.npz")
+    assert np.float64(secret).tobytes() not in path.read_bytes()
 
 
 def test_names_and_the_output_setting_come_back(tmp_path):
