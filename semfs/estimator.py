@@ -75,8 +75,9 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
     alpha : float, default=1.0
         Weight of the center-characteristic loss; it shrinks the within-class scatter by
         1/(1 + alpha). 0 is the paper's SemFS/c.
-    gamma : float, default=1.0
-        Ridge penalty, in units set by `penalty_scale`.
+    gamma : float, default=10.0
+        Ridge penalty, in units set by `penalty_scale`. Small values choose features that
+        complement each other, large ones the strongest each by itself.
     penalty_scale : {"gram", "none"}, default="gram"
         "gram" multiplies `gamma` by tr(G)/d, which makes the ranking independent of the
         scale of X and of the number of rows. "none" takes `gamma` as it stands.
@@ -173,7 +174,7 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
     >>> table = {c: [c % 2, c // 2] for c in range(6)}  # a description of each class
     >>> selector = SemFS(4, attributes=table).fit(X[y < 4], y[y < 4])
     >>> selector.get_feature_names_out()
-    array(['x0', 'x1', 'x4', 'x5'], dtype=object)
+    array(['x0', 'x3', 'x4', 'x5'], dtype=object)
     >>> selector.transform(X[y >= 4]).shape  # columns for classes it never saw
     (199, 4)
     """
@@ -184,7 +185,7 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         attributes: Any = None,
         *,
         alpha: float = 1.0,
-        gamma: float = 1.0,
+        gamma: float = 10.0,
         penalty_scale: str = "gram",
         solver: str = "direct",
         fit_intercept: bool = True,

@@ -347,7 +347,7 @@ def test_one_objective_alone_is_solved_as_ever_and_features_are_forced_and_forbi
     candidates = np.ones(12, dtype=bool)
     candidates[3] = False
     found = solve_jointly([objective], 5, candidates=candidates, include=np.array([7]))
-    kwargs = {"penalty_scale": "none", "fit_intercept": False}
+    kwargs = {"gamma": 1.0, "penalty_scale": "none", "fit_intercept": False}
     same = SemFS(5, A, include=[7], exclude=[3], **kwargs).fit(X, y)
     assert_array_equal(found.order[:5], same.order_[:5])
     assert_allclose(found.objective, same.objective_)
