@@ -10,6 +10,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.explanation import Explanation, explain_selection
 from semfs.moments import Moments
 from semfs.rows import Rows
 from semfs.rows.devices import (
@@ -22,6 +23,8 @@ from semfs.rows.devices import (
     spread_columns,
 )
 from semfs.selector import RankingSelector
+from semfs.training import training_data
+from semfs.validation import check_integer
 
 __all__ = ["PredictingSelector"]
 
@@ -36,6 +39,54 @@ class PredictingSelector(RankingSelector):
     selection_: np.ndarray
     intercept_: np.ndarray
     class_table_: AttributeTable
+
+    def explain(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        n_bootstraps: int = 100,
+        random_state: Any = 0,
+    ) -> Explanation:
+        """Explain the chosen features, by name; needs pandas.
+
+        Parameters
+        ----------
+        X, y : array-like, optional
+            The rows and labels of `fit`. By default those of the last `fit`, which are
+            remembered, by reference, if they take up to 256 MB (not by saved or pickled
+            selectors). Without rows only gains and weights are explained.
+        sample_weight : array-like of shape (n,), optional
+            Row weights that go with X.
+        n_bootstraps : int, default=100
+            Bootstraps of the classes for the stability of the selection; 0 for none. They
+            take labelled rows into account, not `target_attributes` or unlabelled rows.
+        random_state : int, default=0
+            Seed of the bootstraps.
+
+        Returns
+        -------
+        explanation : Explanation
+            Print it, look at its frames (``features``, ``attributes``, ``weights``,
+            ``classes``, ``duplicates``, ``stability``) or plot it (``plot_gains``,
+            ``plot_attributes``, ``plot_stability``).
+        """
+        check_is_fitted(self)
+        check_integer("n_bootstraps", n_bootstraps, 0)
+        moments = getattr(self, "_evidence", None)
+        if X is not None:
+            model = getattr(self, "best_estimator_", self)
+            data = training_data(model, X, y, sample_weight, reset=False)
+            moments = data.moments.without_empty_classes()
+            if not np.array_equal(moments.classes, self.class_table_.classes):
+                raise ValueError(
+                    "explain needs rows of the classes that were fitted: "
+                    f"{_shorten(self.class_table_.classes)}; found {_shorten(moments.classes)}."
+                )
+        return explain_selection(
+            self, moments, n_bootstraps=n_bootstraps, random_state=random_state
+        )
 
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large."""
@@ -129,3 +180,8 @@ class PredictingSelector(RankingSelector):
     def _transform(self, X: Any) -> Any:
         check_same_namespace(X, self, attribute="support_", method="transform")
         return super()._transform(X)
+
+
+def _shorten(labels: np.ndarray, most: int = 6) -> str:
+    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
+    return shown + (", …" if len(labels) > most else "")

@@ -12,6 +12,9 @@ ALLOWED = {
     # checks, files
     "validation": "",
     "reading": "",
+    # figures and pages of plain values
+    "report": "",
+    "plots": "report",
     # rows, in memory or not, and their moments
     "rows": "reading validation",
     "moments": "rows validation",
@@ -30,7 +33,9 @@ ALLOWED = {
     "unlabeled": "moments objective rows",
     "descriptions": "attributes moments objective",
     "training": "attributes moments objective rows selector unlabeled validation",
-    "prediction": "attributes moments rows selector",
+    "resampling": "moments rows",
+    "explanation": "attribute_files moments plots resampling rows validation",
+    "prediction": "attributes explanation moments rows selector training validation",
     "estimator": "attributes descriptions joint moments objective prediction rows selector "
     "solvers training unlabeled validation",
     "baselines": "attributes selector validation",
@@ -38,15 +43,15 @@ ALLOWED = {
     "datasets": "attribute_files attributes encoders reading rows validation",
     "kmeans": "",
     "evaluation": "attributes kmeans validation",
-    "persistence": "attribute_files attributes baselines datasets estimator moments reading "
-    "rows",
+    "crossval": "attributes estimator evaluation moments prediction resampling rows selector "
+    "training validation",
+    "persistence": "attribute_files attributes baselines crossval datasets estimator moments "
+    "reading rows",
     "selection": "attribute_files datasets estimator persistence rows validation",
     # studies and output
     "experiments": "attributes baselines datasets estimator evaluation moments objective "
     "selector",
     "paper": "datasets experiments",
-    "report": "",
-    "plots": "report",
     "demo": "datasets estimator experiments",
     "console": "",
     "cli": "attribute_files attributes console datasets demo encoders experiments paper plots "

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_public_names_are_these():
-    assert semfs.__all__ == ["AS_PUBLISHED", "Moments", "SemFS", "load", "save"]
+    assert semfs.__all__ == ["AS_PUBLISHED", "Moments", "SemFS", "SemFSCV", "load", "save"]
     assert all(hasattr(semfs, name) for name in semfs.__all__)
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", semfs.__version__)
 
