@@ -1,6 +1,7 @@
 """Tables of the benchmarks page, made from the files that `make bench` writes."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -19,9 +20,15 @@ def write_tables() -> None:
         "distributed": ("distributed", distributed_table),
     }
     for name, (file, table) in tables.items():
-        results = RESULTS / f"{file}.json"
-        text = table(json.loads(results.read_text())) if results.exists() else "Not yet run.\n"
-        (GENERATED / f"{name}.md").write_text(text)
+        text = _text(RESULTS / f"{file}.json", table)
+        (GENERATED / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def _text(results: Path, table: Callable[[dict], str]) -> str:
+    try:
+        return table(json.loads(results.read_text(encoding="utf-8")))
+    except (FileNotFoundError, KeyError):  # not run, or not since the script measures more
+        return "Not yet run.\n"
 
 
 def core_table(found: dict) -> str:
