@@ -521,14 +521,13 @@ class _PrimalStep:
             change, image = self._correction(residual, on, _norm(U))
             last_slope, slope = slope, np.einsum("ij,ij->j", residual, change)
             if direction is not None:
-                share = (slope / last_slope).astype(self.dtype)
+                share = _ratio(slope, last_slope).astype(self.dtype)
                 change += share * direction[0]
                 image += share * direction[1]
             direction = change, image
             bend = np.einsum("ij,ij->j", change, image)
             bend += np.einsum("ij,ij,i->j", change, change, finite_ridge[:, 0])
-            length = np.divide(slope, bend, out=np.zeros_like(slope), where=bend > 0)
-            length = length.astype(self.dtype)
+            length = _ratio(slope, bend).astype(self.dtype)
             U += length * change
             GU += length * image
         return residual
@@ -601,6 +600,11 @@ class _PrimalStep:
 def _inner(U: np.ndarray, V: np.ndarray) -> float:
     """tr(U'V) of matrices stored column by column."""
     return float(np.vdot(U.T, V.T))
+
+
+def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a/b, and 0 for columns that are solved already (b = 0)."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
 def _norm(U: np.ndarray) -> float:
