@@ -18,6 +18,8 @@ def write_tables() -> None:
         "sparse": ("streaming", sparse_table),
         "plan": ("streaming", plan_table),
         "distributed": ("distributed", distributed_table),
+        "ideas-chosen": ("ideas", lambda found: ideas_table(found, "chosen on")),
+        "ideas-confirmed": ("ideas", lambda found: ideas_table(found, "confirmed on")),
     }
     for name, (file, table) in tables.items():
         text = _text(RESULTS / f"{file}.json", table)
@@ -171,4 +173,24 @@ def plan_table(found: dict) -> str:
         "Each worker reads its own share at its own rate: a file system that all of "
         "them share must carry the product.",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def ideas_table(found: dict, part: str) -> str:
+    """Ratios to the best baseline in hindsight, per idea and data set."""
+    names = found["data"]
+    lines = [
+        f"{found[part]['splits']} class splits of each data set, k = "
+        f"{', '.join(map(str, found['k']))}; ACC / NMI.",
+        "",
+        "| idea | mean ACC (95 %) | mean NMI (95 %) | mean k-NN | " + " | ".join(names) + " |",
+        "|---|---:|---:|---:|" + "---:|" * len(names),
+    ]
+    for row in found[part]["rows"]:
+        name = f"**{row['idea']}**" if row["idea"] == found["default"] else row["idea"]
+        mean, low, high = row["mean"], row["low"], row["high"]
+        both = [f"{mean[i]:.3f} ({low[i]:.2f} to {high[i]:.2f})" for i in (0, 1)]
+        each = [f"{row['data'][n][0]:.2f} / {row['data'][n][1]:.2f}" for n in names]
+        cells = [name, *both, f"{row['mean'][2]:.3f}", *each]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
