@@ -45,6 +45,7 @@ bench-long: bench ## The same with all baselines at full size (about half an hou
 
 docs: install ## Build the documentation into docs/_build/html; warnings and broken links fail
 	$(BIN)/python docs/cli_reference.py --check
+	rm -rf docs/generated
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 

@@ -29,7 +29,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     Everything a scikit-learn user expects of a selector follows from that.
     """
 
-    n_features_to_select: int
+    n_features_to_select: Any  # a number; of SemFSCV also "auto"
 
     def _check_training_data(
         self,

@@ -521,13 +521,13 @@ class _PrimalStep:
             change, image = self._correction(residual, on, _norm(U))
             last_slope, slope = slope, np.einsum("ij,ij->j", residual, change)
             if direction is not None:
-                share = _ratio(slope, last_slope).astype(self.dtype)
+                share: np.ndarray = _ratio(slope, last_slope).astype(self.dtype)
                 change += share * direction[0]
                 image += share * direction[1]
             direction = change, image
             bend = np.einsum("ij,ij->j", change, image)
             bend += np.einsum("ij,ij,i->j", change, change, finite_ridge[:, 0])
-            length = _ratio(slope, bend).astype(self.dtype)
+            length: np.ndarray = _ratio(slope, bend).astype(self.dtype)
             U += length * change
             GU += length * image
         return residual

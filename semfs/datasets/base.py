@@ -13,7 +13,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from semfs.attribute_files import import_pandas
-from semfs.attributes import align_attributes, encode_labels, label_array
+from semfs.attributes import align_attributes, encode_labels
+from semfs.validation import label_array
 
 __all__ = ["ZeroShotDataset", "import_pandas"]
 
