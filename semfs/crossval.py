@@ -28,7 +28,7 @@ __all__ = ["SemFSCV"]
 FEWEST_CLASSES = 6
 #: Used instead, with two to five seen classes: about the origin and strongly regularised, the
 #: ranking leans on overall variance, which few classes cannot mislead (docs/choosing.md).
-FEW_CLASSES = {"gamma": 3.0, "fit_intercept": False}
+FEW_CLASSES = {"gamma": 10.0, "fit_intercept": False}
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 
@@ -53,7 +53,7 @@ class SemFSCV(PredictingSelector):
         As in `SemFS`.
     param_grid : mapping or list of mappings, optional
         Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
-        default up to 24 settings: gamma 0.3, 1, 3; with and without intercept; attributes
+        default up to 24 settings: gamma 1, 10, 100; with and without intercept; attributes
         alone and with labels; classes weighted by their rows or equally.
     cv : int or splitter, default=5
         Number of class folds (fewer if there are not two classes for each), or a splitter
@@ -119,7 +119,7 @@ class SemFSCV(PredictingSelector):
         max_features: int | None = None,
         n_candidates: int | None = 512,
         alpha: float = 1.0,
-        gamma: float = 1.0,
+        gamma: float = 10.0,
         penalty_scale: str = "gram",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -221,7 +221,10 @@ class SemFSCV(PredictingSelector):
             if any("n_features_to_select" in params for params in found):
                 raise ValueError('param_grid: use n_features_to_select="auto" to choose it.')
             return found
-        grid: dict[str, Sequence] = {"gamma": (0.3, 1.0, 3.0), "fit_intercept": (True, False)}
+        grid: dict[str, Sequence] = {
+            "gamma": (1.0, 10.0, 100.0),
+            "fit_intercept": (True, False),
+        }
         if self.attributes is not None:
             table = align_attributes(self.attributes, moments.classes).values
             spread = float(table.var(axis=0).sum())

@@ -31,7 +31,7 @@ class Setting:
     """The parameters of `SemFS` that a resample can vary at no cost."""
 
     alpha: float = 1.0
-    gamma: float = 1.0
+    gamma: float = 10.0
     penalty_scale: str = "gram"
     fit_intercept: bool = True
     balanced: bool = False

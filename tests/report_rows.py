@@ -130,3 +130,18 @@ def info(classes: list[str] | None = None) -> dict[str, Any]:
         "versions": {"semfs": "0.1.0", "numpy": "2.4.0", "python": "3.11.7"},
         "datasets": dict.fromkeys(DATASETS, facts | halves),
     }
+
+
+def nasty_explanation():
+    """Why three features were chosen, with hostile names for features, classes, attributes."""
+    import numpy as np
+    import pandas as pd
+
+    from problems import make_problem
+    from semfs import SemFS
+
+    X, y, A = make_problem(n=120, d=len(NASTY), C=6, m=len(NASTY))
+    labels = np.array([*NASTY, "a", "b", "c", "d", "e"])[:6]
+    table = pd.DataFrame(A, index=labels, columns=NASTY)
+    selector = SemFS(3, table).fit(pd.DataFrame(X, columns=NASTY), labels[y])
+    return selector.explain(n_bootstraps=5)

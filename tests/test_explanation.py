@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from report_rows import EVIL, NASTY
+from report_rows import EVIL, nasty_explanation
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
@@ -20,7 +20,7 @@ def cells():
     """All ten cell types, twenty genes."""
     data = load_sample()
     X = pd.DataFrame(data.X, columns=data.feature_names)
-    return SemFS(20, data.attributes).fit(X, data.y), X, data.y
+    return SemFS(20, data.attributes, gamma=1.0).fit(X, data.y), X, data.y
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,16 @@ def test_genes_carry_the_attributes_a_biologist_expects(explanation):
     assert carries["CD8A"] == "+ CD8"
     assert "+ CD14" in carries["C1QA"]  # monocytes
     assert "+ antigen_presenting" in carries["HLA-DRA"]
+
+
+def test_genes_of_the_default_setting_carry_what_is_expected_too(cells):
+    data = load_sample()
+    carries = (
+        SemFS(20, data.attributes).fit(*cells[1:]).explain(n_bootstraps=0).features["carries"]
+    )
+    assert carries["CD79A"] == "+ CD19"
+    assert "+ T_cell" in carries["CD3D"]
+    assert "+ CD56" in carries["NKG7"]
 
 
 def test_genes_separate_the_cell_types_a_biologist_expects(explanation):
@@ -182,14 +192,6 @@ def test_without_bootstraps_there_is_nothing_to_draw(cells):
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="no bootstraps"):
         cells[0].explain(n_bootstraps=0).plot_stability()
-
-
-def nasty_explanation():
-    X, y, A = make_problem(n=120, d=len(NASTY), C=6, m=len(NASTY))
-    frame = pd.DataFrame(X, columns=NASTY)
-    labels = np.array([*NASTY, "a", "b", "c", "d", "e"])[:6]
-    table = pd.DataFrame(A, index=labels, columns=NASTY)
-    return SemFS(3, table).fit(frame, labels[y]).explain(n_bootstraps=5)
 
 
 def test_the_section_escapes_names():

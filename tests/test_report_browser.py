@@ -4,9 +4,9 @@ import shutil
 import time
 
 import pytest
-from report_rows import EVIL, NASTY, all_rows, failures, info, row
+from report_rows import EVIL, NASTY, all_rows, failures, info, nasty_explanation, row
 
-from semfs.report import write_report
+from semfs.report import explanation_section, write_report
 from semfs.report.page import bars, figure, heat_map, section
 
 try:
@@ -43,7 +43,8 @@ def report(tmp_path_factory):
         bars("Gain", {"gain": [(name, 1.0, 0.1, "") for name in NASTY]}, "gain"),
     ]
     extra = section("Why", ["Because."], None, figure("Weights and gains.", panels))
-    return write_report(rows, failures(), info(["ant", "bee", *NASTY]), path, [extra])
+    sections = [extra, explanation_section(nasty_explanation())]
+    return write_report(rows, failures(), info(["ant", "bee", *NASTY]), path, sections)
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +250,18 @@ def test_injected_scripts_and_requests_are_blocked(browser):
     browser.execute_script(script)
     time.sleep(0.3)
     assert browser.execute_script("return window.injected") is None
+
+
+def test_an_explanation_is_drawn_with_its_names_as_they_are(browser):
+    script = """
+        const part = [...document.querySelectorAll('section')].find(
+            s => s.querySelector('h2') && s.querySelector('h2').textContent === arguments[0]);
+        return [part.querySelectorAll('.plot .main-svg').length > 2,
+                part.querySelectorAll('.heatmaplayer image, .heatmaplayer path').length > 0,
+                [...part.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent)];"""
+    drawn, heat_map_drawn, names = browser.execute_script(script, "Why these features")
+    assert drawn
+    assert heat_map_drawn
+    assert len(names) == 3
+    assert {" ".join(name.split()) for name in names} <= {" ".join(n.split()) for n in NASTY}
+    assert browser.get_log("browser") == []
