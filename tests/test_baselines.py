@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse.linalg import lobpcg
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -23,6 +24,7 @@ from semfs.baselines import (
     VarianceSelector,
     WkNN,
     alm,
+    codes,
     graph,
     sparse_regression,
     structure,
@@ -30,8 +32,9 @@ from semfs.baselines import (
     unsupervised,
     wknn,
 )
+from semfs.baselines.codes import exact_codes, lasso_paths
 from semfs.baselines.fitting import break_ties, gram_matrix, standardize_columns
-from semfs.baselines.lars import lars_to_cardinality, lasso_by_path
+from semfs.baselines.lars import lars_to_cardinality
 from semfs.baselines.progress import Progress
 from semfs.baselines.voting import class_balanced_batches
 
@@ -355,14 +358,63 @@ def test_the_embedding_of_a_graph_in_pieces_is_orthonormal_and_orthogonal_to_con
     assert (np.diff(values) <= 1e-12).all()
 
 
-def test_sparse_and_dense_eigensolvers_agree(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(150, 5))
+# which of Lanczos, shift-invert and LOBPCG does the work
+SOLVERS = {
+    "Lanczos": {},
+    "shift-invert": {"LANCZOS_RESTARTS": 1},
+    "LOBPCG": {"LANCZOS_RESTARTS": 1, "FACTOR_LIMIT": 10},
+}
+
+
+@pytest.mark.parametrize("limits", SOLVERS.values(), ids=SOLVERS)
+def test_sparse_and_dense_eigensolvers_agree(limits, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 5))
     W = graph.neighbor_graph(*graph.nearest_neighbors(X, 6), 1.0)
     dense, values = graph.spectral_embedding(W, 4)
     monkeypatch.setattr(graph, "DENSE_LIMIT", 10)
-    lanczos, lanczos_values = graph.spectral_embedding(W, 4)
-    assert_allclose(lanczos_values, values, atol=1e-8)
-    assert_allclose(np.abs(lanczos), np.abs(dense), atol=1e-5)
+    for name, value in limits.items():
+        monkeypatch.setattr(graph, name, value)
+    sparse, sparse_values = graph.spectral_embedding(W, 4)
+    assert_allclose(sparse_values, values, atol=1e-8)
+    assert_allclose(np.abs(sparse), np.abs(dense), atol=1e-5)
+
+
+def test_a_failing_eigensolver_gives_an_approximation_and_says_so(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(400, 1))  # a long chain: tiny gaps
+    W = graph.neighbor_graph(*graph.nearest_neighbors(X, 40), 0.1)
+    for name, value in {"DENSE_LIMIT": 10, "FACTOR_LIMIT": 10, "LANCZOS_RESTARTS": 1}.items():
+        monkeypatch.setattr(graph, name, value)
+    monkeypatch.setattr(graph, "lobpcg", lambda *a, **k: lobpcg(*a, **{**k, "maxiter": 2}))
+    with pytest.warns(UserWarning, match="are approximate"):
+        embedding, _ = graph.spectral_embedding(W, 4)
+    assert embedding.shape == (400, 4)
+    assert np.isfinite(embedding).all()
+
+
+def test_pieces_coupled_by_less_than_rounding_count_as_components():
+    A = np.ones((4, 4)) - np.eye(4)
+    W = np.block([[A, np.zeros((4, 4))], [np.zeros((4, 4)), A]])
+    W[3, 4] = W[4, 3] = 1e-30
+    labels, q = graph._components_by_size(sp.csr_array(W))
+    assert q == 2
+    assert labels.tolist() == [0] * 4 + [1] * 4
+
+
+def test_a_row_that_only_leads_away_belongs_to_where_it_leads():
+    W = np.zeros((5, 5))
+    W[0, 1] = W[3, 4] = 1.0  # two pairs, and row 2 that is tied to both, closer to the second
+    W[2, 1], W[2, 3] = 1e-40, 3e-40
+    labels, q = graph._components_by_size(sp.csr_array(W + W.T))
+    assert q == 2
+    assert labels.tolist() == [1, 1, 0, 0, 0]
+
+
+def test_a_narrow_heat_kernel_on_many_rows_is_embedded_quickly(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(1500, 20))
+    with pytest.warns(UserWarning, match="components"):
+        narrow = MCFS(5, n_components=3, heat_width=0.1).fit(X)
+    with pytest.warns(UserWarning, match="components"):
+        assert_array_equal(MCFS(5, n_components=3, heat_width=0.1).fit(X).order_, narrow.order_)
 
 
 def test_equal_distances_go_to_the_lower_index():
@@ -396,25 +448,42 @@ def test_the_path_stops_at_the_cardinality_or_at_its_end():
 # --- FSASL --------------------------------------------------------------------------------
 
 
-def test_the_homotopy_lasso_is_scikit_learns_lasso():
+def test_the_lasso_paths_end_at_scikit_learns_lasso():
     rng = np.random.default_rng(0)
     X = np.hstack([rng.normal(size=(10, 20)), np.zeros((10, 1))])
     X[:, 5] = X[:, 3]  # a duplicate
-    y = rng.normal(size=10)
-    lam = 0.05 * np.abs(X.T @ y).max()
-    ours = lasso_by_path(X.T @ X, X.T @ y, lam)
-    oracle = Lasso(alpha=lam / 10, fit_intercept=False, tol=1e-12, max_iter=10**6).fit(X, y)
-    assert_allclose(X @ ours, X @ oracle.coef_, atol=1e-7)
-    assert np.abs(ours).sum() == pytest.approx(np.abs(oracle.coef_).sum(), rel=1e-7)
+    Y = np.column_stack([rng.normal(size=10), X[:, 3], np.zeros(10), rng.normal(size=10)])
+    same, own = X.T, np.repeat(X.T[None], 4, axis=0)
+    for atoms in (same, own):
+        problem, atom, value = lasso_paths(atoms, Y.T, 0.05)
+        ours = np.zeros((21, 4))
+        ours[atom, problem] = value
+        assert not ours[:, 2].any()
+        for i in (0, 1, 3):
+            alpha = 0.05 * np.abs(X.T @ Y[:, i]).max() / 10
+            oracle = Lasso(alpha=alpha, fit_intercept=False, tol=1e-12, max_iter=10**6)
+            coef = oracle.fit(X, Y[:, i]).coef_
+            assert_allclose(X @ ours[:, i], X @ coef, atol=1e-7)
+            assert np.abs(ours[:, i]).sum() == pytest.approx(np.abs(coef).sum(), rel=1e-7)
 
 
-def test_exact_codes_satisfy_the_optimality_conditions():
+def test_an_excluded_atom_takes_no_part():
+    atoms = np.random.default_rng(0).normal(size=(6, 3))
+    problem, atom, _ = lasso_paths(atoms, atoms, 0.01, excluded=np.arange(6))
+    assert (problem != atom).all()
+    assert set(problem.tolist()) == set(range(6))
+
+
+@pytest.mark.parametrize("chunk", [1, 400_000])
+@pytest.mark.parametrize("ratio", [0.5, 0.05, 0.001])
+def test_exact_codes_satisfy_the_optimality_conditions(ratio, chunk, monkeypatch):
+    monkeypatch.setattr(codes, "CHUNK_ENTRIES", chunk)
     Z = np.random.default_rng(0).normal(size=(40, 6))
-    S = structure.exact_codes(Z, 0.05).toarray()
+    S = exact_codes(Z, ratio).toarray()
     B = Z @ Z.T
     gradient = B - B @ S
     off = np.where(np.eye(40, dtype=bool), 0, B)
-    lam = 0.05 * np.abs(off).max(axis=0)
+    lam = ratio * np.abs(off).max(axis=0)
     np.fill_diagonal(gradient, 0.0)
     assert (np.abs(gradient) <= lam * (1 + 1e-6)).all()
     assert_allclose((gradient - lam * np.sign(S))[S != 0], 0, atol=1e-8)
@@ -423,8 +492,8 @@ def test_exact_codes_satisfy_the_optimality_conditions():
 
 def test_codes_over_all_candidates_are_the_unrestricted_codes():
     Z = np.random.default_rng(0).normal(size=(30, 4))
-    full = structure.exact_codes(Z, 0.05)
-    assert_allclose(structure.exact_codes(Z, 0.05, candidates=29).toarray(), full.toarray())
+    full = exact_codes(Z, 0.05)
+    assert_allclose(exact_codes(Z, 0.05, candidates=29).toarray(), full.toarray())
 
 
 def test_simplex_projection_is_a_distribution_and_keeps_distributions():

@@ -11,10 +11,10 @@ from sklearn.linear_model import Lasso, MultiTaskLasso
 
 from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN
 from semfs.baselines.alm import RidgeSystem
+from semfs.baselines.codes import exact_codes
 from semfs.baselines.fitting import standardize_columns
 from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
 from semfs.baselines.lars import lars_coefficients, lars_scores
-from semfs.baselines.structure import exact_codes
 from semfs.baselines.voting import loss_and_slope, vote_gradient
 
 GOLDEN = np.load(Path(__file__).parent / "golden" / "baselines.npz")

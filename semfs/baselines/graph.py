@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobpcg, splu
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
@@ -16,7 +16,10 @@ __all__ = ["mean_distance", "nearest_neighbors", "neighbor_graph", "spectral_emb
 
 ROWS_FOR_WIDTH = 3000  # rows used to estimate the mean distance, as in the original
 DENSE_LIMIT = 1000  # up to this size a dense eigendecomposition is quicker and exact
+FACTOR_LIMIT = 20_000  # up to this size I - N may be factorised if Lanczos is too slow
+LANCZOS_RESTARTS = 60  # of some 40 products each: plenty where Lanczos is the right tool
 SMALLEST_WEIGHT = 1e-200  # a heat weight that underflows stays an edge, if a weak one
+SMALLEST_COUPLING = 1e-12  # step probability below which two pieces count as separate
 
 
 def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +88,8 @@ def spectral_embedding(
     With q components the eigenvalue 1 has multiplicity q and any rotation of its
     eigenvectors is as good. The rotation is fixed here: indicators of the components,
     largest first (ties by lowest row), made orthogonal to the constant and to each other
-    in that order. The original keeps what its eigensolver happens to return.
+    in that order. The original keeps what its eigensolver happens to return. Pieces that
+    are coupled by no more than rounding, as with a narrow heat kernel, count as components.
     """
     n_components = min(n_components, W.shape[0] - 1)
     root = np.sqrt(np.asarray(W.sum(axis=1)).ravel())
@@ -96,7 +100,8 @@ def spectral_embedding(
     if q > 1:
         warnings.warn(
             f"The neighbour graph falls into {q} components: the first {q - 1} coordinates "
-            "only tell components apart. Raise n_neighbors for a connected graph.",
+            "only tell components apart. Raise n_neighbors (or heat_width, if you set it) for "
+            "a connected graph.",
             UserWarning,
             stacklevel=4,
         )
@@ -110,13 +115,33 @@ def spectral_embedding(
 
 
 def _components_by_size(W: sp.csr_array) -> tuple[np.ndarray, int]:
-    """Return component labels (n,), 0 for the largest, and their number."""
-    q, labels = connected_components(W, directed=False)
-    sizes = np.bincount(labels, minlength=q)
-    # scipy numbers components by first row, so a stable sort breaks ties by lowest row
-    position = np.empty(q, dtype=np.intp)
-    position[np.argsort(-sizes, kind="stable")] = np.arange(q)
-    return position[labels], q
+    """Return component labels (n,), 0 for the largest, and their number.
+
+    Think of a random walk on W whose steps of probability below 1e-12 never happen (the
+    eigenvalues of pieces coupled by less cannot be told from 1; the original draws the same
+    line). A component is what the walk cannot leave, with the rows from which it gets there,
+    each on its most probable way.
+    """
+    n = W.shape[0]
+    steps = W.tocoo()
+    probability = steps.data / np.asarray(W.sum(axis=1)).ravel()[steps.row]
+    likely = probability >= SMALLEST_COUPLING
+    start, end, probability = steps.row[likely], steps.col[likely], probability[likely]
+    walk = sp.csr_array((probability, (start, end)), shape=(n, n))
+    _, part = connected_components(walk, connection="strong")
+    leaves = np.zeros(n, dtype=bool)  # of a part: the walk can get out
+    leaves[part[start[part[start] != part[end]]]] = True
+    ends, first = np.unique(np.where(leaves[part], n, part), return_index=True)
+    first = np.sort(first[ends < n])  # the lowest row of each component
+    # costs of the way back, with a trifle for certain steps: 0 would be no edge
+    backwards = sp.csr_array((1e-9 - np.log(probability), (end, start)), shape=(n, n))
+    _, _, source = dijkstra(backwards, indices=first, min_only=True, return_predecessors=True)
+    labels = np.searchsorted(first, source)
+    sizes = np.bincount(labels, minlength=len(first))
+    # components are numbered by first row, so a stable sort breaks ties by lowest row
+    position = np.empty(len(first), dtype=np.intp)
+    position[np.argsort(-sizes, kind="stable")] = np.arange(len(first))
+    return position[labels], len(first)
 
 
 def _component_vectors(labels: np.ndarray, q: int, root: np.ndarray) -> sp.csr_array:
@@ -135,7 +160,7 @@ def _indicator_block(
     """
     mass = np.sqrt(np.bincount(labels, weights=root**2, minlength=q))
     trivial = mass / np.linalg.norm(mass)
-    basis, _ = np.linalg.qr(np.column_stack([trivial, np.eye(q)[:, :n_vectors]]))
+    basis, _ = np.linalg.qr(np.column_stack([trivial, np.eye(q, n_vectors)]))
     coefficients = basis[:, 1 : n_vectors + 1]
     return coefficients[labels] * (root / mass[labels])[:, None]
 
@@ -155,20 +180,82 @@ def _next_eigenvectors(
         dense = N.toarray() - 2.0 * (V @ V.T).toarray()
         values, U = scipy.linalg.eigh(dense, subset_by_index=[n - n_vectors, n - 1])
         return U[:, ::-1], values[::-1]
-    deflated = LinearOperator(
-        N.shape, dtype=np.float64, matvec=lambda x: N @ x - 2.0 * (V @ (V.T @ x))
-    )
     start = np.random.RandomState(random_state).uniform(-1, 1, n)
-    ncv = min(n - 1, max(2 * n_vectors + 1, 40))
-    try:
-        values, U = eigsh(deflated, n_vectors, which="LA", v0=start, ncv=ncv, tol=1e-8)
-    except ArpackNoConvergence as error:
-        values, U = error.eigenvalues, error.eigenvectors
-        warnings.warn(
-            f"Only {len(values)} of {n_vectors} eigenvectors converged; the rest is left "
-            "out. Lower n_components or raise n_neighbors.",
-            UserWarning,
-            stacklevel=5,
-        )
+    deflated = LinearOperator(
+        N.shape,
+        dtype=np.float64,
+        matvec=lambda x: N @ x - 2.0 * (V @ (V.T @ x)),
+        matmat=lambda X: N @ X - 2.0 * (V @ (V.T @ X)),
+    )
+    values, U = _lanczos(deflated, n_vectors, start)
+    if len(values) < n_vectors and n <= FACTOR_LIMIT:
+        values, U = _shift_invert(N, V, n_vectors, start)
+    if len(values) < n_vectors:
+        values, U = _approximate(deflated, n_vectors, start)
     order = np.argsort(-values, kind="stable")
     return U[:, order], values[order]
+
+
+def _lanczos(
+    operator: LinearOperator, n_vectors: int, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest eigenvalues and vectors, or fewer where Lanczos is too slow."""
+    n = operator.shape[0]
+    ncv = min(n - 1, max(2 * n_vectors + 1, 40))
+    try:
+        return eigsh(
+            operator,
+            n_vectors,
+            which="LA",
+            v0=start,
+            ncv=ncv,
+            tol=1e-8,
+            maxiter=LANCZOS_RESTARTS,
+        )
+    except ArpackNoConvergence as error:
+        return error.eigenvalues, error.eigenvectors
+
+
+def _shift_invert(
+    N: sp.csr_array, V: sp.csr_array, n_vectors: int, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same by Lanczos on ``((1 + 1e-6) I - N)⁻¹``, which pulls crowded values apart.
+
+    V spans an invariant subspace, so it is simply projected out.
+    """
+    shifted = sp.csc_array((1.0 + 1e-6) * sp.eye_array(N.shape[0]) - N)
+    factor = splu(  # symmetric and diagonally dominant: no pivoting
+        shifted,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+
+    def solve(x: np.ndarray) -> np.ndarray:
+        x = factor.solve(x - V @ (V.T @ x))
+        return x - V @ (V.T @ x)
+
+    inverse = LinearOperator(N.shape, dtype=np.float64, matvec=solve)
+    values, U = _lanczos(inverse, n_vectors, start)
+    return 1.0 + 1e-6 - 1.0 / values, U
+
+
+def _approximate(
+    operator: LinearOperator, n_vectors: int, start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best approximation that a bounded number of LOBPCG steps gives."""
+    block = np.random.RandomState(0).uniform(-1, 1, (len(start), n_vectors))
+    block[:, 0] = start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # ours below says more
+        values, U = lobpcg(operator, block, largest=True, tol=1e-6, maxiter=200)
+    residual = np.linalg.norm(operator @ U - U * values, axis=0).max()
+    if residual > 1e-4:
+        warnings.warn(
+            f"The {n_vectors} eigenvectors of the neighbour graph are approximate (residual "
+            f"{residual:.1e}): its pieces hang together by very little. Raise n_neighbors or "
+            "heat_width, or lower n_components.",
+            UserWarning,
+            stacklevel=6,
+        )
+    return values, U

@@ -1,14 +1,13 @@
-"""The lasso path followed to a number of active features, on a Gram matrix (1.3)."""
+"""The lasso path followed to a number of active features, on a Gram matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-__all__ = ["lars_coefficients", "lars_scores", "lars_to_cardinality", "lasso_by_path"]
+__all__ = ["lars_coefficients", "lars_scores", "lars_to_cardinality"]
 
 RIDGE = 1e-3  # added to the Gram matrix in the direction solve only
-DEPENDENT = 1e-10  # squared sine of the angle below which a column is a duplicate
 
 
 def lars_scores(
@@ -127,122 +126,6 @@ def lars_to_cardinality(
     return beta
 
 
-def lasso_by_path(
-    gram: np.ndarray, correlation: np.ndarray, lam: float, *, excluded: int | None = None
-) -> np.ndarray:
-    """Return the exact minimiser (d,) of ``½‖y - Xβ‖² + lam‖β‖₁``, ``β[excluded] = 0``.
-
-    Homotopy from the largest correlation down to ``lam``. For the few-dimensional,
-    many-column problems of FSASL it is exact and quicker than coordinate descent, which
-    needs thousands of sweeps there.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (d, d)
-    correlation : ndarray of shape (d,)
-    lam : float
-    excluded : int, optional
-
-    Examples
-    --------
-    >>> lasso_by_path(np.diag([1.0, 2.0]), np.array([3.0, -4.0]), 1.0)
-    array([ 2. , -1.5])
-    """
-    c = np.array(correlation, dtype=np.float64)
-    free = np.ones(len(c), dtype=bool)  # may still join
-    if excluded is not None:
-        free[excluded] = False
-    level = float(np.abs(c[free]).max(initial=0.0))
-    smallest = max(lam, 1e-14 * level)
-    active = _ActiveSet(gram)
-    joining = int(np.argmax(np.where(free, np.abs(c), -1.0)))
-    for _ in range(8 * len(c) + 100):  # ties may add steps of length 0, never endlessly
-        if level <= smallest:
-            break
-        if joining >= 0:
-            free[joining] = False  # if the others span it, the fit is as good without it
-            active.join(joining, 1.0 if c[joining] > 0 else -1.0)
-        h, a = active.direction()  # β grows by δh, c falls by δa while the level falls by δ
-        joins = np.minimum(_event(level - c, 1.0 - a), _event(level + c, 1.0 + a))
-        joins[~free] = np.inf
-        if active.left >= 0:
-            joins[active.left] = np.inf  # it touches the level now, on its way down
-        zeros = _positive(-active.beta, h)
-        joining, leaving = int(joins.argmin()), int(zeros.argmin())
-        step = min(joins[joining], zeros[leaving], level - lam)
-        active.move(step * h)
-        c -= step * a
-        level -= step
-        if joins[joining] > step:
-            joining = -1
-        active.left = -1
-        if zeros[leaving] <= step and len(active.indices) > 1:
-            joining = -1
-            free[active.leave(leaving)] = True
-    return active.solution(correlation, lam)
-
-
-class _ActiveSet:
-    """Active features of a lasso path with their signs, β, Gram rows and inverse Gram."""
-
-    def __init__(self, gram: np.ndarray) -> None:
-        self.gram = gram
-        self.indices: list[int] = []
-        self.left = -1  # the feature that left in the last step
-        self.signs = np.empty(0)
-        self.beta = np.empty(0)
-        self.inverse = np.empty((0, 0))
-        self.rows = np.empty((16, len(gram)))
-
-    def join(self, j: int, sign: float) -> None:
-        """Add a feature, unless the others span it; border the inverse."""
-        m = len(self.indices)
-        if m == len(self.rows):
-            self.rows = np.vstack([self.rows, np.empty_like(self.rows)])
-        row = self.gram[j]
-        u = self.inverse @ row[self.indices]
-        rest = row[j] - row[self.indices] @ u
-        if rest <= DEPENDENT * row[j]:
-            return
-        inverse = np.empty((m + 1, m + 1))
-        inverse[:m, :m] = self.inverse + np.outer(u, u / rest)
-        inverse[m, :m] = inverse[:m, m] = -u / rest
-        inverse[m, m] = 1.0 / rest
-        self.inverse = inverse
-        self.rows[m] = row
-        self.indices.append(j)
-        self.signs = np.append(self.signs, sign)
-        self.beta = np.append(self.beta, 0.0)
-
-    def leave(self, position: int) -> int:
-        """Take out one feature and return its index."""
-        keep = np.arange(len(self.indices)) != position
-        column = self.inverse[keep, position]
-        pivot = self.inverse[position, position]
-        self.inverse = self.inverse[keep][:, keep] - np.outer(column, column / pivot)
-        self.signs, self.beta = self.signs[keep], self.beta[keep]
-        self.left = self.indices[position]
-        _drop(self.indices, self.rows, position)
-        return self.left
-
-    def direction(self) -> tuple[np.ndarray, np.ndarray]:
-        h = self.inverse @ self.signs
-        return h, h @ self.rows[: len(h)]
-
-    def move(self, change: np.ndarray) -> None:
-        self.beta = self.beta + change
-
-    def solution(self, correlation: np.ndarray, lam: float) -> np.ndarray:
-        """Return β (d,), solved once more from the support and signs: no rounding is left."""
-        beta = np.zeros(len(correlation))
-        if self.indices:
-            G = self.rows[: len(self.indices), self.indices]
-            beta[self.indices] = np.linalg.solve(
-                G, correlation[self.indices] - lam * self.signs
-            )
-        return beta
-
-
 def _step_length(c: np.ndarray, a: np.ndarray, C: float, alpha: float) -> float:
     """Return γ: how far until an inactive feature catches up, at most C/α."""
     ends = [_positive(C - c, alpha - a), _positive(C + c, alpha + a)]
@@ -254,14 +137,6 @@ def _positive(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = numerator / denominator
     return np.where(ratio > 0, ratio, np.inf)
-
-
-def _event(gap: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Return when a gap closing at ``speed`` is closed; never if it does not close."""
-    ends = np.full(gap.shape, np.inf)
-    closing = speed > 1e-12
-    ends[closing] = np.maximum(gap[closing], 0.0) / speed[closing]
-    return ends
 
 
 def _drop(active: list[int], rows: np.ndarray, position: int) -> None:

@@ -13,17 +13,14 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-from threadpoolctl import threadpool_limits
 
+from semfs.baselines.codes import codes_as_released, exact_codes
 from semfs.baselines.fitting import gram_matrix
 from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
-from semfs.baselines.lars import lasso_by_path
 
 __all__ = [
     "Structure",
     "StructureOptions",
-    "codes_as_released",
-    "exact_codes",
     "learn_structure",
     "neighbor_probabilities",
     "neighborhood_scale",
@@ -37,7 +34,6 @@ DENSE_LIMIT = 4000  # samples up to which the n × n Laplacian is formed densely
 EIGH_LIMIT = 1000  # samples up to which it is decomposed in full
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
-RELEASED_TOL = 1e-3  # absolute change of the objective at which the original stops
 
 Matrix = Any  # ndarray or scipy sparse array
 
@@ -74,7 +70,11 @@ def learn_structure(
     rng: np.random.RandomState,
     report: Callable[[str], None],
 ) -> Structure:
-    """Alternate codes, neighbour probabilities, embedding and weights (2.2)."""
+    """Alternate codes, neighbour probabilities, embedding and weights.
+
+    The order of the steps, and what is different in the first round, is the released
+    program's: see `semfs.baselines.FSASL`.
+    """
     p = options.n_neighbors
     squared, index = nearest_neighbors(X, p + 1)
     mu = neighborhood_scale(squared, p)
@@ -127,130 +127,12 @@ def _objective(
     return float(value + options.lambda3 * np.linalg.norm(W, axis=1).sum())
 
 
-def exact_codes(Z: np.ndarray, ratio: float, candidates: int | None = None) -> sp.csc_array:
-    """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly.
-
-    ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``.
-    With ``candidates`` only that many nearest rows may take part, and no n × n array is
-    formed.
-    """
-    Z = np.asarray(Z, dtype=np.float64)
-    n = Z.shape[0]
-    q = n - 1 if candidates is None else candidates
-    restricted = q < n - 1
-    if restricted:
-        _, near = nearest_neighbors(Z, q)
-    else:
-        B = Z @ Z.T
-    rows, values = [], []
-    with threadpool_limits(1, "blas"):  # thousands of tiny products: threads only wait
-        for i in range(n):
-            if restricted:
-                A = Z[near[i]]
-                s = _code(A @ A.T, A @ Z[i], ratio)
-            else:
-                s = _code(B, B[i], ratio, excluded=i)
-            used = np.flatnonzero(s)
-            rows.append(near[i][used] if restricted else used)
-            values.append(s[used])
-    starts = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
-    return sp.csc_array((np.concatenate(values), np.concatenate(rows), starts), shape=(n, n))
-
-
-def _code(
-    gram: np.ndarray, correlation: np.ndarray, ratio: float, excluded: int | None = None
-) -> np.ndarray:
-    others = np.abs(correlation)
-    if excluded is not None:
-        others[excluded] = 0.0
-    return lasso_by_path(gram, correlation, ratio * others.max(), excluded=excluded)
-
-
-def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n) as the released program computes them (2.4, "reference").
-
-    Accelerated proximal gradient for all columns at once, each with its own step constant,
-    stopped when its objective changes by at most 1e-3: far from the lasso solution.
-    """
-    Z = np.asarray(Z, dtype=np.float64)
-    n = Z.shape[0]
-    B = Z @ Z.T
-    Q = B - np.diag(np.diag(B))  # column i: Z_{-i} z_i, with 0 in place i
-    lam = ratio * np.abs(Q).max(axis=0)
-    x = Q * _released_start(Z, Q, lam)
-    fit = Z.T @ x
-    previous, previous_fit = x, fit
-    L, value = np.ones(n), np.full(n, np.inf)
-    momentum, next_momentum = 0.0, 1.0
-    S, running = x.copy(), np.arange(n)
-    for step in range(1, 10_001):
-        t = (momentum - 1.0) / next_momentum
-        search = x + t * (x - previous)
-        search_fit = fit + t * (fit - previous_fit)
-        gradient = _without_self(Z @ search_fit, running) - Q[:, running]
-        previous, previous_fit = x, fit
-        x, fit, still = _backtrack(Z, search, search_fit, gradient, lam[running], L, running)
-        momentum, next_momentum = next_momentum, (1 + np.sqrt(4 * next_momentum**2 + 1)) / 2
-        residual = fit - Z[running].T
-        new_value = 0.5 * (residual**2).sum(0) + lam[running] * np.abs(x).sum(0)
-        stop = still | ((np.abs(new_value - value) <= RELEASED_TOL) & (step >= 2))
-        S[:, running[stop]] = x[:, stop]
-        keep = ~stop
-        running, value, L = running[keep], new_value[keep], L[keep]
-        x, fit = x[:, keep], fit[:, keep]
-        previous, previous_fit = previous[:, keep], previous_fit[:, keep]
-        if running.size == 0:
-            break
-    return S
-
-
-def _released_start(Z: np.ndarray, Q: np.ndarray, lam: np.ndarray) -> np.ndarray:
-    """Return the factor f (n,) by which the start ``Q`` is scaled."""
-    a = Z.T @ Q
-    size = np.abs(Q).sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        f = ((a * Z.T).sum(axis=0) - lam * size) / (a**2).sum(axis=0)
-    return np.where((size < 1e-6) | ~np.isfinite(f), 1.0, f)
-
-
-def _without_self(M: np.ndarray, running: np.ndarray) -> np.ndarray:
-    """Set the entry of each running column that belongs to the sample itself to 0."""
-    M[running, np.arange(len(running))] = 0.0
-    return M
-
-
-def _backtrack(
-    Z: np.ndarray,
-    search: np.ndarray,
-    search_fit: np.ndarray,
-    gradient: np.ndarray,
-    lam: np.ndarray,
-    L: np.ndarray,
-    running: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a proximal step per column, doubling L (in place) until it majorises."""
-    x = np.empty_like(search)
-    fit = np.empty_like(search_fit)
-    still = np.zeros(search.shape[1], dtype=bool)
-    open_ = np.arange(search.shape[1])
-    while open_.size:
-        v = search[:, open_] - gradient[:, open_] / L[open_]
-        new = np.sign(v) * np.maximum(np.abs(v) - lam[open_] / L[open_], 0.0)
-        new = _without_self(new, running[open_])
-        x[:, open_] = new
-        fit[:, open_] = Z.T @ new
-        r = ((new - search[:, open_]) ** 2).sum(axis=0)
-        l_ = ((fit[:, open_] - search_fit[:, open_]) ** 2).sum(axis=0)
-        still[open_] |= r <= 1e-20
-        bad = (l_ > r * L[open_]) & (r > 1e-20)
-        raised = open_[bad]
-        L[raised] = np.maximum(2.0 * L[raised], l_[bad] / r[bad])
-        open_ = raised
-    return x, fit, still
-
-
 def neighborhood_scale(squared: np.ndarray, p: int) -> float:
-    """Return μ (2.2) from the squared distances (n, ≥ p+1) to the nearest other rows."""
+    """Return μ from the squared distances (n, ≥ p+1) to the nearest other rows.
+
+    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, with which exactly p
+    neighbours would have a positive probability.
+    """
     last = squared[:, min(p, squared.shape[1] - 1)]
     return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
 
@@ -332,7 +214,7 @@ def _by_shift_invert(L: np.ndarray, c: int, start: np.ndarray) -> np.ndarray:
 
 
 def row_sparse_ridge(X: np.ndarray, r: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a solver T ↦ W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` (0.5, "LS21").
+    """Return a solver T ↦ W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}``.
 
     Ten reweighted ridge solves from equal weights, each with one Cholesky factor: of the
     d × d Gram matrix, or by Woodbury of an n × n matrix when n < d.
@@ -360,8 +242,9 @@ def _ridge(G: np.ndarray, XtT: np.ndarray, penalty: np.ndarray) -> np.ndarray:
 
 def _dual_ridge(X: np.ndarray, T: np.ndarray, penalty: np.ndarray) -> np.ndarray:
     """Return the same W as R Xᵀ (I + X R Xᵀ)⁻¹ T with R = diag(1/penalty)."""
-    XR = X / penalty.astype(X.dtype)
-    K = np.array(XR @ X.T, dtype=np.float64, order="F")
+    root = np.sqrt(1.0 / penalty).astype(X.dtype)
+    XR = X * root
+    K = np.array(XR @ XR.T, dtype=np.float64, order="F")  # numpy computes one half only
     K[np.diag_indices_from(K)] += 1.0
     dual = scipy.linalg.solve(K, T, assume_a="pos", overwrite_a=True, check_finite=False)
-    return np.asarray(XR.T @ dual.astype(X.dtype), dtype=np.float64)
+    return np.asarray(root[:, None] * (XR.T @ dual.astype(X.dtype)), dtype=np.float64)
