@@ -8,7 +8,7 @@ from scipy.sparse.linalg import lobpcg
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Lasso, RidgeClassifier
+from sklearn.linear_model import Lasso, MultiTaskLasso, RidgeClassifier
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -586,6 +586,34 @@ def test_lasso_scores_are_row_norms(row_norm, order):
     assert_allclose(selector.scores_[:6], norms[:6], atol=1e-9)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_group_lasso_on_attributes_is_scikit_learns(fit_intercept):
+    X, y = blobs()
+    A = np.random.default_rng(0).normal(size=(4, 9))
+    ours = LassoSelector(
+        3, attributes=A, penalty="l21", standardize=False, fit_intercept=fit_intercept
+    ).fit(X, y)
+    oracle = MultiTaskLasso(
+        alpha=1.0 / 40, fit_intercept=fit_intercept, tol=1e-10, max_iter=10**5
+    ).fit(X[:, :6], A[y])
+    assert_allclose(ours.coef_[:6], oracle.coef_.T, atol=1e-5)
+    assert_allclose(ours.intercept_, oracle.intercept_, atol=1e-5)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l21"])
+def test_lasso_on_sets_of_rows_is_the_lasso_on_all_rows(penalty, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 80)) + rng.normal(size=(50, 1))
+    y = np.arange(50) % 3
+    whole = LassoSelector(3, lam=2.0, penalty=penalty)
+    monkeypatch.setattr(sparse_regression, "SMALLEST_SET", 80)
+    whole.fit(X, y)
+    monkeypatch.setattr(sparse_regression, "SMALLEST_SET", 2)
+    parts = clone(whole).fit(X, y)
+    assert parts.gap_ <= 1e-12
+    assert_allclose(parts.coef_, whole.coef_, atol=1e-6)
+
+
 @quiet
 def test_lasso_path_gives_the_separate_fits():
     X, y = blobs()
@@ -664,6 +692,23 @@ def test_l20alm_chooses_from_float32_data_what_it_chooses_in_float64(n, d):
     narrow, wide = L20ALM(5).fit(X, y), L20ALM(5).fit(X.astype(np.float64), y)
     assert_array_equal(narrow.get_support(), wide.get_support())
     assert_allclose(narrow.objective_, wide.objective_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("init", ["zero", "ridge"])
+def test_l20alm_needs_no_more_columns_than_the_targets_have_dimensions(init):
+    X, y = blobs()
+    A = np.random.default_rng(0).normal(size=(4, 9))  # nine attributes in three dimensions
+    compact = L20ALM(3, attributes=A, init=init).fit(X, y)
+    Z, _, _ = standardize_columns(X[:, :6])
+    T = A[y]
+    V, E = np.zeros((6, 9)), np.zeros_like(T)
+    if init == "ridge":
+        W = np.linalg.solve(np.eye(6) + Z.T @ Z, Z.T @ T)
+        V, E = alm.keep_top_rows(W, 3)[0], Z @ W + T.mean(axis=0) - T
+    plain = L20ALM(3, attributes=A, init=(V, E)).fit(X[:, :6], y)
+    assert_allclose(compact.objective_, plain.objective_, rtol=1e-9)
+    assert_allclose(compact.coef_[:6], plain.coef_, atol=1e-9)
+    assert_allclose(compact.intercept_, plain.intercept_, atol=1e-9)
 
 
 # --- WkNN ---------------------------------------------------------------------------------

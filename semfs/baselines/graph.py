@@ -99,9 +99,9 @@ def spectral_embedding(
     labels, q = _components_by_size(W)
     if q > 1:
         warnings.warn(
-            f"The neighbour graph falls into {q} components: the first {q - 1} coordinates "
-            "only tell components apart. Raise n_neighbors (or heat_width, if you set it) for "
-            "a connected graph.",
+            f"The neighbour graph falls into {q} components: the first "
+            f"{min(q - 1, n_components)} coordinates only tell components apart. Raise "
+            "n_neighbors (or heat_width, if you set it) for a connected graph.",
             UserWarning,
             stacklevel=4,
         )

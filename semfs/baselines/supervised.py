@@ -22,7 +22,12 @@ from semfs.baselines.fitting import (
 )
 from semfs.baselines.progress import Progress
 from semfs.baselines.sparse_regression import SparseFit, sparse_regression
-from semfs.baselines.supervision import LinearProblem, SupervisedSelector, linear_problem
+from semfs.baselines.supervision import (
+    LinearProblem,
+    SupervisedSelector,
+    TargetSpace,
+    linear_problem,
+)
 from semfs.selector import constant_columns
 
 __all__ = ["L20ALM", "LassoSelector"]
@@ -130,10 +135,10 @@ class LassoSelector(SupervisedSelector):
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> LassoSelector:
         """Rank the features of X (n, d) for labels y (n,)."""
-        X, _, T = self._check_supervision(X, y)
+        X, codes, T = self._check_supervision(X, y)
         self._check_parameters()
-        problem, G, Q, means = self._moments(X, T)
-        self._store(problem, means, self._solve(problem, G, Q))
+        problem, G, Q = self._moments(X, T, codes)
+        self._store(problem, self._solve(problem, G, Q))
         return self
 
     def path(self, X: Any, y: Any, lams: Iterable[float]) -> list[LassoSelector]:
@@ -142,37 +147,36 @@ class LassoSelector(SupervisedSelector):
         XᵀX is computed once, and each solution starts the next smaller ``lam``.
         """
         checked = clone(self)
-        X, _, T = checked._check_supervision(X, y)
+        X, codes, T = checked._check_supervision(X, y)
         checked._check_parameters()
-        problem, G, Q, means = self._moments(X, T)
+        problem, G, Q = self._moments(X, T, codes)
         fitted: dict[float, LassoSelector] = {}
         lams, W = list(lams), None
         for lam in sorted(set(lams), reverse=True):
             selector = self._fitted_copy(checked, lam=lam)
             selector._check_parameters()
             fit = selector._solve(problem, G, Q, W)
-            selector._store(problem, means, fit)
+            selector._store(problem, fit)
             fitted[lam], W = selector, fit.W
         return [fitted[lam] for lam in lams]
 
     def _moments(
-        self, X: np.ndarray, T: np.ndarray
-    ) -> tuple[LinearProblem, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the scaled problem, XᵀX, XᵀT and the means taken out of T."""
-        means = T.mean(axis=0) if self.fit_intercept else np.zeros(T.shape[1])
+        self, X: np.ndarray, T: np.ndarray, codes: np.ndarray
+    ) -> tuple[LinearProblem, np.ndarray, np.ndarray]:
+        """Return the scaled problem, XᵀX and XᵀT."""
+        # X is centred with an intercept: then only centred targets matter
+        origin = T.mean(axis=0) if self.fit_intercept else np.zeros(T.shape[1])
+        space = TargetSpace(origin)
+        if self.penalty == "l21":  # rows of W count by their length only
+            space = TargetSpace.of(T, codes, origin)
         problem = linear_problem(
-            "LassoSelector",
-            X,
-            T - means,
-            center=self.fit_intercept,
-            scale=self.standardize,
-            keep_all=False,
+            "LassoSelector", X, T, space, center=self.fit_intercept, scale=self.standardize
         )
         G = gram_matrix(problem.X)
         Q = np.asarray(problem.X.T @ problem.T, dtype=np.float64)
         if self._tolerance(Q) >= 1e-5:  # float32 is good enough for that
             G, Q = G.astype(X.dtype), Q.astype(X.dtype)
-        return problem, G, Q, means
+        return problem, G, Q
 
     def _tolerance(self, Q: np.ndarray) -> float:
         if self.tol is not None:
@@ -196,7 +200,7 @@ class LassoSelector(SupervisedSelector):
                 report=progress.step,
             )
 
-    def _store(self, problem: LinearProblem, means: np.ndarray, fit: SparseFit) -> None:
+    def _store(self, problem: LinearProblem, fit: SparseFit) -> None:
         W = np.asarray(fit.W, dtype=np.float64)
         order = {"l2": 2, "l1": 1, "max": np.inf}[self.row_norm]
         scores = np.linalg.norm(W, ord=order, axis=1)
@@ -206,7 +210,7 @@ class LassoSelector(SupervisedSelector):
         scores = break_ties(scores, np.abs(fit.correlations).max(axis=1))
         coef = W / problem.scale[:, None]
         self.coef_ = problem.spread(coef)
-        self.intercept_ = means - problem.offset @ coef
+        self.intercept_ = problem.intercept(np.zeros(coef.shape[1]), coef)
         self.gap_ = float(fit.gap.max())
         self.n_iter_ = fit.n_iter
         if self.gap_ > 1e-3:
@@ -337,9 +341,9 @@ class L20ALM(SupervisedSelector):
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> L20ALM:
         """Choose the features of X (n, d) for labels y (n,)."""
-        X, _, T = self._check_supervision(X, y)
+        X, codes, T = self._check_supervision(X, y)
         self._check_parameters()
-        problem, system = self._prepare(X, T)
+        problem, system = self._prepare(X, T, codes)
         result = self._solve(problem, system, self._start(problem, system))
         self._store(problem, result, constant_columns(X))
         return self
@@ -355,9 +359,9 @@ class L20ALM(SupervisedSelector):
         it, and kept beside a small penalty they make the iterations diverge.
         """
         checked = clone(self)
-        X, _, T = checked._check_supervision(X, y)
+        X, codes, T = checked._check_supervision(X, y)
         checked._check_parameters()
-        problem, system = self._prepare(X, T)
+        problem, system = self._prepare(X, T, codes)
         constant, ks = constant_columns(X), list(ks)
         fitted: dict[int, L20ALM] = {}
         state: AlmState | None = None
@@ -370,14 +374,16 @@ class L20ALM(SupervisedSelector):
             fitted[k], state = selector, result.state
         return [fitted[k] for k in ks]
 
-    def _prepare(self, X: np.ndarray, T: np.ndarray) -> tuple[LinearProblem, RidgeSystem]:
+    def _prepare(
+        self, X: np.ndarray, T: np.ndarray, codes: np.ndarray
+    ) -> tuple[LinearProblem, RidgeSystem]:
+        given = not isinstance(self.init, str)
+        if given or self.init == "random":  # a start in the columns as they are
+            space = TargetSpace(np.zeros(T.shape[1]))
+        else:  # every step looks at rows by their length only
+            space = TargetSpace.of(T, codes, T.mean(axis=0))
         problem = linear_problem(
-            "L20ALM",
-            X,
-            T,
-            center=True,
-            scale=self.standardize,
-            keep_all=not isinstance(self.init, str),
+            "L20ALM", X, T, space, center=True, scale=self.standardize, keep_all=given
         )
         return problem, RidgeSystem(problem.X)
 
@@ -428,8 +434,9 @@ class L20ALM(SupervisedSelector):
         scores = break_ties(scores, result.row_norms)
         coef = V / problem.scale[:, None]
         self.coef_ = problem.spread(coef)
-        self.center_intercept_ = np.asarray(result.b, dtype=np.float64)
-        self.intercept_ = self.center_intercept_ - problem.offset @ coef
+        b = np.asarray(result.b, dtype=np.float64)
+        self.center_intercept_ = problem.space.origin + problem.space.coefficients(b)
+        self.intercept_ = problem.intercept(b, coef)
         self.objective_ = result.objective
         self.n_iter_ = len(result.objective)
         self._set_ranking(last_if_constant(scores, constant))

@@ -12,7 +12,7 @@ from semfs.attributes import align_attributes
 from semfs.baselines.fitting import check_enough, column_std, standardize_columns
 from semfs.selector import RankingSelector, constant_columns
 
-__all__ = ["LinearProblem", "SupervisedSelector", "linear_problem"]
+__all__ = ["LinearProblem", "SupervisedSelector", "TargetSpace", "linear_problem"]
 
 
 class SupervisedSelector(RankingSelector):
@@ -44,25 +44,66 @@ class SupervisedSelector(RankingSelector):
 
 
 @dataclass(frozen=True)
+class TargetSpace:
+    """Orthonormal coordinates of the targets: fewer columns, the same distances.
+
+    What depends on targets by distances alone may be solved in these coordinates: 85
+    attributes of 25 classes lie in 24 dimensions, two classes on a line.
+    """
+
+    origin: np.ndarray  # (m,), their mean, or 0 where there is no intercept
+    basis: np.ndarray | None = None  # (r, m), orthonormal rows; None: the columns as they are
+
+    @classmethod
+    def of(cls, T: np.ndarray, codes: np.ndarray, origin: np.ndarray) -> TargetSpace:
+        """Return the smallest space of targets T (n, m), one for each class in ``codes``."""
+        table = T[np.unique(codes, return_index=True)[1]] - origin
+        _, size, basis = np.linalg.svd(table, full_matrices=False)
+        rank = np.count_nonzero(size > 1e-13 * size.max())
+        return cls(origin, basis[: max(rank, 1)])
+
+    def coordinates(self, T: np.ndarray) -> np.ndarray:
+        """Return T (n, m) as (n, r)."""
+        T = T - self.origin
+        return T if self.basis is None else T @ self.basis.T
+
+    def coefficients(self, W: np.ndarray) -> np.ndarray:
+        """Return W (d, r) as (d, m)."""
+        return W if self.basis is None else W @ self.basis
+
+
+@dataclass(frozen=True)
 class LinearProblem:
     """Training data of a linear baseline after scaling; constant columns left out."""
 
     X: np.ndarray  # (n, d')
-    T: np.ndarray  # (n, m)
+    T: np.ndarray  # (n, r), in the coordinates of ``space``
+    space: TargetSpace
     constant: np.ndarray  # (d,)
     offset: np.ndarray  # (d',)
     scale: np.ndarray  # (d',)
     std: np.ndarray  # (d',), of the columns before scaling
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows (d', m) as (d, m), with zeros for the columns left out."""
-        full = np.zeros((len(self.constant), rows.shape[1]))
-        full[~self.constant] = rows
+        """Return rows (d', r) as (d, m), with zeros for the columns left out."""
+        full = np.zeros((len(self.constant), len(self.space.origin)))
+        full[~self.constant] = self.space.coefficients(rows)
         return full
+
+    def intercept(self, b: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """Return the intercept (m,) for raw X from that for scaled X, b (r,)."""
+        return self.space.origin + self.space.coefficients(b - self.offset @ coef)
 
 
 def linear_problem(
-    name: str, X: np.ndarray, T: np.ndarray, *, center: bool, scale: bool, keep_all: bool
+    name: str,
+    X: np.ndarray,
+    T: np.ndarray,
+    space: TargetSpace,
+    *,
+    center: bool,
+    scale: bool,
+    keep_all: bool = False,
 ) -> LinearProblem:
     """Centre and scale X (n, d); leave out constant columns unless ``keep_all``."""
     constant = constant_columns(X)
@@ -71,4 +112,5 @@ def linear_problem(
     kept = X[:, ~left_out] if left_out.any() else X
     Z, offset, divisor = standardize_columns(kept, center=center, scale=scale)
     std = divisor if scale else column_std(kept)
-    return LinearProblem(Z, T.astype(X.dtype), left_out, offset, divisor, std)
+    T = space.coordinates(T).astype(X.dtype)
+    return LinearProblem(Z, T, space, left_out, offset, divisor, std)
