@@ -1,81 +1,17 @@
-"""What every baseline does around its algorithm: checks, targets, scaling, whole fits."""
+"""What every baseline does around its algorithm: enough data, scaling, ties, Gram matrix."""
 
 from __future__ import annotations
-
-import functools
-import numbers
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 
 __all__ = [
-    "all_or_nothing",
     "break_ties",
     "check_enough",
-    "check_number",
-    "check_option",
     "column_std",
     "gram_matrix",
     "last_if_constant",
     "standardize_columns",
 ]
-
-Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-
-def all_or_nothing(fit: Fit) -> Fit:
-    """Make ``fit`` leave a fully fitted estimator or, on any error or Ctrl-C, an unfitted one.
-
-    Results of an earlier fit are dropped first: an interrupted refit must not leave old
-    scores next to the new ``n_features_in_``.
-    """
-
-    @functools.wraps(fit)
-    def whole_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _forget(self)
-        try:
-            return fit(self, *args, **kwargs)
-        except BaseException:  # KeyboardInterrupt is not an Exception
-            _forget(self)
-            raise
-
-    return whole_fit  # type: ignore[return-value]
-
-
-def _forget(estimator: Any) -> None:
-    fitted = [v for v in vars(estimator) if v.endswith("_") and not v.startswith("_")]
-    for name in fitted:
-        delattr(estimator, name)
-
-
-def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Raise unless ``value`` is one of the allowed strings."""
-    if not (isinstance(value, str) and value in allowed):
-        names = ", ".join(repr(option) for option in allowed)
-        raise ValueError(f"{name} must be one of {names}; got {value!r}.")
-
-
-def check_number(
-    name: str,
-    value: Any,
-    *,
-    low: float,
-    whole: bool = False,
-    strict: bool = False,
-    optional: bool = False,
-) -> None:
-    """Raise unless ``value`` is a finite number of at least (``strict``: above) ``low``."""
-    if value is None and optional:
-        return
-    kind = numbers.Integral if whole else numbers.Real
-    wanted = f"a {'whole ' if whole else ''}number {'above' if strict else 'of at least'} {low}"
-    if optional:
-        wanted = f"None or {wanted}"
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{name} must be {wanted}; got {value!r}.")
-    if not np.isfinite(float(value)) or value < low or (strict and value == low):
-        raise ValueError(f"{name} must be {wanted}; got {value!r}.")
 
 
 def last_if_constant(scores: np.ndarray, constant: np.ndarray) -> np.ndarray:

@@ -103,7 +103,7 @@ def spectral_embedding(
             f"{min(q - 1, n_components)} coordinates only tell components apart. Raise "
             "n_neighbors (or heat_width, if you set it) for a connected graph.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     V = _component_vectors(labels, q, root)
     first = _indicator_block(labels, q, root, min(n_components, q - 1))
@@ -256,6 +256,6 @@ def _approximate(
             f"{residual:.1e}): its pieces hang together by very little. Raise n_neighbors or "
             "heat_width, or lower n_components.",
             UserWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
     return values, U

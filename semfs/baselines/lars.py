@@ -5,41 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-__all__ = ["lars_coefficients", "lars_scores", "lars_to_cardinality"]
+__all__ = ["lars_coefficients", "lars_to_cardinality"]
 
 RIDGE = 1e-3  # added to the Gram matrix in the direction solve only
-
-
-def lars_scores(
-    X: np.ndarray,
-    embedding: np.ndarray,
-    cardinality: int,
-    *,
-    gram: np.ndarray | None = None,
-    ridge: float = RIDGE,
-) -> np.ndarray:
-    """Return the MCFS score (d,) of each feature for a given embedding.
-
-    ``score_j = max_q |a_qj|`` over the unit-length lasso coefficients ``a_q`` that
-    explain embedding coordinate q with ``cardinality`` features.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    embedding : ndarray of shape (n, K)
-    cardinality : int
-    gram : ndarray of shape (d, d), optional
-        XᵀX, if it is at hand.
-    ridge : float, default=1e-3
-
-    Examples
-    --------
-    >>> X = np.array([[2.0, 0.0, 1.0], [2.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    >>> embedding = np.array([[1.0], [1.0], [-1.0], [-1.0]])
-    >>> lars_scores(X, embedding, 1)
-    array([1., 0., 0.])
-    """
-    return np.abs(lars_coefficients(X, embedding, cardinality, gram=gram, ridge=ridge)).max(1)
 
 
 def lars_coefficients(
@@ -50,7 +18,27 @@ def lars_coefficients(
     gram: np.ndarray | None = None,
     ridge: float = RIDGE,
 ) -> np.ndarray:
-    """Return the unit-length coefficients (d, K), one column per embedding coordinate."""
+    """Return the unit-length coefficients (d, K), one column per embedding coordinate.
+
+    The MCFS score of feature j is the largest size in row j.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    embedding : ndarray of shape (n, K)
+    cardinality : int
+        Number of features that explain each coordinate.
+    gram : ndarray of shape (d, d), optional
+        XᵀX, if it is at hand.
+    ridge : float, default=1e-3
+
+    Examples
+    --------
+    >>> X = np.array([[2.0, 0.0, 1.0], [2.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    >>> embedding = np.array([[1.0], [1.0], [-1.0], [-1.0]])
+    >>> lars_coefficients(X, embedding, 1).ravel()
+    array([1., 0., 0.])
+    """
     gram = X.T @ X if gram is None else gram
     # the path of cy is c times the path of y, and columns are brought to unit length:
     # scaling first keeps the extremes of a heat kernel from overflowing

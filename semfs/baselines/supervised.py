@@ -13,10 +13,7 @@ from sklearn.utils import check_random_state
 
 from semfs.baselines.alm import AlmResult, AlmState, RidgeSystem, alternate, keep_top_rows
 from semfs.baselines.fitting import (
-    all_or_nothing,
     break_ties,
-    check_number,
-    check_option,
     gram_matrix,
     last_if_constant,
 )
@@ -29,6 +26,7 @@ from semfs.baselines.supervision import (
     linear_problem,
 )
 from semfs.selector import constant_columns
+from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["L20ALM", "LassoSelector"]
 
@@ -132,13 +130,13 @@ class LassoSelector(SupervisedSelector):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any) -> LassoSelector:
         """Rank the features of X (n, d) for labels y (n,)."""
-        X, codes, T = self._check_supervision(X, y)
-        self._check_parameters()
-        problem, G, Q = self._moments(X, T, codes)
-        self._store(problem, self._solve(problem, G, Q))
+        with self._all_or_nothing():
+            X, codes, T = self._check_supervision(X, y)
+            self._check_parameters()
+            problem, G, Q = self._moments(X, T, codes)
+            self._store(problem, self._solve(problem, G, Q))
         return self
 
     def path(self, X: Any, y: Any, lams: Iterable[float]) -> list[LassoSelector]:
@@ -218,7 +216,7 @@ class LassoSelector(SupervisedSelector):
                 f"LassoSelector stopped after {fit.n_iter} iterations at a relative duality "
                 f"gap of {self.gap_:.1e}. Raise max_iter or lam.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         self._set_ranking(last_if_constant(scores, problem.constant))
 
@@ -230,15 +228,16 @@ class LassoSelector(SupervisedSelector):
                 f"the other {wanted - n_nonzero} are ranked by residual correlation. "
                 "Lower lam for more.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def _check_parameters(self) -> None:
         check_option("penalty", self.penalty, ("l1", "l21"))
         check_option("row_norm", self.row_norm, ("l2", "l1", "max"))
-        check_number("lam", self.lam, low=0, strict=True)
-        check_number("tol", self.tol, low=0, optional=True)
-        check_number("max_iter", self.max_iter, low=1, whole=True)
+        check_number("lam", self.lam, above=0)
+        if self.tol is not None:
+            check_number("tol", self.tol, at_least=0)
+        check_integer("max_iter", self.max_iter, 1)
 
 
 class L20ALM(SupervisedSelector):
@@ -338,14 +337,14 @@ class L20ALM(SupervisedSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any) -> L20ALM:
         """Choose the features of X (n, d) for labels y (n,)."""
-        X, codes, T = self._check_supervision(X, y)
-        self._check_parameters()
-        problem, system = self._prepare(X, T, codes)
-        result = self._solve(problem, system, self._start(problem, system))
-        self._store(problem, result, constant_columns(X))
+        with self._all_or_nothing():
+            X, codes, T = self._check_supervision(X, y)
+            self._check_parameters()
+            problem, system = self._prepare(X, T, codes)
+            result = self._solve(problem, system, self._start(problem, system))
+            self._store(problem, result, constant_columns(X))
         return self
 
     def path(
@@ -449,7 +448,7 @@ class L20ALM(SupervisedSelector):
                 "init must be one of 'zero', 'ridge', 'random', or a pair of arrays "
                 f"(V0, E0); got {self.init!r}."
             )
-        check_number("mu", self.mu, low=0, strict=True)
-        check_number("rho", self.rho, low=1)
-        check_number("tol", self.tol, low=0)
-        check_number("max_iter", self.max_iter, low=1, whole=True)
+        check_number("mu", self.mu, above=0)
+        check_number("rho", self.rho, at_least=1)
+        check_number("tol", self.tol, at_least=0)
+        check_integer("max_iter", self.max_iter, 1)

@@ -10,10 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from semfs.baselines.fitting import (
-    all_or_nothing,
     check_enough,
-    check_number,
-    check_option,
     column_std,
     gram_matrix,
     last_if_constant,
@@ -31,6 +28,7 @@ from semfs.baselines.structure import (
     learn_structure,
 )
 from semfs.selector import RankingSelector, constant_columns
+from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "MCFS", "RandomSelector", "VarianceSelector"]
 
@@ -67,12 +65,12 @@ class RandomSelector(RankingSelector):
         self.n_features_to_select = n_features_to_select
         self.random_state = random_state
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> RandomSelector:
         """Draw an order; X (n, d) may be sparse, y is ignored."""
-        X, _, _ = self._check_training_data(X, accept_sparse=True)
-        scores = check_random_state(self.random_state).uniform(size=X.shape[1])
-        self._set_ranking(last_if_constant(scores, constant_columns(X)))
+        with self._all_or_nothing():
+            X, _, _ = self._check_training_data(X, accept_sparse=True)
+            scores = check_random_state(self.random_state).uniform(size=X.shape[1])
+            self._set_ranking(last_if_constant(scores, constant_columns(X)))
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -107,12 +105,14 @@ class VarianceSelector(RankingSelector):
     def __init__(self, n_features_to_select: int = 50) -> None:
         self.n_features_to_select = n_features_to_select
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> VarianceSelector:
         """Rank by variance; X (n, d) may be sparse, y is ignored."""
-        X, _, _ = self._check_training_data(X, accept_sparse=True)
-        variance = mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
-        self._set_ranking(last_if_constant(variance, constant_columns(X)))
+        with self._all_or_nothing():
+            X, _, _ = self._check_training_data(X, accept_sparse=True)
+            variance = (
+                mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
+            )
+            self._set_ranking(last_if_constant(variance, constant_columns(X)))
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -205,29 +205,29 @@ class MCFS(RankingSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> MCFS:
         """Rank the features of X (n, d); y is ignored."""
-        X, _, _ = self._check_training_data(X)
-        self._check_parameters()
-        constant = constant_columns(X)
-        check_enough("MCFS", X, constant)
-        kept = X if not constant.any() else X[:, ~constant]
-        with Progress("MCFS", 3, self.verbose) as progress:
-            W, width = self._graph(kept)
-            progress.step(f"graph: {W.nnz} edges")
-            embedding, eigenvalues = spectral_embedding(W, self.n_components)
-            progress.step(f"embedding: {embedding.shape[1]} coordinates")
-            coef = lars_coefficients(
-                kept, embedding, self.n_features_to_select, gram=gram_matrix(kept)
-            )
-            progress.step("regressions")
-        self.heat_width_ = width
-        self.embedding_ = embedding
-        self.eigenvalues_ = eigenvalues
-        self.coef_ = np.zeros((X.shape[1], coef.shape[1]))
-        self.coef_[~constant] = coef
-        self._set_ranking(last_if_constant(np.abs(self.coef_).max(axis=1), constant))
+        with self._all_or_nothing():
+            X, _, _ = self._check_training_data(X)
+            self._check_parameters()
+            constant = constant_columns(X)
+            check_enough("MCFS", X, constant)
+            kept = X if not constant.any() else X[:, ~constant]
+            with Progress("MCFS", 3, self.verbose) as progress:
+                W, width = self._graph(kept)
+                progress.step(f"graph: {W.nnz} edges")
+                embedding, eigenvalues = spectral_embedding(W, self.n_components)
+                progress.step(f"embedding: {embedding.shape[1]} coordinates")
+                coef = lars_coefficients(
+                    kept, embedding, self.n_features_to_select, gram=gram_matrix(kept)
+                )
+                progress.step("regressions")
+            self.heat_width_ = width
+            self.embedding_ = embedding
+            self.eigenvalues_ = eigenvalues
+            self.coef_ = np.zeros((X.shape[1], coef.shape[1]))
+            self.coef_[~constant] = coef
+            self._set_ranking(last_if_constant(np.abs(self.coef_).max(axis=1), constant))
         return self
 
     def _graph(self, X: np.ndarray) -> tuple[Any, float | None]:
@@ -241,9 +241,10 @@ class MCFS(RankingSelector):
 
     def _check_parameters(self) -> None:
         check_option("weight", self.weight, ("heat", "binary"))
-        check_number("n_components", self.n_components, low=1, whole=True)
-        check_number("n_neighbors", self.n_neighbors, low=1, whole=True)
-        check_number("heat_width", self.heat_width, low=0, strict=True, optional=True)
+        check_integer("n_components", self.n_components, 1)
+        check_integer("n_neighbors", self.n_neighbors, 1)
+        if self.heat_width is not None:
+            check_number("heat_width", self.heat_width, above=0)
 
 
 class FSASL(RankingSelector):
@@ -366,26 +367,26 @@ class FSASL(RankingSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> FSASL:
         """Rank the features of X (n, d); y is ignored."""
-        X, _, _ = self._check_training_data(X)
-        self._check_parameters()
-        rng = check_random_state(self.random_state)
-        rows = X
-        if self.max_samples is not None and self.max_samples < X.shape[0]:
-            rows = X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
-        constant = constant_columns(rows)
-        check_enough("FSASL", rows, constant)
-        kept = rows if not constant.any() else rows[:, ~constant]
-        with Progress("FSASL", self.max_iter, self.verbose) as progress:
-            result = learn_structure(kept, self._options(kept), rng, progress.step)
-        self.coef_ = np.zeros((X.shape[1], result.W.shape[1]))
-        self.coef_[~constant] = result.W
-        self.objective_ = result.objective
-        self.mu_ = result.mu
-        self.n_iter_ = len(result.objective)
-        self._set_ranking(last_if_constant(np.linalg.norm(self.coef_, axis=1), constant))
+        with self._all_or_nothing():
+            X, _, _ = self._check_training_data(X)
+            self._check_parameters()
+            rng = check_random_state(self.random_state)
+            rows = X
+            if self.max_samples is not None and self.max_samples < X.shape[0]:
+                rows = X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
+            constant = constant_columns(rows)
+            check_enough("FSASL", rows, constant)
+            kept = rows if not constant.any() else rows[:, ~constant]
+            with Progress("FSASL", self.max_iter, self.verbose) as progress:
+                result = learn_structure(kept, self._options(kept), rng, progress.step)
+            self.coef_ = np.zeros((X.shape[1], result.W.shape[1]))
+            self.coef_[~constant] = result.W
+            self.objective_ = result.objective
+            self.mu_ = result.mu
+            self.n_iter_ = len(result.objective)
+            self._set_ranking(last_if_constant(np.linalg.norm(self.coef_, axis=1), constant))
         return self
 
     def _options(self, X: np.ndarray) -> StructureOptions:
@@ -408,13 +409,15 @@ class FSASL(RankingSelector):
         check_option("inner", self.inner, ("exact", "reference"))
         check_option("mu", self.mu, ("initial", "adaptive"))
         for name in ("n_neighbors", "max_iter"):
-            check_number(name, getattr(self, name), low=1, whole=True)
+            check_integer(name, getattr(self, name), 1)
         for name in ("n_components", "candidates", "n_iter_no_change"):
-            check_number(name, getattr(self, name), low=1, whole=True, optional=True)
-        check_number("max_samples", self.max_samples, low=2, whole=True, optional=True)
-        check_number("lambda2", self.lambda2, low=0)
-        check_number("lambda3", self.lambda3, low=0, strict=True)
-        check_number("ratio", self.ratio, low=0, strict=True)
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        if self.max_samples is not None:
+            check_integer("max_samples", self.max_samples, 2)
+        check_number("lambda2", self.lambda2, at_least=0)
+        check_number("lambda3", self.lambda3, above=0)
+        check_number("ratio", self.ratio, above=0)
         if self.ratio >= 1:
             raise ValueError(
                 f"ratio must be below 1 (at 1 every code is 0); got {self.ratio!r}."

@@ -10,18 +10,16 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from semfs.baselines.fitting import (
-    all_or_nothing,
     break_ties,
     check_enough,
-    check_number,
-    check_option,
     last_if_constant,
     standardize_columns,
 )
 from semfs.baselines.progress import Progress
 from semfs.baselines.supervision import SupervisedSelector
-from semfs.baselines.voting import class_balanced_batches, descend
+from semfs.baselines.voting import Descent, class_balanced_batches, descend
 from semfs.selector import constant_columns
+from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["WkNN"]
 
@@ -136,15 +134,26 @@ class WkNN(SupervisedSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any) -> WkNN:
         """Learn weights for the features of X (n, d) from labels y (n,)."""
-        X, codes, T = self._check_supervision(X, y)
-        self._check_parameters(T)
-        constant = constant_columns(X)
-        check_enough("WkNN", X, constant)
-        Z, _, _ = standardize_columns(X)
-        batch_size = self._batch_size(X.shape[0])
+        with self._all_or_nothing():
+            X, codes, T = self._check_supervision(X, y)
+            self._check_parameters(T)
+            constant = constant_columns(X)
+            check_enough("WkNN", X, constant)
+            batch_size = self._batch_size(X.shape[0])
+            result = self._descend(standardize_columns(X)[0], T, codes, batch_size)
+            self._warn_if_all_zero(result)
+            self.weights_ = result.weights
+            self.objective_ = result.objective
+            self.n_iter_ = len(result.objective)
+            scores = break_ties(result.weights, -result.slope)
+            self._set_ranking(last_if_constant(scores, constant))
+        return self
+
+    def _descend(
+        self, Z: np.ndarray, T: np.ndarray, codes: np.ndarray, batch_size: int | None
+    ) -> Descent:
         rates = np.full(self.max_iter, float(self.learning_rate))
         batches: Any = itertools.repeat(None)
         if batch_size is not None:
@@ -152,9 +161,9 @@ class WkNN(SupervisedSelector):
             batches = class_balanced_batches(codes, batch_size, rng)
             rates *= np.linspace(1.0, 0.1, self.max_iter)
         with Progress("WkNN", self.max_iter, self.verbose) as progress:
-            result = descend(
+            return descend(
                 Z,
-                T.astype(X.dtype),
+                T.astype(Z.dtype),
                 batches=batches,
                 kernel=self.kernel,
                 loss=self.loss,
@@ -164,19 +173,17 @@ class WkNN(SupervisedSelector):
                 learning_rates=rates,
                 report=progress.step,
             )
+
+    def _warn_if_all_zero(self, result: Descent) -> None:
         if not result.weights.any():
             warnings.warn(
-                f"The penalties drove all weights to 0 in {len(result.objective)} steps; "
-                "features are ranked by the last slope of the loss. Lower lambda0 first: with "
-                "many features, which start at 1/d, it outweighs any loss.",
+                f"The penalties drove all weights to 0 in {len(result.objective)} of "
+                f"{self.max_iter} steps; features are ranked by the last slope of the loss. "
+                "Lower lambda0 first: with many features, which start at 1/d, it outweighs "
+                "any loss.",
                 UserWarning,
                 stacklevel=3,
             )
-        self.weights_ = result.weights
-        self.objective_ = result.objective
-        self.n_iter_ = len(result.objective)
-        self._set_ranking(last_if_constant(break_ties(result.weights, -result.slope), constant))
-        return self
 
     def _batch_size(self, n: int) -> int | None:
         if self.batch_size is not None:
@@ -188,7 +195,7 @@ class WkNN(SupervisedSelector):
             f"using class-balanced mini-batches of {DEFAULT_BATCH}. Pass "
             f"batch_size={DEFAULT_BATCH} to agree, or batch_size={n} for all pairs.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return DEFAULT_BATCH
 
@@ -196,11 +203,12 @@ class WkNN(SupervisedSelector):
         check_option("kernel", self.kernel, ("rbf", "exp"))
         check_option("loss", self.loss, ("mse", "mae", "huber", "ce"))
         for name in ("lambda0", "lambda1", "lambda2", "slope"):
-            check_number(name, getattr(self, name), low=0)
+            check_number(name, getattr(self, name), at_least=0)
         for name in ("learning_rate", "huber_delta"):
-            check_number(name, getattr(self, name), low=0, strict=True)
-        check_number("max_iter", self.max_iter, low=1, whole=True)
-        check_number("batch_size", self.batch_size, low=2, whole=True, optional=True)
+            check_number(name, getattr(self, name), above=0)
+        check_integer("max_iter", self.max_iter, 1)
+        if self.batch_size is not None:
+            check_integer("batch_size", self.batch_size, 2)
         if self.loss == "ce" and (T.min() < 0 or T.max() > 1):
             raise ValueError(
                 "loss='ce' needs attributes between 0 and 1, found values from "
