@@ -25,7 +25,7 @@ from semfs.crossval import SemFSCV
 RESULTS = Path(__file__).parent / "results" / "crossval.json"
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
 K = 50
-REPEATS = 3
+REPEATS = 2
 GRID = {
     "gamma": [1.0, 10.0, 100.0],
     "fit_intercept": [True, False],

@@ -54,7 +54,9 @@ class SemFSCV(PredictingSelector):
     param_grid : mapping or list of mappings, optional
         Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
         default up to 24 settings: gamma 1, 10, 100; with and without intercept; attributes
-        alone and with labels; classes weighted by their rows or equally.
+        alone and with labels; classes weighted by their rows or equally. A setting of the
+        default grid must be ahead of the parameters given here by more than one standard
+        error over the folds, otherwise these are kept.
     cv : int or splitter, default=5
         Number of class folds (fewer if there are not two classes for each), or a splitter
         over classes such as `semfs.evaluation.ClassShuffleSplit`.
@@ -62,9 +64,10 @@ class SemFSCV(PredictingSelector):
         K-means runs per fold, setting and number of features.
     max_features : int, optional
         Largest number of features for "auto"; by default 100.
-    n_candidates : int or None, default=512
-        Features that enter the search within folds, those of largest first gain; None for
-        all. The final fit always considers all features.
+    n_candidates : int or None, default=384
+        Features that enter the search within folds, those of largest first gain, but at least
+        five times as many as are chosen; None for all. The final fit always considers all
+        features.
     alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight
         As in `SemFS`; values of what is not in the grid.
     target_attributes, unlabeled_weight, include, exclude
@@ -117,7 +120,7 @@ class SemFSCV(PredictingSelector):
         cv: Any = 5,
         n_repeats: int = 5,
         max_features: int | None = None,
-        n_candidates: int | None = 512,
+        n_candidates: int | None = 384,
         alpha: float = 1.0,
         gamma: float = 10.0,
         penalty_scale: str = "gram",
@@ -278,16 +281,19 @@ class SemFSCV(PredictingSelector):
         """Score all settings on all folds; return the best one and the number of features."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scores = np.empty((len(settings), len(splits), len(ks)))
+        features = np.unique(
+            np.concatenate([path for of_setting in paths for path in of_setting])
+        )
+        columns = _columns(moments, features)
         for f, (_, test) in enumerate(splits):
-            features = np.unique(np.concatenate([path[f] for path in paths]))
-            judge = _Judge(moments, test, features, self.n_repeats, seed)
+            judge = _Judge(moments, columns, test, features, self.n_repeats, seed)
             for i in range(len(settings)):
                 scores[i, f] = [judge.score(paths[i][f][:k]) for k in ks]
         if self.verbose:
             for score, params in zip(scores, settings):
                 print(f"[SemFSCV] {score.mean():.4f}  {params}")
         by_fold = scores.mean(axis=2)
-        best = int(np.argmax(by_fold.mean(axis=1)))
+        best = self._best(by_fold, settings)
         self.cv_results_ = _results(settings, by_fold)
         self.best_score_ = float(by_fold[best].mean())
         mean = scores[best].mean(axis=0)
@@ -298,6 +304,24 @@ class SemFSCV(PredictingSelector):
             return settings[best], ks[-1]
         top = int(np.argmax(mean))
         return settings[best], ks[int(np.argmax(mean >= mean[top] - error[top]))]
+
+    def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
+        """The setting of the highest mean score; of the default grid only if it is clear.
+
+        Folds are few and noisy. A setting of the default grid replaces SemFS's own parameters
+        only if it is ahead of them by more than one standard error, paired over folds.
+        """
+        best = int(np.argmax(by_fold.mean(axis=1)))
+        own = [
+            i
+            for i, params in enumerate(settings)
+            if all(getattr(self, name) == value for name, value in params.items())
+        ]
+        if self.param_grid is not None or not own:
+            return best
+        lead = by_fold[best] - by_fold[own[0]]
+        clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
+        return best if clear else own[0]
 
     def _paths(
         self,
@@ -319,7 +343,8 @@ class SemFSCV(PredictingSelector):
         ]
         engine = None
         if wanted:
-            engine = _Folds(moments, table, wanted, splits, self.n_candidates, allowed, include)
+            limit = None if self.n_candidates is None else max(self.n_candidates, 5 * k)
+            engine = _Folds(moments, table, wanted, splits, limit, allowed, include)
         found: list[list[np.ndarray]] = [[] for _ in settings]
         for train, _ in splits:
             quick = iter(engine.paths(wanted, train, k) if engine is not None else ())
@@ -433,15 +458,14 @@ class _Judge:
     def __init__(
         self,
         moments: Moments,
+        columns: np.ndarray,
         test: np.ndarray,
         features: np.ndarray,
         n_repeats: int,
         seed: int,
     ) -> None:
-        assert isinstance(moments.rows, Rows)
         rows = np.flatnonzero(test[moments.rows.codes])
-        X = moments.rows.X[rows][:, features]  # the columns that will be asked for, together
-        self.X = np.ascontiguousarray(X.toarray() if sp.issparse(X) else X)
+        self.X = columns[rows]
         self.codes, self.features = moments.rows.codes[rows], features
         self.n_repeats, self.seed = n_repeats, seed
         self.known: dict[bytes, float] = {}
@@ -455,6 +479,13 @@ class _Judge:
             found = cluster_scores(X, self.codes, self.n_repeats, self.seed)
             self.known[question] = float(np.mean(found))
         return self.known[question]
+
+
+def _columns(moments: Moments, features: np.ndarray) -> np.ndarray:
+    """All columns (n, …) that clustering will ask for, in one pass over X."""
+    assert isinstance(moments.rows, Rows)
+    X = moments.rows.X
+    return X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
 
 
 def _can_share(params: Mapping[str, Any]) -> bool:

@@ -178,11 +178,11 @@ class Resample:
         gamma = setting.gamma
         if setting.penalty_scale == "gram":
             gamma *= float(np.diag(G).mean()) if np.isnan(diagonal) else self.share * diagonal
-        H = self.by_labels
-        if self.by_attributes is not None:
-            H = self.by_attributes + setting.label_weight * self.by_labels
-        factor = (1.0 + setting.alpha) ** 2
-        return forward_path(G, factor * H, gamma, n_select, **limits)
+        H = self.by_labels if self.by_attributes is None else self.by_attributes
+        if self.by_attributes is not None and setting.label_weight:
+            H = H + setting.label_weight * self.by_labels
+        # (1 + α)² H would be B B'; a common factor changes all gains alike
+        return forward_path(G, H, gamma, n_select, **limits)
 
 
 def _square(root: np.ndarray) -> np.ndarray:

@@ -159,6 +159,17 @@ def test_the_default_grid_has_24_settings_at_most():
     assert len(labels.cv_results_["params"]) == 12
 
 
+def test_a_default_setting_is_left_only_for_a_clear_lead():
+    selector = SemFSCV()
+    settings = [{"gamma": 10.0}, {"gamma": 1.0}]
+    noisy = np.array([[0.5, 0.5, 0.5], [0.9, 0.4, 0.3]])
+    clear = np.array([[0.5, 0.5, 0.5], [0.7, 0.6, 0.6]])
+    assert selector._best(noisy, settings) == 0
+    assert selector._best(clear, settings) == 1
+    assert SemFSCV(param_grid={"gamma": [10.0, 1.0]})._best(noisy, settings) == 1
+    assert selector._best(noisy, [{"gamma": 3.0}, {"gamma": 1.0}]) == 1
+
+
 def test_sparse_and_dense_rows_give_the_same_answer():
     X, y, A = problem()
     X[X < 0] = 0.0
