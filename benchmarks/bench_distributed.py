@@ -48,8 +48,9 @@ def make_data(folder: Path, n: int, d: int, C: int) -> np.ndarray:
     return y
 
 
-def read_rows(path: Path, rows: slice) -> np.ndarray:
-    return np.array(np.load(path, mmap_mode="r")[rows])
+def read_rows(path: Path, offset: int, shape: tuple[int, int]) -> np.ndarray:
+    rows = np.fromfile(path, np.float32, shape[0] * shape[1], offset=offset)
+    return rows.reshape(shape)
 
 
 def dask_array(path: Path, step: int = 8192) -> Any:
@@ -57,14 +58,13 @@ def dask_array(path: Path, step: int = 8192) -> Any:
     import dask
     import dask.array as da
 
-    n, d = np.load(path, mmap_mode="r").shape
-    read = dask.delayed(read_rows, pure=True)
-    parts = [
-        da.from_delayed(
-            read(path, slice(a, min(a + step, n))), (min(step, n - a), d), np.float32
-        )
-        for a in range(0, n, step)
-    ]
+    mapped = np.load(path, mmap_mode="r")
+    n, d = mapped.shape
+    read, parts = dask.delayed(read_rows, pure=True), []
+    for a in range(0, n, step):
+        shape = (min(step, n - a), d)
+        chunk = read(path, mapped.offset + 4 * a * d, shape)
+        parts.append(da.from_delayed(chunk, shape, np.float32))
     return da.concatenate(parts)
 
 
@@ -141,9 +141,10 @@ def run(folder: Path, n: int, d: int, C: int) -> list[dict]:
                 fit = lambda p=passes, c=client: SemFS(K).fit(on_cluster(source(p), c))  # noqa: E731
                 unit = units[passes, min(workers, cores)]
                 table.note("ranges of the file", passes, workers, timed(fit, client), unit)
-            X, unit = dask_array(folder / "X.npy"), units["one", min(workers, cores)]
-            found = timed(lambda X=X: SemFS(K).fit(X, y), client)
-            table.note("Dask array, chunks of 8,192 rows", "one", workers, found, unit)
+            if workers <= cores:
+                X, unit = dask_array(folder / "X.npy"), units["one", workers]
+                found = timed(lambda X=X: SemFS(K).fit(X, y), client)
+                table.note("Dask array, chunks of 8,192 rows", "one", workers, found, unit)
     found = killed(folder, y)
     table.note("Dask array, one worker killed", "one", 2, found, units["one", min(2, cores)])
     return table.rows

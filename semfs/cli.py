@@ -305,7 +305,9 @@ def select(
         bool, typer.Option("--subset", help="Write only the chosen genes to an H5AD file.")
     ] = False,
     alpha: Annotated[float, typer.Option(help="Weight of the class-centre loss.")] = 1.0,
-    gamma: Annotated[float, typer.Option(help="Ridge penalty.")] = 1.0,
+    gamma: Annotated[
+        float | None, typer.Option(help="Ridge penalty; by default that of SemFS.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a selection that was killed.")
     ] = False,
@@ -338,11 +340,11 @@ def select(
         layer=layer,
         subset=subset,
         alpha=alpha,
-        gamma=gamma,
         resume=resume,
         scheduler=scheduler,
         save=save,
         verbose=int(sys.stderr.isatty()),
+        **({} if gamma is None else {"gamma": gamma}),
     )
     for note in done.notes:
         _complain(note)

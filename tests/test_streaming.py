@@ -25,8 +25,9 @@ K = 12
 
 
 def sample():
+    """In float64: of 765 genes some are so alike that float32 cannot order them."""
     X, y, _, _ = load_sample().split()
-    return np.ascontiguousarray(as_matrix(X)), np.asarray(y)
+    return np.ascontiguousarray(as_matrix(X), dtype=np.float64), np.asarray(y)
 
 
 def digits():
@@ -46,7 +47,7 @@ DATASETS = {"sample": sample, "digits": digits, "far away": far_away}
 @pytest.fixture(params=DATASETS, scope="module")
 def data(request):
     X, y = DATASETS[request.param]()
-    return X, y, SemFS(K).fit(X, y).order_[:K].tolist()
+    return X, y, SemFS(K).fit(X, y).order_.tolist()
 
 
 def pairs(X, y, rows=1000):
@@ -174,7 +175,7 @@ WAYS = [
 def test_every_way_to_read_gives_the_order_of_the_fit_in_memory(way, data, tmp_path):
     X, y, expected = data
     selector = SemFS(K).fit(way(X, y, tmp_path))
-    assert selector.order_[:K].tolist() == expected
+    assert selector.order_.tolist() == expected
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -183,7 +184,7 @@ def test_partial_fit_gives_the_order_of_the_fit_in_memory(data):
     selector = SemFS(K)
     for block, labels in pairs(X, y):
         selector.partial_fit(block, labels)
-    assert selector.order_[:K].tolist() == expected
+    assert selector.order_.tolist() == expected
 
 
 @pytest.mark.parametrize("passes", ["one", "few"])

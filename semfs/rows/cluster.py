@@ -7,6 +7,7 @@ costs the part it was at, which another one computes again.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -118,7 +119,7 @@ class ClusterRows:
         """Return columns (d, b) of the scatter matrix about the mean."""
         options = {"far": far, "precise": precise}
         out = self._without_labels()._reduce(
-            _part_columns, _sum_arrays, self.class_weight, columns, mean, total, options
+            _part_columns, _sum_arrays, self.class_weight, columns, mean, options
         )
         return np.array(out).T  # what came over the network may be read-only
 
@@ -185,15 +186,15 @@ def _blocks(part: Any, class_weight: dict | None, *, matrix: bool) -> Iterator[B
 
 
 def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
-    """Sums over all parts, in a copy: Dask may want the parts again."""
+    """Sums over all parts, in a copy: Dask may want the first one again."""
     found = [part for part in parts if part is not None]
     if not found:
         return Accumulator(0)
     if len(found) == 1:
         return found[0]
     with libraries().limit(limits=1, user_api="blas"):
-        sums = Accumulator(found[0].n_features, matrix=found[0].upper is not None)
-        for part in found:
+        sums = copy.deepcopy(found[0])
+        for part in found[1:]:
             sums.merge(part)
     return sums
 
@@ -203,7 +204,6 @@ def _part_columns(
     class_weight: dict | None,
     columns: np.ndarray,
     mean: np.ndarray,
-    total: float,
     options: dict,
 ) -> np.ndarray | None:
     """What a part adds to rows (b, d) of the scatter matrix."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from semfs.rows.blocks import MEMORY, PRODUCT_BLOCK_BYTES, file_reader
+from semfs.rows.cluster import FAN_IN
 from semfs.rows.memory import column_products, totals
 from semfs.rows.passes import expected_fetches
 from semfs.rows.readers import BLOCK_BYTES, RING, FileReader
@@ -27,7 +28,6 @@ __all__ = ["Plan", "Rates", "Stage", "measure_rates", "plan", "shape_of"]
 NETWORK = 1.25e9
 # Python, numpy, scipy and scikit-learn themselves.
 INTERPRETER = 180e6
-FAN_IN = 4
 
 
 @dataclass(frozen=True)

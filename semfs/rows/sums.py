@@ -102,13 +102,14 @@ class Accumulator:
         self._merge_total(counts.sum(), sums.sum(axis=0) / counts.sum(), centre, squares)
 
     def merge(self, other: Accumulator) -> None:
-        """Add what another accumulator has collected; it must not be used any more."""
+        """Add what another accumulator has collected."""
         if not other.total:
             return
-        other._apply_waiting()
         self.rounding = max(self.rounding, other.rounding)
         places = self._places(other.labels)
         self._merge_classes(places, other.counts, other.class_sums, other.origin)
+        self._shifts += [(places[p], counts, shift) for p, counts, shift in other._shifts]
+        self._waiting += other._waiting
         if self.upper is not None:
             assert other.upper is not None
             for rows in spans(self.n_features, PANEL):
