@@ -24,8 +24,8 @@ ROUND_RESIDUAL = 1e-5
 # From this many features on, single precision saves enough time to be worth its care.
 SINGLE_FROM = 1024
 
-# A factorisation takes the time of about this many steps with an old one.
-PATIENCE = 4
+# An old factor that would take more steps than this is replaced.
+PATIENCE = 2
 
 STEP_RULES = ("lipschitz", "exact")
 
@@ -456,7 +456,7 @@ class _PrimalStep:
         U, GU = self._guess(s, ridge, afresh=last or not np.array_equal(on, self.on))
         self.on = on
         goal = RESIDUAL if last else self.round_residual
-        residual = self._refine(U, GU, s, ridge, goal, patience=1 if last else PATIENCE)
+        residual = self._refine(U, GU, s, ridge, goal, patience=0 if last else PATIENCE)
         if self.last is not None:
             step = (U - self.last[0]).astype(self.dtype), (GU - self.last[1]).astype(self.dtype)
             self.steps.append(step)
@@ -516,7 +516,8 @@ class _PrimalStep:
             before, size = size, _norm(s[:, None] * residual)
             if size <= target:
                 break
-            if self._prepare(ridge, steps >= patience, stalled=size > 0.5 * before):
+            slow = steps > 0 and size * (size / before) ** patience > target
+            if self._prepare(ridge, slow, stalled=size > 0.5 * before):
                 direction = None  # another preconditioner: start again
             change, image = self._correction(residual, on, _norm(U))
             last_slope, slope = slope, np.einsum("ij,ij->j", residual, change)
