@@ -185,7 +185,8 @@ class SemFSCV(PredictingSelector):
             self._check_parameters()
             X, y, sample_weight = _in_memory(X, y, sample_weight)
             probe = self._semfs(1, {"class_weight": None})
-            moments = training_data(probe, X, y, sample_weight).moments.without_empty_classes()
+            data = training_data(probe, X, y, sample_weight)
+            moments = data.moments.without_empty_classes()
             include, allowed = self._restrictions(
                 moments, getattr(probe, "feature_names_in_", None)
             )
@@ -197,7 +198,14 @@ class SemFSCV(PredictingSelector):
                 params, k = self._choose(moments, settings, splits, ks, paths)
             else:
                 params, k = self._few_classes(settings), ks[-1]
-            final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
+            final = self._semfs(k, params)
+            by_name = self.include is not None or self.exclude is not None
+            if by_name or data.unlabeled is not None or X_unlabeled is not None:
+                final.fit(X, y, sample_weight, X_unlabeled)
+            else:  # the moments are known already
+                final.fit_moments(moments)
+                if hasattr(probe, "feature_names_in_"):
+                    final.feature_names_in_ = probe.feature_names_in_
             if not splits:
                 final = self._without_folds(final, params, ks)
             self._adopt(final, params)

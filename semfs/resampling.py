@@ -235,33 +235,34 @@ def forward_path(
     D = len(G)
     pivots, norms = np.diag(G) + gamma, np.diag(H).copy()
     smallest = 1e-12 * pivots
-    left = np.ones(D, dtype=bool) if allowed is None else allowed.copy()
-    forced = np.zeros(D, dtype=bool)
-    if first is not None:
-        forced[first] = left[first] = True
-    n_select = min(n_select, int(left.sum()))
+    closed = np.zeros(D, dtype=bool) if allowed is None else ~allowed
+    waiting = [] if first is None else [int(j) for j in first]
+    closed[waiting] = False
+    n_select = min(n_select, D - int(closed.sum()))
     # rows of L' and P' are contiguous, and so are those of the symmetric G and H
     L, P, QQ = np.empty((n_select, D)), np.empty((n_select, D)), np.zeros((n_select,) * 2)
     chosen: list[int] = []
     for t in range(n_select):
-        usable = (forced if forced.any() else left) & (pivots > smallest)
-        if not usable.any():
+        closed |= pivots <= smallest  # copies of chosen features
+        gains = norms / np.where(closed, np.inf, pivots)
+        gains[closed] = -1.0
+        waiting = [i for i in waiting if not closed[i]]
+        j = max(waiting, key=lambda i: gains[i]) if waiting else int(np.argmax(gains))
+        if closed[j]:
             break
-        gains = np.where(usable, np.maximum(norms, 0.0) / np.where(usable, pivots, 1.0), -1.0)
-        j = int(np.argmax(gains))
         root, row = np.sqrt(pivots[j]), L[:t, j].copy()
         column = G[j] - row @ L[:t]
         column[j] += gamma
         column /= root
         with_B = (H[j] - row @ P[:t]) / root  # B q
         with_Q = (P[:t, j] - QQ[:t, :t] @ row) / root  # Q q
-        length = gains[j]  # q'q
+        length = max(gains[j], 0.0)  # q'q
         norms += column * (column * length - 2.0 * (with_B - with_Q @ L[:t]))
         pivots -= column**2
         L[t], P[t] = column, with_B
         QQ[t, :t] = QQ[:t, t] = with_Q
         QQ[t, t] = length
-        left[j] = forced[j] = False
+        closed[j] = True
         chosen.append(j)
     return np.array(chosen, dtype=np.intp)
 
