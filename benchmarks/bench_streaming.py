@@ -234,9 +234,9 @@ def resume(folder: Path, size: str) -> dict:
     start = time.perf_counter()
     assert started("whole").wait() == 0
     seconds = time.perf_counter() - start
-    passes = len(read("whole")) / len(set(read("whole")))
+    begins = [i for i, line in enumerate(read("whole")) if line.startswith("0 ")]
     killed = started("killed")
-    while len(read("killed")) < 1.5 * len(set(read("whole"))) and killed.poll() is None:
+    while len(read("killed")) < 1.5 * begins[1] and killed.poll() is None:
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
@@ -248,7 +248,7 @@ def resume(folder: Path, size: str) -> dict:
         "n": n,
         "d": d,
         "seconds": seconds,
-        "passes": passes,
+        "passes": len(begins),
         "blocks": len(read("whole")),
         "before_kill": before,
         "read_twice": len(read("killed")) - len(read("whole")),
@@ -296,13 +296,18 @@ def main() -> None:
     try:
         if wanted != ["sparse"]:
             write_data(folder, n, d, C)
-        found = {part: PARTS[part](folder, size) for part in wanted}
+        for part in wanted:
+            found = PARTS[part](folder, size)
+            if size == "full":
+                write_part(part, found)
     finally:
         shutil.rmtree(folder)
-    if size == "full":
-        document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        document |= found | {"python": platform.python_version(), "numpy": np.__version__}
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def write_part(part: str, found: dict) -> None:
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    document |= {part: found, "python": platform.python_version(), "numpy": np.__version__}
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
