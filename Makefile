@@ -53,7 +53,10 @@ cli-docs: install ## Write docs/cli.md from the commands
 	$(BIN)/python docs/cli_reference.py
 
 coverage: install ## Run the tests and show which lines they miss
-	$(BIN)/python -m pytest -m "not browser and not network" -n auto --cov --cov-report=term
+	$(BIN)/python -m pytest -m "not browser and not network" -n auto --cov --cov-report= \
+		--cov-fail-under=0
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest tests/test_array_api.py --cov --cov-append \
+		--cov-report=term
 
 mutation: install ## Change objective.py and solvers.py in small ways; count what the tests notice
 	$(BIN)/python tools/mutation.py
