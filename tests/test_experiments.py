@@ -392,7 +392,7 @@ def test_a_run_killed_ten_times_ends_with_the_rows_of_an_uninterrupted_one(
     known: dict[str, str] = {}
     for _ in range(10):
         process = start(*SMALL, "--out", str(tmp_path), "--jobs", "2")
-        # at most one new cell in every second start, so that no machine is too fast for ten kills
+        # a new cell in every second start at most: no machine is too fast for ten kills
         goal = len(known) + rng.randint(0, 1)
         while process.poll() is None and len(_finished_at(tmp_path)) < goal:
             time.sleep(0.005)
