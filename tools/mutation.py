@@ -181,7 +181,8 @@ def main() -> None:
     first, step = map(int, options.part.split("/"))
     sample = sample[first - 1 :: step]
     alive = []
-    for mutant in sample:
+    for number, mutant in enumerate(sample, start=1):
+        print(f"\r{number}/{len(sample)}", end="", file=sys.stderr)
         if survives(mutant):
             alive.append(mutant)
             print(f"survived: {mutant.operator} {mutant.diff()}\n", flush=True)
