@@ -26,7 +26,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 MODULES = ("objective", "solvers")
-TESTS = ("tests/test_objective.py", "tests/test_solvers.py")
+TESTS = (
+    "tests/test_solver_details.py",
+    "tests/test_objective.py",
+    "tests/test_solvers.py",
+)
 SECONDS = 60  # a mutant that takes longer hangs: killed
 # Replacements that are plausible mistakes.
 TELLING = re.compile(
