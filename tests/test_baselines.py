@@ -647,17 +647,23 @@ def test_l20alm_coefficients_predict_on_raw_columns():
     assert np.count_nonzero(selector.coef_.any(axis=1)) == 3
 
 
-def test_l20alm_cold_path_gives_the_separate_fits():
-    X, y = blobs()
-    for selector, k in zip(L20ALM().path(X, y, [4, 2], warm_start=False), [4, 2]):
+@pytest.mark.parametrize("init", ["zero", "ridge"])
+@pytest.mark.parametrize("entries", [1, 2**25])
+def test_l20alm_path_gives_the_separate_fits(init, entries, monkeypatch):
+    monkeypatch.setattr(supervised, "LARGEST_BLOCKS", entries)
+    X, y = blobs(d=12)
+    ks = [10, 2, 4, 2]  # at k = 10 it stops early, nothing is left to change
+    for selector, k in zip(L20ALM(init=init).path(X, y, ks), ks):
+        alone = L20ALM(k, init=init).fit(X, y)
         assert selector.n_features_to_select == k
-        assert_allclose(selector.scores_, L20ALM(k).fit(X, y).scores_)
+        assert_allclose(selector.scores_, alone.scores_, atol=1e-9)
+        assert_allclose(selector.objective_, alone.objective_)
 
 
 def test_l20alm_warm_path_fits_as_well_as_separate_fits():
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
-    for selector in L20ALM().path(X, y, [5, 10]):
+    for selector in L20ALM().path(X, y, [5, 10], warm_start=True):
         alone = L20ALM(selector.n_features_to_select).fit(X, y)
         assert selector.objective_[-1] < 1.1 * alone.objective_[-1]
         assert selector.n_features_in_ == 64

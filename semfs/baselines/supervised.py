@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["L20ALM", "LassoSelector"]
 
+LARGEST_BLOCKS = 2**25  # numbers in an array of n rows for several k side by side
 MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 
 
@@ -343,35 +344,57 @@ class L20ALM(SupervisedSelector):
             X, codes, T = self._check_supervision(X, y)
             self._check_parameters()
             problem, system = self._prepare(X, T, codes)
-            result = self._solve(problem, system, self._start(problem, system))
+            start = self._start(problem, system)
+            (result,) = self._solve(problem, system, [start], [self.n_features_to_select])
             self._store(problem, result, constant_columns(X))
         return self
 
     def path(
-        self, X: Any, y: Any, ks: Iterable[int], *, warm_start: bool = True
+        self, X: Any, y: Any, ks: Iterable[int], *, warm_start: bool = False
     ) -> list[L20ALM]:
         """Return one fitted selector per number of features k, in the order given.
 
-        The factorisation is shared. With ``warm_start`` each k, in ascending order, starts
-        from V and E of the one before; the answer may differ from a cold start (the problem
-        is not convex). Multipliers start at 0 with the penalty: they have grown along with
-        it, and kept beside a small penalty they make the iterations diverge.
+        The same as separate fits, but the factorisation is shared and the iterations for
+        all k run side by side, which makes ten of them nearly as quick as one.
+
+        With ``warm_start`` each k, in ascending order, starts from V and E of the one
+        before; the answer then differs from a separate fit (the problem is not convex) and
+        is as often worse as better. Multipliers start at 0 with the penalty: they have
+        grown along with it, and kept beside a small penalty they make the iterations
+        diverge.
         """
         checked = clone(self)
         X, codes, T = checked._check_supervision(X, y)
         checked._check_parameters()
         problem, system = self._prepare(X, T, codes)
-        constant, ks = constant_columns(X), list(ks)
-        fitted: dict[int, L20ALM] = {}
-        state: AlmState | None = None
-        for k in sorted(set(ks)):
-            selector = self._fitted_copy(checked, n_features_to_select=k)
-            if state is None or not warm_start:
-                state = selector._start(problem, system)
-            result = selector._solve(problem, system, state)
-            selector._store(problem, result, constant)
-            fitted[k], state = selector, result.state
+        ks = list(ks)
+        fitted = {k: self._fitted_copy(checked, n_features_to_select=k) for k in sorted(ks)}
+        for selector in fitted.values():
+            check_integer("n_features_to_select", selector.n_features_to_select, 1)
+        solve = self._solve_in_turn if warm_start else self._solve_side_by_side
+        for selector, result in zip(fitted.values(), solve(problem, system, fitted)):
+            selector._store(problem, result, constant_columns(X))
         return [fitted[k] for k in ks]
+
+    def _solve_in_turn(
+        self, problem: LinearProblem, system: RidgeSystem, fitted: dict[int, L20ALM]
+    ) -> Iterator[AlmResult]:
+        state: AlmState | None = None
+        for k, selector in fitted.items():
+            state = selector._start(problem, system) if state is None else state
+            (result,) = self._solve(problem, system, [state], [k])
+            state = result.state
+            yield result
+
+    def _solve_side_by_side(
+        self, problem: LinearProblem, system: RidgeSystem, fitted: dict[int, L20ALM]
+    ) -> Iterator[AlmResult]:
+        ks = list(fitted)
+        width = max(1, LARGEST_BLOCKS // problem.T.size)
+        for first in range(0, len(ks), width):
+            some = ks[first : first + width]
+            starts = [fitted[k]._start(problem, system) for k in some]
+            yield from self._solve(problem, system, starts, some)
 
     def _prepare(
         self, X: np.ndarray, T: np.ndarray, codes: np.ndarray
@@ -412,13 +435,19 @@ class L20ALM(SupervisedSelector):
             )
         return V, E.astype(dtype)
 
-    def _solve(self, problem: LinearProblem, system: RidgeSystem, start: AlmState) -> AlmResult:
+    def _solve(
+        self,
+        problem: LinearProblem,
+        system: RidgeSystem,
+        starts: list[AlmState],
+        ks: list[int],
+    ) -> list[AlmResult]:
         with Progress("L20ALM", self.max_iter, self.verbose) as progress:
             return alternate(
                 problem.T,
                 system,
-                start,
-                k=self.n_features_to_select,
+                starts,
+                ks=ks,
                 mu=self.mu,
                 rho=self.rho,
                 max_iter=self.max_iter,
