@@ -106,7 +106,7 @@ def alternate(
     T = T.astype(X.dtype, copy=False)[:, None]  # (n, 1, c); the middle axis is that of ks
     V = np.stack([start.V for start in starts], axis=1)
     E = np.stack([start.E for start in starts], axis=1).astype(X.dtype, copy=False)
-    XV = np.stack([X @ start.V.astype(X.dtype) for start in starts], axis=1)
+    XV = np.stack([_sparse_product(X, start.V) for start in starts], axis=1)
     L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
     largest = LARGEST_MU if X.dtype == np.float64 else LARGEST_MU_FLOAT32
     runs = [_Run(k) for k in ks]
@@ -119,7 +119,7 @@ def alternate(
         V, XV = np.zeros_like(H), np.empty_like(XW)
         for j, run in enumerate(running):
             run.V, top, run.row_norms = keep_top_rows(H[:, j], run.k)
-            V[:, j], XV[:, j] = run.V, X[:, top] @ run.V[top].astype(X.dtype)
+            V[:, j], XV[:, j] = run.V, _sparse_product(X, run.V)
             run.follow(top)
         U = XW + (b - T) + S
         E = _shrink_rows(U, 1.0 / mu)
@@ -178,6 +178,12 @@ def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.nda
     V = np.zeros_like(H)
     V[top] = H[top]
     return V, top, norms
+
+
+def _sparse_product(X: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Return XV (n, c) in the dtype of X, from the non-zero rows of V."""
+    used = np.flatnonzero(V.any(axis=1))
+    return X[:, used] @ V[used].astype(X.dtype)
 
 
 def _shrink_rows(U: np.ndarray, amount: float) -> np.ndarray:
