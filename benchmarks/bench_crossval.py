@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 import semfs.crossval as crossval
 from semfs import SemFS
@@ -116,7 +117,9 @@ def main() -> None:
     )
     if not options.small:
         sizes = {"n": n, "d": d, "classes": C, "attributes": m, "k": K}
-        RESULTS.write_text(json.dumps({"size": sizes, **found}, indent=1) + "\n")
+        threads = max(pool["num_threads"] for pool in threadpool_info())
+        results = {"size": sizes, "threads": threads, **found}
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

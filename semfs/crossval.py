@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
 
 from semfs.attributes import align_attributes
 from semfs.estimator import SemFS
@@ -194,8 +195,10 @@ class SemFSCV(PredictingSelector):
             ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
             if splits:
-                paths = self._paths(moments, settings, splits, ks[-1], include, allowed)
-                params, k = self._choose(moments, settings, splits, ks, paths)
+                # many small matrices: threads would spend their time waiting for each other
+                with threadpool_limits(1, user_api="blas"):
+                    paths = self._paths(moments, settings, splits, ks[-1], include, allowed)
+                    params, k = self._choose(moments, settings, splits, ks, paths)
             else:
                 params, k = self._few_classes(settings), ks[-1]
             final = self._semfs(k, params)
