@@ -144,6 +144,7 @@ def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_
 
     if not in_memory:
         monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 2.0)
     X, y, A = make_problem(n=1000, d=20, C=6)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
@@ -208,6 +209,7 @@ def test_a_fit_survives_a_worker_killed_from_outside():
         killer.start()
         selector = SemFS(5).fit(chunked(X, slow), y)
         assert not killer.is_alive()
+        client.wait_for_workers(2, timeout=60)  # closing waits long for one that is starting
     assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
 
 
@@ -246,7 +248,8 @@ def test_wrong_values_on_a_worker_are_the_usual_error(client):
         SemFS(5).fit(awkward(X), y)
 
 
-def test_wrong_use_is_one_clear_line():
+def test_wrong_use_is_one_clear_line(monkeypatch):
+    monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 1.0)
     pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
     X, y, _ = make_problem(n=300)
     with pytest.raises(ValueError, match="300 rows but y has 299"):

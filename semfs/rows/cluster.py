@@ -17,7 +17,14 @@ import numpy as np
 
 from semfs.rows.blocks import MEMORY, Block, BlockSource, class_totals, row_weights
 from semfs.rows.memory import as_matrix, libraries
-from semfs.rows.passes import add_block, add_columns, check_budget, check_rows, wants_matrix
+from semfs.rows.passes import (
+    StayingRows,
+    add_block,
+    add_columns,
+    check_budget,
+    check_rows,
+    wants_matrix,
+)
 from semfs.rows.sums import Accumulator
 from semfs.validation import check_weights
 
@@ -34,7 +41,8 @@ RANGE_BYTES = 2**29
 # ... but so short that losing one costs little.
 PARTS_PER_THREAD = 4
 LARGEST_RANGE = 64  # rows per feature
-# Seconds without any worker after which waiting is given up.
+# Seconds after which waiting is given up: for a scheduler to answer, for any worker to come.
+SCHEDULER_PATIENCE = 20.0
 PATIENCE = 60.0
 
 
@@ -77,7 +85,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterRows:
+class ClusterRows(StayingRows):
     """Rows on a cluster (`semfs.rows.RowPasses`); make it with `dask_rows` or `on_cluster`."""
 
     parts: list[Any]
@@ -137,17 +145,6 @@ class ClusterRows:
         if self.source is None or self.class_weight is not None:
             return self
         return replace(self, parts=[replace(part, y=None) for part in self.parts])
-
-    def of_classes(self, full: np.ndarray) -> ClusterRows:
-        """Return the same rows: those of empty classes have no weight."""
-        return self
-
-    def own(self) -> ClusterRows:
-        """Return the same rows: nobody changes them."""
-        return self
-
-    def finished(self) -> None:
-        """Nothing to clean up."""
 
     def _reduce(self, function: Callable, add: Callable, *arguments: Any) -> Any:
         """Apply a function to every part and add up the results as a tree."""
@@ -248,7 +245,7 @@ def connect(address: str) -> Any:
             "a cluster needs dask.distributed. Install it with: pip install 'semfs[dask]'"
         ) from error
     try:
-        return Client(address, timeout="20s")
+        return Client(address, timeout=SCHEDULER_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no scheduler answers at {address} ({error or 'timeout'}). Start one with: "

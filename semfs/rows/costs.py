@@ -18,9 +18,10 @@ import numpy as np
 
 from semfs.rows.blocks import MEMORY, PRODUCT_BLOCK_BYTES, file_reader
 from semfs.rows.cluster import FAN_IN
-from semfs.rows.memory import column_products, totals
+from semfs.rows.memory import column_products
 from semfs.rows.passes import expected_fetches
 from semfs.rows.readers import BLOCK_BYTES, RING, FileReader
+from semfs.rows.sums import Accumulator
 
 __all__ = ["Plan", "Rates", "Stage", "measure_rates", "plan", "shape_of"]
 
@@ -32,7 +33,10 @@ INTERPRETER = 180e6
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes per second, and multiplications per second of X'X (half of them by symmetry)."""
+    """Bytes per second, and multiplications per second of X'X (half of them by symmetry).
+
+    ``products`` includes what else is done with a block when the d × d matrix is formed.
+    """
 
     read: float
     sums: float
@@ -109,7 +113,7 @@ def plan(
     solve = Stage("solve", 0, 0.0, 0.0, 8.0 * k * d * (0.5 * k + n_classes) / rates.sums)
     small = 8.0 * d * (3 * n_classes + 3 * k)
     if passes == "one":
-        work = size / rates.sums + n * d * d / rates.products
+        work = n * d * d / rates.products
         first = Stage("scatter matrix", 1, size, 0.0, max(size / rates.read, work) / workers)
         sent = 8.0 * d * d + 8.0 * n_classes * d
         memory = 8.0 * d * d + (RING + 1) * min(PRODUCT_BLOCK_BYTES, size) + small
@@ -143,20 +147,17 @@ def cheaper(n: int, d: int, itemsize: int, k: int, rates: Rates, **options: Any)
 
 
 def measure_rates(path: Any = None, *, d: int = 4096) -> Rates:
-    """Measure this machine for about a second; reading is measured on the file itself."""
+    """Measure this machine for one or two seconds; reading is measured on the file itself."""
     d = min(max(d, 256), 4096)
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((2**22 // d, d), dtype=np.float32)
-    codes, columns = np.arange(len(X)) % 32, np.arange(48)
-    mean = np.zeros(d)
-    sums = _best(lambda: totals(X, codes, 32, None))
-    some = _best(lambda: column_products(X, columns, mean, None))
-    products = _best(lambda: X.T @ X)
+    X = rng.standard_normal((PRODUCT_BLOCK_BYTES // (4 * d), d), dtype=np.float32)
+    labels, columns, mean = np.arange(len(X)) % 32, np.arange(48), np.zeros(d)
+    light, heavy = Accumulator(d, matrix=False), Accumulator(d)
     return Rates(
         read=_read_rate(path),
-        sums=X.nbytes / sums,
-        columns=X.nbytes / some,
-        products=len(X) * d * d / products,
+        sums=X.nbytes / _best(lambda: light.add(X, labels)),
+        columns=X.nbytes / _best(lambda: column_products(X, columns, mean, None)),
+        products=len(X) * d * d / _best(lambda: heavy.add(X, labels)),
     )
 
 

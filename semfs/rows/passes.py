@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -136,8 +136,23 @@ def _seconds(function: Callable[[], Any]) -> float:
 # ---- rows in a source ---------------------------------------------------------------
 
 
+class StayingRows:
+    """What rows have in common that stay where they are."""
+
+    def of_classes(self, full: np.ndarray) -> Self:
+        """Return the same rows: those of empty classes have no weight."""
+        return self
+
+    def own(self) -> Self:
+        """Return the same rows: nobody changes them."""
+        return self
+
+    def finished(self) -> None:
+        """Clean up when the fit is done."""
+
+
 @dataclass(frozen=True, eq=False)
-class SourceRows:
+class SourceRows(StayingRows):
     """Rows that stay in their source (`semfs.rows.RowPasses`)."""
 
     source: BlockSource
@@ -222,14 +237,6 @@ class SourceRows:
         assert out is not None
         root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
         return out + root.T @ root if alpha else out
-
-    def of_classes(self, full: np.ndarray) -> SourceRows:
-        """Return the same rows: those of empty classes have no weight."""
-        return self
-
-    def own(self) -> SourceRows:
-        """Return the same rows: nobody changes them."""
-        return self
 
 
 def add_columns(
