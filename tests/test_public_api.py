@@ -63,7 +63,8 @@ def python_blocks(path):
     return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
 
 
-def test_the_examples_of_the_readme_run():
+def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     pd = pytest.importorskip("pandas")
     from semfs.datasets import load_sample
 
