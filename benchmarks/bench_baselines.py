@@ -1,12 +1,14 @@
 """Time and memory of the baselines at the size of SUN: n = 14,140, d = 4,096, 707 classes.
 
     python benchmarks/bench_baselines.py                    # everything, some 15 minutes
-    python benchmarks/bench_baselines.py --small            # seconds: does it run at all
     python benchmarks/bench_baselines.py --only mcfs,wknn   # some of the methods
+    python benchmarks/bench_baselines.py --show             # the table of the last full run
+    python benchmarks/bench_baselines.py --small            # seconds: does it run at all
+    python benchmarks/bench_baselines.py --digits           # accuracy on digits, minutes
 
 Each method runs in a process of its own on the same file of made-up data: float32, three
 quarters zeros as after a ReLU, with class structure. Prints a table and writes
-``benchmarks/results/baselines.json``.
+``benchmarks/results/baselines.json`` (full size only).
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "lasso": ("LassoSelector", {"lam": 1.0}),
     "lasso-l21": ("LassoSelector", {"lam": 10.0, "penalty": "l21"}),
     "l20alm": ("L20ALM", {}),
-    # the default lambda0 takes 4,096 weights to 0 in two steps, which would be no test
+    # all 1,000 steps; the default lambda0 takes 4,096 weights to 0 in the first few
     "wknn": ("WkNN", {"batch_size": 512, "lambda0": 0.0, "lambda1": 1e-5, "lambda2": 0.0}),
 }
 LIMIT_SECONDS = {"random": 1.0, "variance": 1.0}  # all others: ten minutes
 LIMIT_GIGABYTES = 6.0
+SIZE = {"n_classes": 707, "per_class": 20, "d": 4096}
+SMALL = {"n_classes": 40, "per_class": 10, "d": 256}
 
 
 def make_data(n_classes: int, per_class: int, d: int, seed: int = 0) -> tuple[Any, Any]:
@@ -85,7 +89,6 @@ def run_one(case: str, data: str, small: bool) -> dict[str, Any]:
         "options": CASES[case][1],
         "seconds": round(seconds, 2),
         "cpu_seconds": round(cpu, 2),  # tells a busy machine from a slow method
-        "load_average": round(os.getloadavg()[0], 1),
         "extra_gigabytes": round((peak - before) / 1e9, 2),
         "peak_gigabytes": round(peak / 1e9, 2),
         "n_iter": int(getattr(selector, "n_iter_", 0)) or None,
@@ -108,12 +111,9 @@ def run_all(cases: list[str], small: bool, threads: int) -> None:
     threads_env = {f"{name}_NUM_THREADS": str(threads) for name in ("OPENBLAS", "OMP", "MKL")}
     path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
     env = dict(os.environ, PYTHONPATH=path, **threads_env)
-    print(
-        f"{'method':<16}{'seconds':>9}{'CPU s':>9}{'extra GB':>10}{'peak GB':>9}{'iter':>6}"
-        "  options"
-    )
+    print_head()
     with tempfile.TemporaryDirectory(prefix="semfs-baselines-") as data:
-        X, y = make_data(40, 10, 256) if small else make_data(707, 20, 4096)
+        X, y = make_data(**(SMALL if small else SIZE))
         np.save(Path(data) / "X.npy", X)
         np.save(Path(data) / "y.npy", y)
         del X, y
@@ -125,8 +125,28 @@ def run_all(cases: list[str], small: bool, threads: int) -> None:
             if done.returncode:
                 raise SystemExit(f"{case} failed, see above")
             row = json.loads(done.stdout)
-            save([row], small, threads)
+            if not small:
+                save(row, threads)
             print(_line(row), flush=True)
+
+
+def print_head() -> None:
+    print(
+        f"{'method':<16}{'seconds':>9}{'CPU s':>9}{'extra GB':>10}{'peak GB':>9}{'iter':>6}"
+        "  options"
+    )
+
+
+def show() -> None:
+    """Print the table of the last full run."""
+    if not RESULTS.exists():
+        raise SystemExit("No full run yet: call this script without --show (make bench-long).")
+    rows = json.loads(RESULTS.read_text())["rows"]
+    n, d, classes = rows[0]["n_d_classes"]
+    print(f"Baselines at n = {n:,}, d = {d:,}, {classes} classes (last make bench-long)")
+    print_head()
+    for row in rows:
+        print(_line(row))
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -141,32 +161,72 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def save(rows: list[dict[str, Any]], small: bool, threads: int) -> None:
-    """Write rows beside the earlier ones of other cases, whole or not at all."""
-    size = [400, 256, 40] if small else [14140, 4096, 707]
-    known = {"rows": []}
-    if RESULTS.exists():
-        known = json.loads(RESULTS.read_text())
-    stamp = {"n_d_classes": size, "threads": threads, "date": date.today().isoformat()}
-    stamp |= {"numpy": np.__version__, "machine": platform.machine()}
-    fresh = {(row["case"], tuple(size)) for row in rows}
-    kept = [r for r in known["rows"] if (r["case"], tuple(r["n_d_classes"])) not in fresh]
+def save(row: dict[str, Any], threads: int) -> None:
+    """Write a row among those of the other cases, whole or not at all."""
+    size = [SIZE["n_classes"] * SIZE["per_class"], SIZE["d"], SIZE["n_classes"]]
+    row |= {"n_d_classes": size, "threads": threads, "date": date.today().isoformat()}
+    row |= {"numpy": np.__version__}
+    known = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    by_case = {r["case"]: r for r in known if r["n_d_classes"] == size} | {row["case"]: row}
+    rows = [by_case[case] for case in CASES if case in by_case]
     RESULTS.parent.mkdir(exist_ok=True)
     partial = RESULTS.with_suffix(".part")
-    partial.write_text(json.dumps({"rows": kept + [r | stamp for r in rows]}, indent=1) + "\n")
+    partial.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     partial.replace(RESULTS)
+
+
+def digits() -> None:
+    """Print the mean 5-fold accuracy of a ridge classifier on 10 of the 64 pixels."""
+    import semfs.baselines as b
+
+    unsupervised = {"n_components": 10}
+    cases = [
+        b.VarianceSelector(10),
+        b.MCFS(10, **unsupervised),
+        b.FSASL(10, **unsupervised),
+        b.LassoSelector(10),
+        b.LassoSelector(10, lam=10.0, penalty="l21"),
+        b.L20ALM(10),
+        b.L20ALM(10, standardize=False),
+        b.WkNN(10),
+    ]
+    draws = [_digits_accuracy(b.RandomSelector(10, random_state=seed)) for seed in range(20)]
+    print(f"| RandomSelector | 20 draws | {np.mean(draws):.3f} ± {np.std(draws):.3f} |")
+    for selector in cases:
+        options = str(selector).replace("\n", " ").partition("(")[2][:-1]
+        name = type(selector).__name__
+        print(f"| {name} | `{options}` | {_digits_accuracy(selector):.3f} |", flush=True)
+
+
+def _digits_accuracy(selector: Any) -> float:
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = load_digits(return_X_y=True)
+    model = make_pipeline(selector, StandardScaler(), RidgeClassifier())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(cross_val_score(model, X, y, cv=5).mean())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="400 × 256, a few seconds")
     parser.add_argument("--only", help=f"comma-separated, of: {', '.join(CASES)}")
+    parser.add_argument("--show", action="store_true", help="print the last full run")
+    parser.add_argument("--digits", action="store_true", help="accuracy on digits instead")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--data", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(run_one(args.child, args.data, args.small)))
+        return
+    if args.show or args.digits:
+        show() if args.show else digits()
         return
     cases = args.only.split(",") if args.only else [c for c in CASES if c != "mcfs-707"]
     unknown = [c for c in cases if c not in CASES]

@@ -30,13 +30,14 @@ from semfs.baselines import (
     structure,
     supervised,
     unsupervised,
+    voting,
     wknn,
 )
 from semfs.baselines.codes import exact_codes, lasso_paths
 from semfs.baselines.fitting import break_ties, gram_matrix, standardize_columns
 from semfs.baselines.lars import lars_to_cardinality
 from semfs.baselines.progress import Progress
-from semfs.baselines.voting import class_balanced_batches
+from semfs.baselines.voting import class_balanced_batches, vote_gradient
 
 UNSUPERVISED = [
     RandomSelector(3, random_state=0),
@@ -751,6 +752,27 @@ def test_wknn_by_batches_finds_the_informative_columns():
     X[:, :4] += 3 * rng.normal(size=(30, 4))[y]
     selector = WkNN(4, batch_size=64, max_iter=200).fit(X, y)
     assert set(selector.order_[:4].tolist()) == {0, 1, 2, 3}
+
+
+def test_wknn_takes_all_its_steps_on_batches_of_the_size_asked_for(monkeypatch):
+    sizes = []
+
+    def counting(X, *args, **kwargs):
+        sizes.append(len(X))
+        return vote_gradient(X, *args, **kwargs)
+
+    monkeypatch.setattr(voting, "vote_gradient", counting)
+    X, y = blobs(n=400, n_classes=20)
+    selector = WkNN(3, batch_size=64, max_iter=30, lambda0=0.0).fit(X, y)
+    assert sizes == [64] * 30
+    assert selector.n_iter_ == len(selector.objective_) == 30
+
+
+def test_wknn_at_its_default_penalties_stops_early_on_many_features_and_classes():
+    X = np.random.default_rng(0).normal(size=(60, 4096)).astype(np.float32)
+    with pytest.warns(UserWarning, match="drove all weights to 0 in . of 1000 steps"):
+        selector = WkNN(3).fit(X, np.arange(60) % 30)
+    assert selector.n_iter_ < 10
 
 
 def test_wknn_uses_batches_for_many_samples_and_says_so(monkeypatch):

@@ -87,8 +87,8 @@ class WkNN(SupervisedSelector):
     maximum taken out, where the original divides 0 by 0 and aborts once weights grow;
     constant columns take part (they change the start 1/d and the step length) but rank
     last; features of weight 0 are ranked too, the original never returns them (with
-    thousands of features the default ``lambda0`` takes all weights to 0 within a few steps,
-    here with a warning: set it to 0 there); mini-batches
+    thousands of features and many classes the default ``lambda0`` takes all weights to 0
+    within a few steps, here with a warning: set it to 0 there); mini-batches
     are an addition for large n. A float32 X is computed in float32 (as the original does by
     default), with weights and gradient sums in float64.
 
