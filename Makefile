@@ -37,8 +37,9 @@ check: install ## Format, lint, type-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: install ## Measure speed and memory of the core; writes benchmarks/results/
+bench: install ## Measure speed and memory of the core; show the last run of the baselines
 	$(BIN)/python benchmarks/bench_core.py
+	$(BIN)/python benchmarks/bench_baselines.py --show
 
 bench-long: bench ## The same with all baselines at full size (about half an hour)
 	$(BIN)/python benchmarks/bench_baselines.py
