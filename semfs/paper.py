@@ -266,12 +266,14 @@ def plan(
     study : Study
     sizes : mapping from (data set, split) to Size
     methods : sequence of str, optional
-        These instead of the experiments' own.
+        These instead of the experiments' own; an experiment leaves out those that lack the
+        parameter it varies.
     """
     cells: list[Cell] = []
     for entry in experiments:
-        found = [find_method(name) for name in methods or entry.methods]
         variants = entry.variants(study.protocol.fast)
+        found = [find_method(name) for name in methods or entry.methods]
+        found = [m for m in found if all(m.takes(v.params) for v in variants)]
         if entry.timed:
             cells += [_timed_cell(entry, m, v, study) for v in variants for m in found]
             continue
@@ -376,6 +378,11 @@ def reproduce(
             plan([e for e in entries if e.timed == timed], study, sizes, methods)
             for timed in (False, True)
         ]
+        if not any(groups):
+            raise ValueError(
+                f"{', '.join(methods)} has no parameter that {', '.join(names)} varies. Name "
+                "other methods, or none for the experiment's own."
+            )
         store.force(cell for cells in groups for cell in cells if cell.method in force)
         total = Summary(0, 0)
         for cells, jobs in zip(groups, (n_jobs, 1)):  # timings are taken one at a time

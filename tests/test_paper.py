@@ -311,6 +311,13 @@ def test_my_module_joins_the_comparison(own):
     assert row["features"] == load_sample().feature_names[::-1][:5].tolist()
 
 
+def test_methods_without_the_parameter_that_varies_are_left_out(study, tmp_path):
+    cells = cells_of(study, "alpha", methods=["variance", "semfs"])
+    assert {cell.method for cell in cells} == {"semfs"}
+    with pytest.raises(ValueError, match=r"variance has no parameter that alpha varies"):
+        reproduce(["alpha"], tmp_path, methods=["variance"], fast=True)
+
+
 @pytest.mark.parametrize(
     "name, message",
     [

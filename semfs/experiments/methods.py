@@ -85,6 +85,10 @@ class Method:
     grid: Callable[[Size], list[Params]] = field(default=lambda size: [])
     attributes: bool | None = None
 
+    def takes(self, params: Iterable[str]) -> bool:
+        """Whether the selector has all these parameters."""
+        return set(params) <= set(_parameters(self.selector))
+
 
 def find_method(name: str) -> Method:
     """Return a method by name, or the selector of the user's module: ``module:Name``.
