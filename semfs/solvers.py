@@ -420,13 +420,11 @@ class _SStep:
         """
         fit = float(np.einsum("ij,ij,i->", W, self.objective.B, s, optimize=True))
         along = (fit - self.objective.gamma * float(np.vdot(W, W))) / float(s @ s)
-        if along <= 0.0 or self.rounds % FRESH_ROUNDS == 0:
+        if self.rounds % FRESH_ROUNDS == 0:
             largest, self.direction = _power_iteration(Q, self.direction, len(s))
             self.largest_ratio = largest / along if along > 0.0 else 0.0
-        else:
-            largest = self.largest_ratio * along
         self.rounds += 1
-        return largest
+        return self.largest_ratio * along
 
 
 def _step_length(Q: Product, gradient: np.ndarray, step: str | float, largest: float) -> float:

@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
+import semfs.solvers as solvers_module
+from problems import make_problem
 from semfs import SemFS
 from semfs.moments import Moments
 from semfs.objective import Objective
+from semfs.solvers import solve_alternating, solve_direct
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -31,3 +35,185 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
         moments, A, alpha=1.0, gamma=1e-9, penalty_scale="gram", fit_intercept=True
     )
     assert precise.root.dtype == np.float64
+
+
+# ---- direct --------------------------------------------------------------------------------
+
+
+def test_without_penalty_dependent_columns_come_after_all_others():
+    X, y, A = make_problem(d=8)
+    X[:, 5:] = X[:, :3] + X[:, 1:4]  # rank 5
+    chosen = solve_direct(objective_of(X, y, A, gamma=0.0), 5).order[:5]
+    assert np.linalg.matrix_rank(X[:, chosen]) == 5
+
+
+def test_no_more_exchanges_are_made_than_allowed():
+    for seed in range(20):
+        X, y, A = make_problem(seed, n=40, d=10)
+        X[:, 0] = X[:, 1:].sum(axis=1)  # tempting first, useless later
+        objective = objective_of(X, y, A, gamma=1e-6)
+        forward, one, many = (
+            set(solve_direct(objective, 5, n_swaps=n).order[:5]) for n in (0, 1, 9)
+        )
+        assert len(forward - one) <= 1
+        if len(forward - many) >= 2:
+            return
+    pytest.fail("no problem here needs two exchanges")
+
+
+@pytest.mark.parametrize(("k", "first"), [(5, 32), (50, 96), (100, 128)])
+def test_columns_of_G_are_fetched_in_batches_that_suit_k(monkeypatch, k, first):
+    X, y, A = make_problem(n=300, d=200, m=3)
+    sizes = []
+    original = Objective.columns
+
+    def columns(self, wanted):
+        sizes.append(len(wanted))
+        return original(self, wanted)
+
+    monkeypatch.setattr(Objective, "columns", columns)
+    solve_direct(objective_of(X, y, A), k)
+    assert sizes[0] == first
+    assert sum(sizes) <= 200
+
+
+# ---- alternating ---------------------------------------------------------------------------
+
+
+def objective_of(X, y, A, **options):
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+
+
+def wide_problem(decay=0.0, m=3, scale=1.0, d=60):
+    """Columns that share directions whose strength decays."""
+    X, y, A = make_problem(n=400, d=d, C=60, m=m)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((d, d)))[0]
+    return X * np.arange(1.0, d + 1.0) ** -decay @ turn, y, scale * A
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Counts factorisations and products with G, by precision."""
+    counts = {"factors": 0, "float32": 0, "float64": 0}
+    factorise = solvers_module._PrimalStep._factorise
+    image = solvers_module._PrimalStep._image
+
+    def count_factors(self, ridge):
+        counts["factors"] += 1
+        factorise(self, ridge)
+        assert self.factor[0].dtype == self.dtype
+
+    def count_images(self, V):
+        counts[V.dtype.name] += 1
+        return image(self, V)
+
+    monkeypatch.setattr(solvers_module._PrimalStep, "_factorise", count_factors)
+    monkeypatch.setattr(solvers_module._PrimalStep, "_image", count_images)
+    return counts
+
+
+def test_small_problems_take_one_factor_and_one_step_per_round(counted):
+    objective = objective_of(*wide_problem(), gamma=1.0, penalty_scale="gram")
+    solve_alternating(objective, max_iter=10, tol=0)
+    # the last solution is already exact: no further step for it
+    assert counted["factors"] == 11
+    # a step each; G U afresh at the start, in rounds 4 and 8 and at the end
+    assert counted["float64"] == 11 + 4
+
+
+def test_a_sensible_penalty_needs_no_factor_and_few_products(counted, monkeypatch):
+    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    objective = objective_of(*wide_problem(m=5, d=300), gamma=10.0, penalty_scale="gram")
+    seen = []
+    monitor = lambda *_: seen.append(dict(counted))  # noqa: E731
+    solve_alternating(objective, max_iter=20, tol=0, monitor=monitor)
+    assert seen[-1]["factors"] == 0
+    assert seen[-1]["float64"] == 1 + 5  # first, and every fourth round
+    assert seen[-1]["float32"] <= 50
+    assert counted["factors"] <= 2  # the last solution is wanted more exactly
+
+
+def test_an_ill_conditioned_problem_gets_a_factor_and_keeps_it(counted, monkeypatch):
+    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    X, y, A = wide_problem(decay=1.5)
+    objective = objective_of(X, y, A, gamma=1e-3, penalty_scale="gram")
+    solve_alternating(objective, max_iter=20, tol=0)
+    assert 1 <= counted["factors"] <= 4
+    assert counted["float32"] <= 80
+
+
+def test_where_single_precision_fails_double_takes_over(counted, monkeypatch):
+    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(Objective, "precise", False)
+    X, y, A = wide_problem(decay=3.0, m=30)
+    objective = objective_of(X, y, A, gamma=1e-9, penalty_scale="gram")
+    solution = solve_alternating(objective, max_iter=3, tol=0)
+    left = solution.s[:, None] * (objective.gram() @ (solution.s[:, None] * solution.W))
+    right = solution.s[:, None] * objective.B - objective.gamma * solution.W
+    assert np.linalg.norm(left - right) <= 1e-8 * np.linalg.norm(right)
+    assert counted["factors"] >= 2  # one in each precision
+
+
+def test_J_never_rises_even_if_the_curvature_was_underestimated(monkeypatch):
+    original = solvers_module._power_iteration
+
+    def too_low(*arguments):
+        value, direction = original(*arguments)
+        return value / 30.0, direction
+
+    monkeypatch.setattr(solvers_module, "_power_iteration", too_low)
+    X, y, A = wide_problem()
+    objective = objective_of(X, y, A, gamma=10.0, penalty_scale="gram")
+    solution = solve_alternating(objective, max_iter=12, tol=0)
+    assert (np.diff(solution.objective) <= 1e-9 * solution.objective[0]).all()
+    assert (solution.s > 0).all()
+
+
+def test_targets_of_zero_leave_s_alone():
+    X, y, A = make_problem()
+    solution = solve_alternating(objective_of(X, y, 0.0 * A))
+    assert_array_equal(solution.s, np.ones(12))
+    assert not solution.W.any()
+    assert solution.objective.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"n_inner": 3}, {"step": "exact"}], ids=str)
+def test_the_step_does_not_depend_on_the_unit_of_the_attributes(options):
+    small, large = (
+        solve_alternating(
+            objective_of(*wide_problem(scale=scale), gamma=1.0, penalty_scale="gram"),
+            max_iter=10,
+            tol=0,
+            **options,
+        )
+        for scale in (1e-3, 1e3)
+    )
+    assert_allclose(small.s, large.s, rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_step_that_is_too_long_is_halved_until_J_falls(unit):
+    Q = unit * np.diag([1.0, 2.0, 3.0])
+    s, gradient = np.ones(3), unit * np.array([-1.0, 2.0, -3.0])
+    move, bend = solvers_module._descent(lambda v: Q @ v, s, gradient, 64.0 / unit)
+    assert_allclose(bend, Q @ move)
+    assert (s + move >= 0).all()
+    change = gradient @ move + move @ Q @ move
+    assert change < 0
+    # twice as long would have been too long
+    twice = np.maximum(s + 2.0 * move, 0.0) - s
+    assert gradient @ twice + twice @ Q @ twice > 0
+
+
+def test_it_stops_by_itself_at_the_documented_tolerance():
+    objective = objective_of(*make_problem(), gamma=100.0)
+    default, explicit = (
+        solve_alternating(objective, max_iter=5000, **options)
+        for options in ({}, {"tol": 1e-4})
+    )
+    assert default.converged
+    assert len(default.objective) == len(explicit.objective) > 1
+    assert len(solve_alternating(objective, tol=0).objective) == 20
+    falls = -np.diff(default.objective) / default.objective[:-1]
+    assert (falls[:-1] > 1e-4).all()
+    assert falls[-1] <= 1e-4
