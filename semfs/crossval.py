@@ -21,15 +21,13 @@ from semfs.resampling import ClassSums, Resample, Setting, screen_features
 from semfs.rows import Rows
 from semfs.selector import check_n_features_to_select
 from semfs.training import rows_beyond_memory, training_data
+from semfs.unlabeled import spread_agreement
 from semfs.validation import check_integer, feature_indices
 
 __all__ = ["SemFSCV"]
 
 #: Folds of fewer classes say more about chance than about settings.
 FEWEST_CLASSES = 6
-#: Used instead, with two to five seen classes: about the origin and strongly regularised, the
-#: ranking leans on overall variance, which few classes cannot mislead (docs/choosing.md).
-FEW_CLASSES = {"gamma": 10.0, "fit_intercept": False}
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 
@@ -96,8 +94,10 @@ class SemFSCV(PredictingSelector):
     n_features_ : int
         Number of features kept.
     n_splits_ : int
-        Number of folds; 0 with fewer than six seen classes, where a fixed robust setting is
-        used instead.
+        Number of folds; 0 with fewer than six seen classes. Then the features should also
+        reconstruct the seen rows, with the weight ``best_params_["unlabeled_weight"]``: the
+        more the classes agree on which features vary, and the fewer they are, the more
+        (`semfs.unlabeled.spread_agreement`).
 
     Notes
     -----
@@ -200,7 +200,10 @@ class SemFSCV(PredictingSelector):
                     paths = self._paths(moments, settings, splits, ks[-1], include, allowed)
                     params, k = self._choose(moments, settings, splits, ks, paths)
             else:
-                params, k = self._few_classes(settings), ks[-1]
+                unlabelled = data.unlabeled is not None or X_unlabeled is not None
+                params, k = self._few_classes(settings, moments, unlabelled), ks[-1]
+                if "unlabeled_weight" in params and not unlabelled:
+                    X_unlabeled = X
             final = self._semfs(k, params)
             by_name = self.include is not None or self.exclude is not None
             if by_name or data.unlabeled is not None or X_unlabeled is not None:
@@ -375,13 +378,18 @@ class SemFSCV(PredictingSelector):
 
     # ---- without folds --------------------------------------------------------------------
 
-    def _few_classes(self, settings: list[dict[str, Any]]) -> dict[str, Any]:
-        """A setting that needs no choice; a grid of one is taken at its word."""
+    def _few_classes(
+        self, settings: list[dict[str, Any]], moments: Moments, unlabelled: bool
+    ) -> dict[str, Any]:
+        """A setting that needs no folds; a grid of one is taken at its word."""
         if len(settings) == 1:
             return settings[0]
-        if self.param_grid is None:
-            return dict(FEW_CLASSES)
-        return {name: FEW_CLASSES.get(name, getattr(self, name)) for name in settings[0]}
+        if self.param_grid is not None:
+            return {name: getattr(self, name) for name in settings[0]}
+        if unlabelled:
+            return {}
+        agreement = spread_agreement(moments.rows, len(moments.classes))
+        return {"unlabeled_weight": agreement**2 / (len(moments.classes) - 1)}
 
     def _without_folds(self, fitted: SemFS, params: dict[str, Any], ks: list[int]) -> SemFS:
         """Record the curve of gains; with "auto" keep what brings most of the fall of J."""

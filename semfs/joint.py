@@ -98,7 +98,7 @@ class _JointPath:
         if self.gains_of:  # features beyond the ranking stay below it
             scores = np.minimum(scores, self.gains_of[-1])
         scores[chosen] = self.gains_of
-        rest = np.argsort(-np.where(self.taken, -np.inf, scores), kind="stable")
+        rest = np.argsort(-scores, kind="stable")
         order = np.concatenate([chosen, rest[~self.taken[rest]]])
         objective = self.q - np.cumsum(self.gains_of)
         return replace(own, scores=scores, order=order, objective=objective)

@@ -217,7 +217,7 @@ class _ForwardPath:
         if self.gains_of:  # features beyond the ranking stay below it
             scores = np.minimum(scores, self.gains_of[-1])
         scores[chosen] = self.gains_of
-        rest = np.argsort(-np.where(self.taken, -np.inf, scores), kind="stable")
+        rest = np.argsort(-scores, kind="stable")
         rest = rest[~self.taken[rest]]
         objective = self.objective.q - np.cumsum(self.gains_of)
         return Solution(s, W, scores, np.concatenate([chosen, rest]), objective, True)

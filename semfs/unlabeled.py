@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.stats import rankdata
 
 from semfs.moments import Moments
 from semfs.objective import Objective
 from semfs.rows import Rows
 from semfs.rows.memory import spans
 
-__all__ = ["UNLABELED", "Reconstruction", "unlabeled_rows"]
+__all__ = ["UNLABELED", "Reconstruction", "spread_agreement", "unlabeled_rows"]
 
 #: scikit-learn's mark of a row without a label.
 UNLABELED = -1
@@ -27,6 +28,8 @@ UNLABELED = -1
 # enters the gains with the square of its small variance.
 N_DIRECTIONS = 64
 BLOCK_ROWS = 4096
+# So many rows of a class tell which features vary in it.
+ROWS_PER_CLASS = 2000
 
 
 def unlabeled_rows(y: Any) -> np.ndarray | None:
@@ -58,6 +61,34 @@ def unlabeled_rows(y: Any) -> np.ndarray | None:
 def _is_mark(value: Any) -> bool:
     number = isinstance(value, (int, float, np.integer, np.floating))
     return number and not isinstance(value, bool) and bool(value == UNLABELED)
+
+
+def spread_agreement(rows: Rows, n_classes: int) -> float:
+    """Return how far classes agree on which features vary, between 0 and 1.
+
+    The mean rank correlation, over pairs of classes, of the variances of the features within
+    each class. Near 1, the spread of a feature is its own and will be found in new classes too;
+    near 0 it belongs to the class, and says nothing about others.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(60, 40)) * np.arange(1, 41)
+    >>> spread_agreement(Rows(X, np.arange(60) % 2, None), 2) > 0.9
+    True
+    """
+    ranks = []
+    for c in range(n_classes):
+        own = np.flatnonzero(rows.codes == c)
+        X = rows.X[own[:: 1 + len(own) // ROWS_PER_CLASS]]
+        if X.shape[0] > 2:
+            centred = X.astype(np.float64) - rows.X[own[0]] if not sp.issparse(X) else X
+            squares = centred.multiply(centred) if sp.issparse(X) else centred**2
+            mean = np.asarray(centred.mean(axis=0)).ravel()
+            ranks.append(rankdata(np.asarray(squares.mean(axis=0)).ravel() - mean**2))
+    if len(ranks) < 2:
+        return 0.0
+    correlations = np.nan_to_num(np.corrcoef(ranks))[np.triu_indices(len(ranks), 1)]
+    return max(float(correlations.mean()), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ ALLOWED = {
     "kmeans": "",
     "evaluation": "attributes kmeans validation",
     "crossval": "attributes estimator evaluation moments prediction resampling rows selector "
-    "training validation",
+    "training unlabeled validation",
     "persistence": "attribute_files attributes baselines crossval datasets estimator moments "
     "reading rows",
     "selection": "attribute_files datasets estimator persistence rows validation",

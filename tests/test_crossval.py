@@ -8,9 +8,10 @@ from sklearn.base import clone
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
-from semfs.crossval import FEW_CLASSES, _Folds
+from semfs.crossval import _Folds
 from semfs.evaluation import ClassKFold, ClassShuffleSplit, cluster_scores
 from semfs.resampling import ClassSums, Setting, forward_path, screen_features
+from semfs.unlabeled import spread_agreement
 
 GRID = {"gamma": [0.1, 1.0], "fit_intercept": [True, False]}
 
@@ -206,10 +207,13 @@ def test_few_classes_get_a_fixed_setting_instead_of_folds(C):
     X, y, A = problem(C=C)
     selector = SemFSCV(4, A).fit(X, y)
     assert selector.n_splits_ == 0
-    assert selector.best_params_ == FEW_CLASSES
+    weight = selector.best_params_["unlabeled_weight"]
+    rows = Moments.from_data(X, y).rows
+    assert weight == spread_agreement(rows, C) ** 2 / (C - 1)
     assert selector.cv_results_ == {}
     assert np.isnan(selector.best_score_)
-    assert_array_equal(selector.order_, SemFS(4, A, **FEW_CLASSES).fit(X, y).order_)
+    by_hand = SemFS(4, A, unlabeled_weight=weight).fit(X, y, X_unlabeled=X)
+    assert_array_equal(selector.order_, by_hand.order_)
 
 
 def test_with_few_classes_auto_keeps_what_brings_most_of_the_fall_of_j():

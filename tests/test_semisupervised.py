@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import spearmanr
 
 from problems import fit_of, make_problem, paper_B, paper_gram
 from semfs import Moments, SemFS
 from semfs.descriptions import RIDGES, TargetClasses, _centred, _kernel, _left_out_r2
 from semfs.joint import solve_jointly
 from semfs.objective import Objective
-from semfs.unlabeled import Reconstruction, scatter_times
+from semfs.rows import Rows
+from semfs.unlabeled import Reconstruction, scatter_times, spread_agreement
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -364,3 +366,34 @@ def test_a_monitor_can_stop_the_joint_search():
         monitor=lambda step, J, feature, solution: step == 2,
     )
     assert len(found.objective) == 2
+
+
+# ---- which features vary in every class ------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_classes_agree_on_which_features_vary_or_they_do_not(sparse):
+    rng = np.random.default_rng(0)
+    codes = np.arange(300) % 3
+    common = rng.normal(size=(300, 80)) * rng.uniform(0.1, 5.0, 80) + 3.0
+    own = rng.normal(size=(300, 80)) * rng.uniform(0.1, 5.0, (3, 80))[codes] + 3.0
+    own[:, :20] = 0.0  # constant features agree, but only with each other
+    wrap = sp.csr_array if sparse else np.asarray
+    same, different = (
+        spread_agreement(Rows(wrap(X), codes, None), 3) for X in (common, own[:, 20:])
+    )
+    assert same > 0.9
+    assert different < 0.2
+    spearman = spearmanr(common[codes == 0].var(axis=0), common[codes == 1].var(axis=0))[0]
+    pair = spread_agreement(Rows(wrap(common[codes < 2]), codes[codes < 2], None), 2)
+    assert_allclose(pair, spearman)
+
+
+def test_agreement_needs_two_classes_with_a_spread():
+    X = np.random.default_rng(0).normal(size=(6, 5))
+    assert spread_agreement(Rows(X, np.array([0, 0, 0, 0, 1, 1]), None), 2) == 0.0
+    assert spread_agreement(Rows(np.ones((8, 5)), np.arange(8) % 2, None), 2) == 0.0
+    half = np.arange(40) % 2
+    scale = np.where(half[:, None] == 0, np.arange(1, 11), np.arange(10, 0, -1))
+    opposite = np.random.default_rng(0).normal(size=(40, 10)) * scale**2
+    assert spread_agreement(Rows(opposite, half, None), 2) == 0.0

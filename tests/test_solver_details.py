@@ -140,6 +140,7 @@ def test_an_ill_conditioned_problem_gets_a_factor_and_keeps_it(counted, monkeypa
     solve_alternating(objective, max_iter=20, tol=0)
     assert 1 <= counted["factors"] <= 4
     assert counted["float32"] <= 80
+    assert counted["float64"] == 1 + 5 + 1  # single precision serves throughout
 
 
 def test_where_single_precision_fails_double_takes_over(counted, monkeypatch):
@@ -169,9 +170,20 @@ def test_J_never_rises_even_if_the_curvature_was_underestimated(monkeypatch):
     assert (solution.s > 0).all()
 
 
-def test_targets_of_zero_leave_s_alone():
+def test_rounding_errors_of_G_U_that_pile_up_are_noticed(counted, monkeypatch):
+    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    X, y, A = wide_problem(decay=1.0, m=30)
+    objective = objective_of(X, y, A, gamma=1.0, penalty_scale="gram")
+    solution = solve_alternating(objective, max_iter=20, tol=0)
+    assert counted["float64"] > 1 + 5 + 1  # from then on G U is computed every round
+    value = objective.value(solution.W, solution.s)
+    assert_allclose(solution.objective[-1], value, rtol=1e-8)
+
+
+@pytest.mark.parametrize("step", ["lipschitz", "exact"])
+def test_targets_of_zero_leave_s_alone(step):
     X, y, A = make_problem()
-    solution = solve_alternating(objective_of(X, y, 0.0 * A))
+    solution = solve_alternating(objective_of(X, y, 0.0 * A), step=step)
     assert_array_equal(solution.s, np.ones(12))
     assert not solution.W.any()
     assert solution.objective.tolist() == [0.0]
@@ -217,3 +229,51 @@ def test_it_stops_by_itself_at_the_documented_tolerance():
     falls = -np.diff(default.objective) / default.objective[:-1]
     assert (falls[:-1] > 1e-4).all()
     assert falls[-1] <= 1e-4
+
+
+def test_the_curvature_is_estimated_every_fourth_round_and_tracked_in_between(monkeypatch):
+    objective = objective_of(*wide_problem(), gamma=10.0, penalty_scale="gram")
+    G, calls, tracked = objective.gram(), [], []
+    power, largest = solvers_module._power_iteration, solvers_module._SStep._largest_curvature
+
+    def count(*arguments):
+        calls.append(1)
+        return power(*arguments)
+
+    def compare(self, Q, W, s):
+        found = largest(self, Q, W, s)
+        tracked.append(found / np.linalg.eigvalsh(G * (W @ W.T))[-1])
+        return found
+
+    monkeypatch.setattr(solvers_module, "_power_iteration", count)
+    monkeypatch.setattr(solvers_module._SStep, "_largest_curvature", compare)
+    solve_alternating(objective, max_iter=20, tol=0)
+    assert len(calls) == 5
+    assert 0.9 < min(tracked) <= max(tracked) < 1.4  # twice as low would be too low
+
+
+def test_power_iteration_finds_the_largest_eigenvalue():
+    Q = np.diag([5.0, 4.5, 1.0, 0.5, 0.1])
+    value, direction = solvers_module._power_iteration(lambda v: Q @ v, None, 5)
+    assert 0.97 * 5.0 < value < 1.03 * 5.0
+    assert_allclose(np.linalg.norm(direction), 1.0)
+    again, _ = solvers_module._power_iteration(lambda v: Q @ v, direction, 5)
+    assert again >= value
+    assert solvers_module._power_iteration(np.zeros_like, None, 5)[0] == 0.0
+
+
+def test_steps_left_are_predicted_from_the_last_two():
+    steps_left = solvers_module._steps_left
+    assert steps_left([1e9, 1.0], 1e-9) == 0.0
+    assert_allclose(steps_left([1.0, 1e-1, 1e-2], 1e-4), 2.0)
+    assert_allclose(steps_left([1e5, 1.0, 1e-1, 1e-2], 1e-4), 2.0)
+    assert steps_left([1.0, 3.0, 1.0], 1e-4) == np.inf
+
+
+def test_scores_fall_along_the_order():
+    for seed in range(30):
+        X, y, A = make_problem(seed, n=40, d=10)
+        X[:, 0] = X[:, 1] + 0.1 * X[:, 2]  # together they say what neither says alone
+        for k in (1, 2, 4):
+            solution = solve_direct(objective_of(X, y, A, gamma=1e-6), k)
+            assert (np.diff(solution.scores[solution.order]) <= 0).all()
