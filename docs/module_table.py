@@ -10,7 +10,7 @@ GENERATED = Path(__file__).parent / "generated"
 LAYERS = {
     "Checks and files": "validation reading",
     "Rows and their sums": "rows moments",
-    "The method": "objective solvers joint descriptions unlabeled",
+    "The method": "objective w_step solvers joint descriptions unlabeled",
     "Class descriptions": "attribute_files diagnostics encoders attributes",
     "Selectors": "display selector training prediction estimator resampling crossval "
     "explanation baselines persistence",

@@ -20,7 +20,8 @@ ALLOWED = {
     "moments": "rows validation",
     # the method
     "objective": "moments rows",
-    "solvers": "objective",
+    "w_step": "objective",
+    "solvers": "objective w_step",
     # class descriptions
     "attribute_files": "reading",
     "diagnostics": "attribute_files",

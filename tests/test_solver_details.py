@@ -5,11 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import semfs.solvers as solvers_module
+import semfs.w_step
 from problems import make_problem
 from semfs import SemFS
 from semfs.moments import Moments
 from semfs.objective import Objective
 from semfs.solvers import solve_alternating, solve_direct
+from semfs.w_step import PrimalStep
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -95,8 +97,8 @@ def wide_problem(decay=0.0, m=3, scale=1.0, d=60):
 def counted(monkeypatch):
     """Counts factorisations and products with G, by precision."""
     counts = {"factors": 0, "float32": 0, "float64": 0}
-    factorise = solvers_module._PrimalStep._factorise
-    image = solvers_module._PrimalStep._image
+    factorise = PrimalStep._factorise
+    image = PrimalStep._image
 
     def count_factors(self, ridge):
         counts["factors"] += 1
@@ -107,8 +109,8 @@ def counted(monkeypatch):
         counts[V.dtype.name] += 1
         return image(self, V)
 
-    monkeypatch.setattr(solvers_module._PrimalStep, "_factorise", count_factors)
-    monkeypatch.setattr(solvers_module._PrimalStep, "_image", count_images)
+    monkeypatch.setattr(PrimalStep, "_factorise", count_factors)
+    monkeypatch.setattr(PrimalStep, "_image", count_images)
     return counts
 
 
@@ -122,7 +124,7 @@ def test_small_problems_take_one_factor_and_one_step_per_round(counted):
 
 
 def test_a_sensible_penalty_needs_no_factor_and_few_products(counted, monkeypatch):
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     objective = objective_of(*wide_problem(m=5, d=300), gamma=10.0, penalty_scale="gram")
     seen = []
     monitor = lambda *_: seen.append(dict(counted))  # noqa: E731
@@ -134,7 +136,7 @@ def test_a_sensible_penalty_needs_no_factor_and_few_products(counted, monkeypatc
 
 
 def test_an_ill_conditioned_problem_gets_a_factor_and_keeps_it(counted, monkeypatch):
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     X, y, A = wide_problem(decay=1.5)
     objective = objective_of(X, y, A, gamma=1e-3, penalty_scale="gram")
     solve_alternating(objective, max_iter=20, tol=0)
@@ -144,7 +146,7 @@ def test_an_ill_conditioned_problem_gets_a_factor_and_keeps_it(counted, monkeypa
 
 
 def test_where_single_precision_fails_double_takes_over(counted, monkeypatch):
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     monkeypatch.setattr(Objective, "precise", False)
     X, y, A = wide_problem(decay=3.0, m=30)
     objective = objective_of(X, y, A, gamma=1e-9, penalty_scale="gram")
@@ -171,7 +173,7 @@ def test_J_never_rises_even_if_the_curvature_was_underestimated(monkeypatch):
 
 
 def test_rounding_errors_of_G_U_that_pile_up_are_noticed(counted, monkeypatch):
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     X, y, A = wide_problem(decay=1.0, m=30)
     objective = objective_of(X, y, A, gamma=1.0, penalty_scale="gram")
     solution = solve_alternating(objective, max_iter=20, tol=0)
@@ -263,7 +265,7 @@ def test_power_iteration_finds_the_largest_eigenvalue():
 
 
 def test_steps_left_are_predicted_from_the_last_two():
-    steps_left = solvers_module._steps_left
+    steps_left = semfs.w_step._steps_left
     assert steps_left([1e9, 1.0], 1e-9) == 0.0
     assert_allclose(steps_left([1.0, 1e-1, 1e-2], 1e-4), 2.0)
     assert_allclose(steps_left([1e5, 1.0, 1e-1, 1e-2], 1e-4), 2.0)

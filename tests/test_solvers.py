@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import semfs.solvers as solvers_module
+import semfs.w_step
 from problems import fit_of, make_problem, naive_greedy
 from semfs import Moments
 from semfs.objective import Objective
@@ -202,7 +203,7 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
     options = {"gamma": gamma, "penalty_scale": "gram", "fit_intercept": True}
     objective = make_objective(X, y, A, **options)
     exact = solve_alternating(objective, max_iter=20, tol=0)
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     solution = solve_alternating(objective, max_iter=20, tol=0)
     assert_equation_12(objective, solution)
     assert (np.diff(solution.objective) <= 1e-9 * solution.objective[0]).all()
@@ -211,7 +212,7 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
 
 
 def test_the_iterative_W_step_follows_features_that_are_switched_off(monkeypatch):
-    monkeypatch.setattr(solvers_module, "SINGLE_FROM", 1)
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
     test_projection_can_switch_features_off_and_the_factor_follows()
 
 

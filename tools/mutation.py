@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-MODULES = ("objective", "solvers")
+MODULES = ("objective", "solvers", "w_step")
 TESTS = (
     "tests/test_solver_details.py",
     "tests/test_objective.py",
