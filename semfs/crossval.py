@@ -386,7 +386,7 @@ class SemFSCV(PredictingSelector):
             return settings[0]
         if self.param_grid is not None:
             return {name: getattr(self, name) for name in settings[0]}
-        if unlabelled:
+        if unlabelled or len(moments.classes) < 2:  # one class: SemFS will say so
             return {}
         agreement = spread_agreement(moments.rows, len(moments.classes))
         return {"unlabeled_weight": agreement**2 / (len(moments.classes) - 1)}

@@ -341,14 +341,10 @@ def solve_alternating(
     history: list[float] = []
     converged = False
     for _ in range(max_iter):
-        s_new = s_step.move(W, s)
-        W, J_new = exact.solve(s_new)
-        for _ in range(60):  # λ_max may have been estimated a little too low
-            if J_new <= J + 1e-12 * abs(J):
-                break
-            s_new = 0.5 * (s + s_new)
-            W, J_new = exact.solve(s_new)
-        s = s_new
+        # J after the exact W-step never rises: the s-step lowers it, or lets s grow, and with
+        # U = S W fixed J falls in every s_i.
+        s = s_step.move(W, s)
+        W, J_new = exact.solve(s)
         history.append(J_new)
         converged = J - J_new <= tol * abs(J)
         J = J_new
@@ -404,7 +400,7 @@ class _SStep:
         """λ_max(Q), by power iteration every few rounds.
 
         In between its ratio to s'Qs / s's hardly changes, and that costs nothing: Eq. 12
-        times W' says s'Qs = ⟨SW, B⟩ − γ‖W‖². A step within twice the true 1/λ_max descends.
+        times W' says s'Qs = ⟨SW, B⟩ − γ‖W‖².
         """
         fit = float(np.einsum("ij,ij,i->", W, self.objective.B, s, optimize=True))
         along = (fit - self.objective.gamma * float(np.vdot(W, W))) / float(s @ s)

@@ -79,6 +79,14 @@ def test_columns_of_G_are_fetched_in_batches_that_suit_k(monkeypatch, k, first):
     assert sum(sizes) <= 200
 
 
+@pytest.mark.parametrize("gamma", [1e-6, 1.0, 50.0])
+def test_exchanges_never_raise_J(gamma):
+    for seed in range(20):
+        objective = objective_of(*make_problem(seed, n=40, d=10), gamma=gamma)
+        J = [solve_direct(objective, 4, n_swaps=n).objective[-1] for n in (0, 1, 2, 50)]
+        assert (np.diff(J) <= 1e-9 * objective.q).all()
+
+
 # ---- alternating ---------------------------------------------------------------------------
 
 
@@ -107,7 +115,9 @@ def counted(monkeypatch):
 
     def count_images(self, V):
         counts[V.dtype.name] += 1
-        return image(self, V)
+        found = image(self, V)
+        assert found.dtype == V.dtype
+        return found
 
     monkeypatch.setattr(PrimalStep, "_factorise", count_factors)
     monkeypatch.setattr(PrimalStep, "_image", count_images)
@@ -261,7 +271,9 @@ def test_power_iteration_finds_the_largest_eigenvalue():
     assert_allclose(np.linalg.norm(direction), 1.0)
     again, _ = solvers_module._power_iteration(lambda v: Q @ v, direction, 5)
     assert again >= value
-    assert solvers_module._power_iteration(np.zeros_like, None, 5)[0] == 0.0
+    value, direction = solvers_module._power_iteration(np.zeros_like, None, 5)
+    assert value == 0.0
+    assert np.isfinite(direction).all()
 
 
 def test_steps_left_are_predicted_from_the_last_two():
@@ -279,3 +291,19 @@ def test_scores_fall_along_the_order():
         for k in (1, 2, 4):
             solution = solve_direct(objective_of(X, y, A, gamma=1e-6), k)
             assert (np.diff(solution.scores[solution.order]) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "stalled"),
+    [([1.0], False), ([1.0, 0.4], False), ([1.0, 0.9], True), ([8.0, 0.4, 1.0, 0.9], True)],
+)
+def test_a_current_factor_that_does_not_help_gives_way_to_double_precision(
+    monkeypatch, sizes, stalled
+):
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
+    objective = objective_of(*wide_problem(), gamma=1.0, penalty_scale="gram")
+    step, s = PrimalStep(objective), np.ones(60)
+    system = semfs.w_step._System(objective.B, s, objective.gamma / s**2, 1e-9)
+    step._factorise(system.ridge)
+    assert step._prepare(system, sizes) == stalled
+    assert step.factor[0].dtype == (np.float64 if stalled else np.float32)
