@@ -2,6 +2,7 @@
 
     python benchmarks/bench_ideas.py --data DIR    # DIR holds the .npz files named below
     python benchmarks/bench_ideas.py --data DIR --splits 4 --only "aPascal,blood cells"
+    python benchmarks/bench_ideas.py --data DIR --seen 2 --ideas "SemFSCV;both"
 
 Every idea ranks features on the seen classes of a random class split; the unseen classes are
 then clustered on the first k features (K-means on raw columns, ACC and NMI) and classified by
@@ -26,7 +27,7 @@ from scipy.special import log_ndtr
 from sklearn.feature_selection import f_classif
 from threadpoolctl import threadpool_limits
 
-from semfs import SemFS
+from semfs import SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores, knn_accuracy, starting_rows
 from semfs.rows import Rows
@@ -79,11 +80,16 @@ def load(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, y, A.astype(float)
 
 
-def class_split(name: str, number: int, folder: Path) -> Split:
-    """The class split of a data set with this number."""
+def class_split(name: str, number: int, folder: Path, n_seen: int | None = None) -> Split:
+    """The class split of a data set with this number; if asked with so few seen classes."""
     X, y, A = load(name, folder)
     rng = np.random.default_rng(zlib.crc32(f"{name} {number}".encode()))
     unseen = rng.choice(np.unique(y), DATA[name][1], replace=False)
+    if n_seen is not None:
+        unseen = unseen[:10]
+        seen = rng.choice(np.setdiff1d(y, unseen), n_seen, replace=False)
+        kept = np.isin(y, np.concatenate([seen, unseen]))
+        X, y = X[kept], y[kept]
 
     def some_rows(mask: np.ndarray, most: int) -> np.ndarray:
         rows = [np.flatnonzero(mask & (y == c)) for c in np.unique(y[mask])]
@@ -145,6 +151,11 @@ def semfs(targets: str = "attributes", **parameters: object) -> Idea:
         return SemFS(max(KS), table, **more, **parameters).fit(split.X, split.y).order_
 
     return rank
+
+
+def cross_validated(split: Split) -> np.ndarray:
+    """SemFSCV: parameters by clustering held-out seen classes."""
+    return SemFSCV(max(KS), split.A).fit(split.X, split.y).order_
 
 
 def known_descriptions(split: Split) -> np.ndarray:
@@ -265,6 +276,7 @@ IDEAS: dict[str, Idea] = {
     "attributes, alpha 0": semfs(alpha=0.0),
     "attributes, no intercept": semfs(gamma=3.0, fit_intercept=False),
     "attributes, noise-scaled": scaled_by_noise(0.5, semfs()),
+    "SemFSCV": cross_validated,
     "unseen descriptions known": known_descriptions,
     "pair separability": pair_separability(joint_noise=False),
     "pair separability, joint noise": pair_separability(joint_noise=True),
@@ -290,7 +302,14 @@ def score(order: np.ndarray, split: Split) -> list[list[float]]:
     return out
 
 
-def run(names: list[str], ideas: dict[str, Idea], numbers: range, folder: Path, cache: Path):
+def run(
+    names: list[str],
+    ideas: dict[str, Idea],
+    numbers: range,
+    folder: Path,
+    cache: Path,
+    n_seen: int | None,
+) -> dict:
     """Score what the cache does not hold yet; return everything."""
     known = json.loads(cache.read_text()) if cache.exists() else {}
     for name in names:
@@ -298,7 +317,7 @@ def run(names: list[str], ideas: dict[str, Idea], numbers: range, folder: Path, 
             todo = [i for i in ideas if f"{name}|{number}|{i}" not in known]
             if not todo:
                 continue
-            split = class_split(name, number, folder)
+            split = class_split(name, number, folder, n_seen)
             for idea in todo:
                 known[f"{name}|{number}|{idea}"] = score(ideas[idea](split), split)
             cache.write_text(json.dumps(known))
@@ -364,19 +383,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--only", help="data sets, comma-separated")
+    parser.add_argument("--ideas", help="beginnings of their names, between semicolons")
+    parser.add_argument("--seen", type=int, help="number of seen classes; at most 10 unseen")
     parser.add_argument("--cache", type=Path, default=Path("ideas-cache.json"))
     options = parser.parse_args()
     names = options.only.split(",") if options.only else list(DATA)
-    ideas = BASELINES | IDEAS
+    wanted = tuple(options.ideas.split(";")) if options.ideas else ("",)
+    ideas = BASELINES | {name: idea for name, idea in IDEAS.items() if name.startswith(wanted)}
+    numbers, cache = range(options.splits), options.cache
+    if options.seen is not None:
+        cache = cache.with_stem(f"{cache.stem}-{options.seen}")
     with threadpool_limits(1):
-        known = run(names, ideas, range(options.splits), options.data, options.cache)
+        known = run(names, ideas, numbers, options.data, cache, options.seen)
     document = {"default": DEFAULT, "k": KS, "metrics": METRICS, "data": names}
     for title, start in (("chosen on", 0), ("confirmed on", 1)):
         numbers = list(range(start, options.splits, 2))
         rows = list(table(known, names, list(ideas), numbers))
         show(f"{title} {len(numbers)} splits each", rows, names)
         document[title] = {"splits": len(numbers), "rows": rows}
-    if not options.only:
+    if not (options.only or options.ideas or options.seen):
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
 
 
