@@ -28,7 +28,7 @@ def write_module_table() -> None:
 
 def module_table() -> str:
     """Return layers and modules with the first sentence of each docstring."""
-    found = {path.stem: path for path in PACKAGE.glob("*.py") if path.stem != "__init__"}
+    found = {path.stem: path for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")}
     found |= {path.parent.name: path for path in PACKAGE.glob("*/__init__.py")}
     lines = ["| layer | module | owns |", "|---|---|---|"]
     for layer, names in LAYERS.items():

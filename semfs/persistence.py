@@ -124,6 +124,8 @@ def load(path: Any) -> Any:
 @contextlib.contextmanager
 def _appearing(path: Path) -> Iterator[Path]:
     """A place beside ``path``; what is written there is moved to it if the block succeeds."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield beside
@@ -137,10 +139,7 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     from semfs.datasets.arrays import read_npz
 
     if not zipfile.is_zipfile(path):
-        raise FileError(
-            f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors "
-            "are not read, because that runs code: fit again and use semfs.save."
-        )
+        _refuse_what_is_no_archive(path)
     _check_members(path)
     arrays = {name: np.array(array) for name, array in read_npz(path).items()}
     text = arrays.pop("header").tobytes().decode("utf-8")
@@ -154,6 +153,19 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
             f"semfs {semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
         )
     return header, arrays
+
+
+def _refuse_what_is_no_archive(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start:
+        raise FileError(f"{path} is empty.")
+    if start == b"PK\x03\x04":
+        raise FileError(f"{path} is truncated. Copy it again.")
+    raise FileError(
+        f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors are "
+        "not read, because that runs code: fit again and use semfs.save."
+    )
 
 
 def _check_members(path: Path) -> None:
@@ -177,6 +189,10 @@ def _check_members(path: Path) -> None:
             f"{path} has a header of {in_bytes(header.file_size)}; at most "
             f"{in_bytes(LARGEST_HEADER)} are read. Refused."
         )
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
 
 
 def _refuse_constant(text: str) -> None:

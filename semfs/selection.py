@@ -99,7 +99,8 @@ def select_file(
         path of a file with one label per row (NPY). Rows without a label are not used for
         the selection but are in the reduced data.
     attributes : path-like, DataFrame or mapping
-        Class descriptions; of an NPZ file its ``A`` by default.
+        Class descriptions; of an NPZ file its ``A`` by default. "labels" chooses by the class
+        labels instead.
     n_features_to_select : int, default=50
         Number of features to keep.
     unseen : sequence of class labels, default=()
@@ -220,14 +221,20 @@ def _fit(
     selector: SemFS, source: Source, attributes: Any, unseen: Sequence, fitting: Fitting
 ) -> int:
     """Fit on the labelled rows of seen classes; returns their number."""
+    by_labels = str(attributes) == "labels" and not Path("labels").exists()
     if attributes is None and source.attributes is None:
-        raise ValueError(f"{source.path} has no class attributes. Give a table (--attributes).")
-    frame = source.attributes if attributes is None else as_frame(attributes)
+        raise ValueError(
+            f"{source.path} has no class attributes. Give a table (--attributes TABLE), or "
+            "choose by the class labels (--attributes labels)."
+        )
     hidden = {str(item) for item in (*unseen, *source.unseen)}
     unknown = hidden - {str(label) for label in source.labels.categories}
     if unknown:
         raise ValueError(f"unseen class {min(unknown)!r} does not occur in {source.path}.")
-    labels = source.labels.without(hidden).matched(frame.index)
+    labels, frame = source.labels.without(hidden), None
+    if not by_labels:
+        frame = source.attributes if attributes is None else as_frame(attributes)
+        labels = labels.matched(frame.index)
     used = labels.present
     if not used.any():
         raise ValueError(f"{source.path} has no labelled row of a seen class.")

@@ -388,8 +388,8 @@ class _SStep:
         gradient = -2.0 * self.objective.gamma * ratio
         Q = self.exact.curvature(W, self.n_inner)
         largest = self._largest_curvature(Q, W, s) if self.step == "lipschitz" else 0.0
-        if self.step == "lipschitz" and self.n_inner == 1:  # safe as it is
-            return np.maximum(s - 0.5 / largest * gradient, 0.0) if largest > 0 else s
+        if self.step == "lipschitz" and self.n_inner == 1:  # safe as it is: s can only grow
+            return s - 0.5 / largest * gradient if largest > 0 else s
         for _ in range(self.n_inner):
             length = _step_length(Q, gradient, self.step, largest)
             step, bend = _descent(Q, s, gradient, length)

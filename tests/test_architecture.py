@@ -57,6 +57,7 @@ ALLOWED = {
     "console": "",
     "cli": "attribute_files attributes console datasets demo encoders experiments paper plots "
     "report rows selection",
+    "__main__": "cli",
 }
 ALLOWED = {module: set(names.split()) for module, names in ALLOWED.items()}
 

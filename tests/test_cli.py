@@ -114,7 +114,9 @@ def test_no_color_is_obeyed_on_a_terminal():
 
     coloured = "\x1b[1;36m"
     assert coloured in on_terminal()
-    assert coloured not in on_terminal(NO_COLOR="1")
+    plain = on_terminal(NO_COLOR="1")
+    assert "semfs" in plain
+    assert ESCAPE not in plain  # no bold either
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -172,6 +174,52 @@ def test_datasets_plan_and_evaluate_print_json_too():
     assert plan["plans"][0]["stages"][0]["seconds"] >= 0
     rows = parsed("evaluate", "sample", "-m", "variance", "-k", "5", "--repeats", "2", "--json")
     assert rows[0]["method"] == "variance"
+
+
+def test_a_wide_table_is_printed_in_full_on_a_narrow_screen():
+    numbers = ("-k", "5:50:5", "--repeats", "1", "--splits", "1", "-j", "1")
+    done = run("evaluate", "sample", "-m", "variance", *numbers, COLUMNS="60")
+    assert done.returncode == 0, done.stderr
+    assert "…" not in done.stdout
+    assert len(done.stdout.splitlines()[2].split()) == 1 + 10 + 1  # method, ten k, mean
+
+
+def test_class_labels_serve_where_there_is_no_table(farm):
+    files = ["--label", "kind", "-k", "2", "-o", str(farm / "out.csv")]
+    done = CliRunner().invoke(app, ["select", str(farm / "rows.csv"), *files])
+    assert done.exit_code == 2
+    assert "--attributes labels" in done.output
+    done = CliRunner().invoke(
+        app, ["select", str(farm / "rows.csv"), *files, "--attributes", "labels"]
+    )
+    assert done.exit_code == 0, done.output
+    best = done.output.split("best: ")[1].splitlines()[0].split(", ")
+    assert len(best) == 2
+    assert set(best) <= {"wéight", "height", "speed"}
+
+
+def test_warnings_are_one_line_without_a_place_in_the_code(farm):
+    done = run(*select(farm, "-k", "99"))
+    assert done.returncode == 0
+    assert done.stderr.startswith("semfs: n_features_to_select=99")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("CUB", "CUB was not found"), ("smaple", "did you mean 'sample'?")]
+)
+def test_a_data_set_that_is_not_there_is_explained(name, message, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
+    done = CliRunner().invoke(app, ["evaluate", name])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_python_m_semfs_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "semfs", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"semfs {semfs.__version__}\n"
 
 
 def test_errors_go_to_standard_error_in_one_line_with_exit_code_2(tmp_path):

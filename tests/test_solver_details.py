@@ -9,7 +9,7 @@ import semfs.w_step
 from problems import make_problem
 from semfs import SemFS
 from semfs.moments import Moments
-from semfs.objective import Objective
+from semfs.objective import Objective, reduce_rank
 from semfs.solvers import solve_alternating, solve_direct
 from semfs.w_step import PrimalStep
 
@@ -47,6 +47,9 @@ def test_without_penalty_dependent_columns_come_after_all_others():
     X[:, 5:] = X[:, :3] + X[:, 1:4]  # rank 5
     chosen = solve_direct(objective_of(X, y, A, gamma=0.0), 5).order[:5]
     assert np.linalg.matrix_rank(X[:, chosen]) == 5
+    everything = solve_direct(objective_of(X, y, A, gamma=0.0), 8)
+    assert len(everything.objective) == 8  # copies enter last, and explain nothing
+    assert_allclose(everything.objective[5:], everything.objective[4])
 
 
 def test_no_more_exchanges_are_made_than_allowed():
@@ -59,8 +62,24 @@ def test_no_more_exchanges_are_made_than_allowed():
         )
         assert len(forward - one) <= 1
         if len(forward - many) >= 2:
+            assert len(forward - one) == 1
             return
     pytest.fail("no problem here needs two exchanges")
+
+
+def test_one_exchange_allowed_is_one_exchange_tried(monkeypatch):
+    calls = []
+    original = solvers_module._swap_gains
+
+    def count(*arguments):
+        calls.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(solvers_module, "_swap_gains", count)
+    for seed in range(10):
+        calls.clear()
+        solve_direct(objective_of(*make_problem(seed, n=40, d=10)), 6, n_swaps=1)
+        assert 1 <= len(calls) <= 3
 
 
 @pytest.mark.parametrize(("k", "first"), [(5, 32), (50, 96), (100, 128)])
@@ -307,3 +326,48 @@ def test_a_current_factor_that_does_not_help_gives_way_to_double_precision(
     step._factorise(system.ridge)
     assert step._prepare(system, sizes) == stalled
     assert step.factor[0].dtype == (np.float64 if stalled else np.float32)
+
+
+def test_step_lengths():
+    Q, gradient = np.diag([1.0, 3.0]), np.array([2.0, 1.0])
+    length = lambda step, largest: solvers_module._step_length(  # noqa: E731
+        lambda v: Q @ v, gradient, step, largest
+    )
+    assert length("lipschitz", 4.0) == 0.125  # half of 1/λ, as Q is half of the Hessian
+    assert length("lipschitz", 0.0) == 0.0
+    assert_allclose(length("exact", 0.0), 0.5 * 5.0 / 7.0)
+    assert length(0.3, 4.0) == 0.3
+    none = solvers_module._step_length(np.zeros_like, gradient, "exact", 0.0)
+    assert none == 0.0
+
+
+def test_a_tiny_penalty_gets_its_factor_at_once_and_keeps_it(counted, monkeypatch):
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
+    objective = objective_of(*wide_problem(), gamma=1e-6, penalty_scale="gram")
+    solve_alternating(objective, max_iter=5, tol=0)
+    assert counted["factors"] == 1
+    assert counted["float32"] == 0
+    assert counted["float64"] <= 2 * 8  # a product for G U and at most one step per solve
+
+
+def test_features_left_out_cost_no_steps(counted, monkeypatch):
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
+    start = np.ones(300)
+    start[::3] = 0.0
+    objective = objective_of(*wide_problem(m=5, d=300), gamma=10.0, penalty_scale="gram")
+    solve_alternating(objective, max_iter=10, tol=0, s_init=start)
+    assert counted["float32"] <= 50
+
+
+def test_q_is_the_spread_of_the_targets():
+    X, y, A = make_problem()
+    spread = ((A[y] - A[y].mean(axis=0)) ** 2).sum()
+    assert_allclose(objective_of(X, y, A, alpha=0.5, fit_intercept=True).q, 1.5 * spread)
+
+
+def test_a_table_of_rank_one_is_reduced_to_one_column():
+    u, v = np.random.default_rng(0).normal(size=(2, 9))
+    targets, basis = reduce_rank(np.outer(u, v[:4]))
+    assert targets.shape == (9, 1)
+    assert basis.shape == (4, 1)
+    assert_allclose(targets @ basis.T, np.outer(u, v[:4]))

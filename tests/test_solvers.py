@@ -309,7 +309,7 @@ def test_a_monitor_sees_every_step_and_can_stop(solve):
     seen = []
 
     def monitor(step, J, feature, solution):
-        seen.append((step, J, len(solution().objective)))
+        seen.append((step, J, len(solution().objective), feature))
         return step == 3
 
     objective = make_objective(X, y, A)
@@ -321,3 +321,6 @@ def test_a_monitor_sees_every_step_and_can_stop(solve):
     assert [s[2] for s in seen] == [1, 2, 3]
     assert_allclose([s[1] for s in seen], solution.objective)
     assert len(solution.objective) == 3
+    expected = [None] * 3 if solve is solve_alternating else solution.order[:3].tolist()
+    assert [s[3] for s in seen] == expected
+    assert solution.converged == (solve is not solve_alternating)

@@ -78,7 +78,9 @@ def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) ->
             )
         if item.compress_type != zipfile.ZIP_STORED or size == 0:
             file.seek(0)
-            return np.lib.format.read_array(file, allow_pickle=False)
+            array = np.lib.format.read_array(file, allow_pickle=False)
+            file.read()  # to the end, where the checksum is compared
+            return array
     offset = _data_offset(path, item) + start
     if offset + size > path.stat().st_size:
         raise FileError(f"{path} is truncated inside array {name!r}. Copy it again.")

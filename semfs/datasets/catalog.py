@@ -95,7 +95,7 @@ CATALOG: tuple[Entry, ...] = (
             tuple(f"cifar-10-batches-bin/{b}.bin" for b in (*_BATCHES, "test_batch")),
             tuple(f"cifar-10-batches-py/{b}" for b in (*_BATCHES, "test_batch")),
         ),
-        "semfs.datasets.fetch_cifar10(), or unpack cifar-10-binary.tar.gz from "
+        "semfs.datasets.fetch_cifar10(attributes=TABLE), or unpack cifar-10-binary.tar.gz from "
         "https://www.cs.toronto.edu/~kriz/cifar.html",
         "none stated; cite Krizhevsky, 2009",
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import zipfile
@@ -143,9 +144,17 @@ def find_source(name: Any) -> Source:
     for source in _xlsa17_sources(data_folders()):
         if source.name.lower() == str(name).lower():
             return source
+    missing = [entry for entry in CATALOG if entry.name.lower() == str(name).lower()]
+    if missing:
+        raise ValueError(
+            f"{missing[0].name} was not found on this machine. To get it: {missing[0].source}"
+        )
+    near = difflib.get_close_matches(str(name), ["sample", *(e.name for e in CATALOG)], n=1)
     raise ValueError(
-        f"There is no data set {str(name)!r}. Give sample, an .npz file with arrays X, y and "
-        "A, or a name that `semfs datasets` lists as found."
+        f"There is no data set {str(name)!r}"
+        + (f"; did you mean {near[0]!r}?" if near else ".")
+        + " Give sample, an .npz file with arrays X, y and A, or a name that `semfs datasets` "
+        "lists as found."
     )
 
 
