@@ -52,6 +52,14 @@ def test_without_penalty_dependent_columns_come_after_all_others():
     assert_allclose(everything.objective[5:], everything.objective[4])
 
 
+def test_what_is_forbidden_stays_out_even_if_nothing_else_helps():
+    X, y, A = make_problem(d=6)
+    X[:, 5] = X[:, 3] + X[:, 4]
+    allowed = np.array([False, False, False, True, True, True])
+    found = solve_direct(objective_of(X, y, A, gamma=0.0), 3, candidates=allowed)
+    assert sorted(found.order[:3].tolist()) == [3, 4, 5]
+
+
 def test_no_more_exchanges_are_made_than_allowed():
     for seed in range(20):
         X, y, A = make_problem(seed, n=40, d=10)
@@ -143,9 +151,12 @@ def counted(monkeypatch):
     return counts
 
 
-def test_small_problems_take_one_factor_and_one_step_per_round(counted):
+@pytest.mark.parametrize("left_out", [0, 20])
+def test_small_problems_take_one_factor_and_one_step_per_round(counted, left_out):
     objective = objective_of(*wide_problem(), gamma=1.0, penalty_scale="gram")
-    solve_alternating(objective, max_iter=10, tol=0)
+    start = np.ones(60)
+    start[:left_out] = 0.0
+    solve_alternating(objective, max_iter=10, tol=0, s_init=start)
     # the last solution is already exact: no further step for it
     assert counted["factors"] == 11
     # a step each; G U afresh at the start, in rounds 4 and 8 and at the end
@@ -314,7 +325,13 @@ def test_scores_fall_along_the_order():
 
 @pytest.mark.parametrize(
     ("sizes", "stalled"),
-    [([1.0], False), ([1.0, 0.4], False), ([1.0, 0.9], True), ([8.0, 0.4, 1.0, 0.9], True)],
+    [
+        ([1.0], False),
+        ([1.0, 0.4], False),
+        ([4.0, 1.5], False),
+        ([1.0, 0.9], True),
+        ([8.0, 0.4, 1.0, 0.9], True),
+    ],
 )
 def test_a_current_factor_that_does_not_help_gives_way_to_double_precision(
     monkeypatch, sizes, stalled
