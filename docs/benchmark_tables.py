@@ -189,8 +189,9 @@ def ideas_table(found: dict, part: str) -> str:
     for row in found[part]["rows"]:
         name = f"**{row['idea']}**" if row["idea"] == found["default"] else row["idea"]
         mean, low, high = row["mean"], row["low"], row["high"]
-        both = [f"{mean[i]:.3f} ({low[i]:.2f} to {high[i]:.2f})" for i in (0, 1)]
+        both = [f"{mean[i]:.3f} ({low[i]:.2f}–{high[i]:.2f})" for i in (0, 1)]
         each = [f"{row['data'][n][0]:.2f} / {row['data'][n][1]:.2f}" for n in names]
+        both, each = ([cell.replace(" ", "\u00a0") for cell in c] for c in (both, each))
         cells = [name, *both, f"{row['mean'][2]:.3f}", *each]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
