@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,22 +10,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 try:
+    import rich  # noqa: F401
     import typer
-    from rich.console import Console
 except ImportError as error:  # pragma: no branch
     raise SystemExit(
         f"The semfs command needs {error.name}. Install it with: pip install 'semfs[cli]'"
     ) from None
 
 import semfs
-from semfs.console import demo_story, gene_table, plan_table, score_table
+from semfs.console import (
+    complain,
+    demo_story,
+    gene_table,
+    plan_table,
+    print_json,
+    print_table,
+    say,
+    score_table,
+    show_warning,
+    stderr,
+)
 
 __all__ = ["app", "main"]
-
-# No escape codes at all; left to themselves typer and rich would only leave out colours.
-FORCE = False if os.environ.get("NO_COLOR") else None
-if FORCE is False:
-    os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
 app = typer.Typer(
     name="semfs",
@@ -36,7 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-console = Console(force_terminal=FORCE)
 
 
 def command(function: Callable) -> Callable:
@@ -44,41 +47,18 @@ def command(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        warnings.showwarning = _show_warning
         try:
-            return function(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = show_warning
+                return function(*args, **kwargs)
         except (ValueError, TypeError, OSError, ImportError, LookupError) as error:
-            text = " ".join(str(error).split())
-            _complain(text)
+            complain(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
-            _complain(str(stop) or "interrupted")
+            complain(str(stop) or "interrupted")
             raise typer.Exit(130) from None
 
     return app.command()(guarded)
-
-
-def _complain(text: str) -> None:
-    _stderr().print(f"semfs: {text}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, force_terminal=FORCE)
-
-
-def _show_warning(message: Any, *place: Any, **where: Any) -> None:
-    """A warning as one line, without the place in the code that it came from."""
-    _complain(" ".join(str(message).split()))
-
-
-def _print_table(table: Any) -> None:
-    """Print a table in full, wider than the terminal if it must be: no number is cut."""
-    whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def _version(value: bool) -> None:
@@ -126,18 +106,18 @@ def demo(
 
     if genes < 1:
         raise ValueError(f"--genes must be at least 1, got {genes}.")
-    with Progress(console=_stderr(), transient=True) as progress:
+    with Progress(console=stderr(), transient=True) as progress:
         task = progress.add_task("Clustering unseen cell types", total=splits)
         found = run_demo(genes, splits, on_step=lambda: progress.advance(task))
-    console.print(demo_story(found), highlight=False)
-    _print_table(gene_table(found.genes))
+    say(demo_story(found))
+    print_table(gene_table(found.genes))
     for metric in ("acc", "nmi"):
-        _print_table(score_table(found.rows, metric))
+        print_table(score_table(found.rows, metric))
     out.mkdir(parents=True, exist_ok=True)
     info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
     page = write_report(found.rows, [], info, out / "report.html")
     picture = save_figure(plot_clustering(found.rows), out / "demo.png")
-    console.print(f"Wrote {page} and {picture}", markup=False, highlight=False, soft_wrap=True)
+    say(f"Wrote {page} and {picture}")
 
 
 @command
@@ -173,10 +153,10 @@ def evaluate(
         display=Display(quiet=not sys.stderr.isatty()),
     )
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
         for metric in ("acc", "nmi"):
-            _print_table(score_table(rows, metric))
+            print_table(score_table(rows, metric))
     _report_failures(summary.failures)
 
 
@@ -240,13 +220,10 @@ def reproduce(
         raise KeyboardInterrupt(
             f"interrupted. What is finished is safe in {out}; the same command{how} continues."
         ) from None
-    console.print(
+    say(
         f"{summary.n_cells} cells: {summary.n_before} finished before, {summary.n_computed} "
         f"computed in {summary.seconds:.0f} s, {len(summary.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(out))}",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
     )
     _report_failures(summary.failures)
 
@@ -273,13 +250,13 @@ def report(
     try:
         if csv is not None:
             store.to_csv(csv)
-            console.print(f"Wrote {csv}", markup=False, highlight=False, soft_wrap=True)
+            say(f"Wrote {csv}")
         if csv is None or out is not None:
             findings = {name: entry.finding for name, entry in EXPERIMENTS.items()}
             info = store.info() | {"findings": findings}
             page = out or run / "report.html"
             path = write_report(store.rows(), store.failures(), info, page)
-            console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
+            say(f"Wrote {path}")
     finally:
         store.close()
 
@@ -373,9 +350,9 @@ def select(
         **({} if gamma is None else {"gamma": gamma}),
     )
     for note in done.notes:
-        _complain(note)
+        complain(note)
     if as_json:
-        _print_json(done.as_dict())
+        print_json(done.as_dict())
         return
     best = ", ".join(done.features["feature"][: min(k, 5)])
     lines = [
@@ -383,7 +360,7 @@ def select(
         f"{done.n_rows} rows of {len(done.selector.classes_)} classes; best: {best}",
         *(f"Wrote {path}" for path in done.files),
     ]
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    say("\n".join(lines))
 
 
 @command
@@ -413,18 +390,16 @@ def plan(
         for number in dict.fromkeys((1, workers))
     ]
     if as_json:
-        _print_json({"rates": asdict(rates), "plans": [asdict(found) for found in plans]})
+        print_json({"rates": asdict(rates), "plans": [asdict(found) for found in plans]})
         return
-    console.print(
+    say(
         f"{n:,} rows × {d:,} columns of {itemsize} bytes: {n * d * itemsize / 1e9:,.1f} GB\n"
         f"this machine: reads {rates.read / 1e6:,.0f} MB/s, sums {rates.sums / 1e6:,.0f} MB/s, "
         f"Gram columns {rates.columns / 1e6:,.0f} MB/s, X'X {rates.products / 1e9:,.1f} G "
         f"products/s; network taken as {rates.network / 1e6:,.0f} MB/s",
-        highlight=False,
-        soft_wrap=True,
     )
     for found in plans:
-        _print_table(plan_table(found))
+        print_table(plan_table(found))
 
 
 @command
@@ -465,8 +440,8 @@ def attributes(
 
     table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}", cache=cache)
     write_table(table, out)
-    console.print(str(describe_attributes(table)), markup=False, highlight=False)
-    console.print(f"Wrote {out}", markup=False, highlight=False, soft_wrap=True)
+    say(str(describe_attributes(table)))
+    say(f"Wrote {out}")
 
 
 @command
@@ -480,7 +455,7 @@ def datasets(as_json: AsJson = False) -> None:
     from semfs.datasets.catalog import CATALOG, data_folders, find_files
 
     if as_json:
-        _print_json([asdict(entry) | {"found": _text(find_files(entry))} for entry in CATALOG])
+        print_json([asdict(entry) | {"found": _text(find_files(entry))} for entry in CATALOG])
         return
     for entry in CATALOG:
         found = find_files(entry)
@@ -488,9 +463,9 @@ def datasets(as_json: AsJson = False) -> None:
         lines = [f"{entry.name}: {entry.what} [{where}]", f"  {entry.loader}"]
         if found is None and entry.files:
             lines += [f"  get it: {entry.source}", f"  licence: {entry.licence}"]
-        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        say("\n".join(lines))
     places = ", ".join(str(folder.absolute()) for folder in data_folders())
-    console.print(f"Looked in: {places}", markup=False, highlight=False, soft_wrap=True)
+    say(f"Looked in: {places}")
 
 
 def _text(path: Path | None) -> str | None:
@@ -518,10 +493,10 @@ def _report_failures(failures: list[tuple[Any, str]]) -> None:
     """Say what failed, and end with exit code 1."""
     for cell, error in failures[:10]:
         where = f"{cell.experiment}, {cell.dataset}, {cell.split}"
-        _complain(f"{cell.method} failed ({where}): {error.splitlines()[0]}")
+        complain(f"{cell.method} failed ({where}): {error.splitlines()[0]}")
     if failures:
         more = f" ({len(failures)} in all)" if len(failures) > 10 else ""
-        _complain(f"failed cells are tried again by the same command{more}.")
+        complain(f"failed cells are tried again by the same command{more}.")
         raise typer.Exit(1)
 
 

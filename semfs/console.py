@@ -1,13 +1,74 @@
-"""What the commands print: aligned tables and short stories."""
+"""What the commands print, and how: lines, aligned tables, JSON and short stories."""
 
 from __future__ import annotations
 
+import json
+import os
 from statistics import fmean
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-__all__ = ["demo_story", "gene_table", "plan_table", "score_table"]
+__all__ = [
+    "complain",
+    "demo_story",
+    "gene_table",
+    "plan_table",
+    "print_json",
+    "print_table",
+    "say",
+    "score_table",
+    "show_warning",
+    "stderr",
+]
+
+# No escape codes at all; left to themselves typer and rich would only leave out colours.
+FORCE = False if os.environ.get("NO_COLOR") else None
+if FORCE is False:
+    os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
+
+
+# ---- how ------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Print text as it is: names in it are no markup, and paths are not broken."""
+    _print_plain(Console(force_terminal=FORCE), text)
+
+
+def complain(text: str) -> None:
+    """Print one line on standard error."""
+    _print_plain(stderr(), f"semfs: {' '.join(text.split())}")
+
+
+def _print_plain(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def stderr() -> Console:
+    """Return the console of standard error."""
+    return Console(stderr=True, force_terminal=FORCE)
+
+
+def show_warning(message: Any, *place: Any, **where: Any) -> None:
+    """A warning as one line, without the place in the code that it came from."""
+    complain(str(message))
+
+
+def print_table(table: Any) -> None:
+    """Print a table in full, wider than the terminal if it must be: no number is cut."""
+    console = Console(force_terminal=FORCE)
+    whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
+    Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
+
+
+def print_json(value: Any) -> None:
+    """Print a value for scripts."""
+    print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+# ---- what -----------------------------------------------------------------------------
 
 
 def plan_table(found: Any) -> Any:

@@ -171,7 +171,13 @@ def _refuse_what_is_no_archive(path: Path) -> None:
 def _check_members(path: Path) -> None:
     """Refuse archives that `save` cannot have written, before anything is read from them."""
     with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
+        _check_names_and_sizes(path, archive.infolist())
+        damaged = archive.testzip()  # numpy would read stored arrays without a look at this
+    if damaged is not None:
+        raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
+
+
+def _check_names_and_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
     names = [item.filename for item in members]
     if "header.npy" not in names:
         raise FileError(f"{path} is a zip archive, but not a file of semfs.save: no header.")
@@ -189,10 +195,6 @@ def _check_members(path: Path) -> None:
             f"{path} has a header of {in_bytes(header.file_size)}; at most "
             f"{in_bytes(LARGEST_HEADER)} are read. Refused."
         )
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
 
 
 def _refuse_constant(text: str) -> None:

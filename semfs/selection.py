@@ -221,7 +221,8 @@ def _fit(
     selector: SemFS, source: Source, attributes: Any, unseen: Sequence, fitting: Fitting
 ) -> int:
     """Fit on the labelled rows of seen classes; returns their number."""
-    by_labels = str(attributes) == "labels" and not Path("labels").exists()
+    named = isinstance(attributes, (str, Path)) and str(attributes) == "labels"
+    by_labels = named and not Path("labels").exists()
     if attributes is None and source.attributes is None:
         raise ValueError(
             f"{source.path} has no class attributes. Give a table (--attributes TABLE), or "

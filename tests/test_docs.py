@@ -5,7 +5,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("pandas")
@@ -42,14 +41,6 @@ def load_module(name):
     return module
 
 
-def small_problem():
-    """What pages assume that say nothing about their data."""
-    rng = np.random.default_rng(0)
-    table = dict(enumerate(rng.random((6, 3))))
-    y = np.arange(120) % 6
-    return {"X": rng.normal(size=(120, 30)) + 0.5 * y[:, None], "y": y, "table": table}
-
-
 def run_command(line):
     words = shlex.split(line)
     assert words[0] == "semfs"
@@ -72,7 +63,7 @@ def run_page(path, scope, *, commands=False):
 @pytest.mark.parametrize("name", WITH_CODE)
 def test_the_code_of_every_page_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_page(DOCS / name, small_problem(), commands=name == "get-started.md")
+    run_page(DOCS / name, {}, commands=name == "get-started.md")
 
 
 def test_the_reference_of_the_command_line_is_fresh():

@@ -484,12 +484,13 @@ def test_an_interrupted_fit_leaves_the_selector_as_it_was(solver):
     assert selector.transform(X).shape == (60, 5)
 
 
-def test_the_progress_bar_of_scikit_learn_works():
+def test_the_progress_bar_of_scikit_learn_works(capsys):
     pytest.importorskip("rich")
     from sklearn.callback import ProgressBar
 
     X, y, A = make_problem()
     SemFS(5, attributes=A).set_callbacks(ProgressBar()).fit(X, y)
+    assert "SemFS - fit" in capsys.readouterr().out
 
 
 def test_a_meta_estimator_passes_its_callbacks_on():

@@ -65,27 +65,10 @@ def python_blocks(path):
 
 def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pd = pytest.importorskip("pandas")
-    from semfs.datasets import load_sample
-
-    sample = load_sample()
-    X_seen, y_seen, X_new, _ = sample.split()
-    names = list(sample.feature_names)
-    X_seen, X_new = (pd.DataFrame(X, columns=names) for X in (X_seen, X_new))
-    scope = {
-        "table": sample.attributes,
-        "X_seen": X_seen,
-        "y_seen": y_seen,
-        "X_new": X_new,
-        "table_of_new_classes": sample.attributes.loc[list(sample.unseen)],
-        "X": X_seen,
-        "y": y_seen,
-        "weights": [1.0] * len(y_seen),
-        "block_of_rows": X_seen,
-        "labels": y_seen,
-    }
+    pytest.importorskip("pandas")
     blocks = python_blocks(ROOT / "README.md")
     assert len(blocks) >= 3
+    scope = {}  # as a reader pastes them, one after the other
     for block in blocks:
         exec(block, scope)
-    assert scope["selector"].transform(X_new).shape == (len(X_new), 20)
+    assert scope["X_small"].shape == (len(scope["X_unseen"]), 20)

@@ -211,11 +211,6 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
     assert_allclose(solution.s, exact.s, rtol=1e-3)
 
 
-def test_the_iterative_W_step_follows_features_that_are_switched_off(monkeypatch):
-    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", 1)
-    test_projection_can_switch_features_off_and_the_factor_follows()
-
-
 def test_the_step_stays_safe_between_estimates_of_the_curvature(monkeypatch):
     X, y, A = make_problem(n=400, d=60)
     objective = make_objective(X, y, A, gamma=10.0, penalty_scale="gram")
@@ -261,7 +256,9 @@ def test_features_that_start_at_zero_stay_there():
     assert_equation_12(objective, solution)
 
 
-def test_projection_can_switch_features_off_and_the_factor_follows():
+@pytest.mark.parametrize("single_from", [1, 1024], ids=["iterative", "exact"])
+def test_projection_can_switch_features_off_and_the_W_step_follows(monkeypatch, single_from):
+    monkeypatch.setattr(semfs.w_step, "SINGLE_FROM", single_from)
     X, y, A = make_problem(3, m=1, C=5)
     X = X @ np.random.default_rng(3).standard_normal((12, 12))
     objective = make_objective(X, y, A, gamma=300.0)
