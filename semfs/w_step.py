@@ -166,8 +166,8 @@ class PrimalStep:
             H[:, ~on] = 0.0
         H[np.diag_indices_from(H)] += np.where(on, ridge, 1.0).astype(self.dtype)
         try:
-            self.factor = cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
+            self.factor = _cholesky(H)
+        except ValueError:
             if self.dtype is np.float64:
                 raise
             self.dtype = np.float64
@@ -244,6 +244,17 @@ class _Span:
         GU += (shares @ self.GP.T).T
 
 
+def _cholesky(H: np.ndarray) -> tuple:
+    """Cholesky factor in place of H, or an error that names what to change."""
+    try:
+        return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "gamma is too small: rounding errors of X are larger, and some columns of X depend "
+            'on others. Use a larger gamma, or solver="direct".'
+        ) from None
+
+
 def _inner(U: np.ndarray, V: np.ndarray) -> float:
     """tr(U'V) of matrices stored column by column."""
     return float(np.vdot(U.T, V.T))
@@ -276,7 +287,7 @@ class DualStep:
         """Return W for s, and J there."""
         K = self.F.dual_gram(s)
         K[np.diag_indices_from(K)] += self.objective.gamma
-        dual = cho_solve(cho_factor(K, lower=True, overwrite_a=True), self.F.targets)
+        dual = cho_solve(_cholesky(K), self.F.targets)
         W = s[:, None] * self.F.adjoint(dual)
         return W, self.objective.q - float(np.sum(s[:, None] * W * self.objective.B))
 

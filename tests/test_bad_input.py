@@ -191,3 +191,14 @@ def test_transform_checks_its_input_too():
         selector.transform(X[:, :4])
     with pytest.raises(ValueError, match="NaN"):
         selector.transform(with_value(np.nan))
+
+
+@pytest.mark.parametrize("n", [60, 6], ids=["d by d", "few rows"])
+def test_a_penalty_lost_in_rounding_is_named(n):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 8)), np.arange(n) % 3
+    X[:, 6] = X[:, 0]
+    selector = SemFS(3, solver="alternating", gamma=1e-30, penalty_scale="none")
+    with pytest.raises(ValueError, match=r"gamma is too small.*Use a larger gamma"):
+        selector.fit(X, y)
+    assert len(selector.set_params(solver="direct").fit(X, y).get_feature_names_out()) == 3
