@@ -28,9 +28,9 @@ test-oldest: ## Run the core tests on the oldest supported dependencies, in .ven
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --editable . --constraint tools/oldest.txt \
 		pytest hypothesis pandas polars pyarrow
-	.venv-oldest/bin/python -m pytest tests/test_moments.py tests/test_objective.py \
-		tests/test_solvers.py tests/test_estimator.py tests/test_sklearn_contract.py \
-		tests/test_bad_input.py tests/test_baselines.py tests/test_evaluation.py
+	.venv-oldest/bin/python -m pytest tests/method tests/evaluation tests/baselines \
+		tests/selectors/test_estimator.py tests/selectors/test_sklearn_contract.py \
+		tests/selectors/test_bad_input.py
 
 check: install ## Format, lint, type-check
 	$(BIN)/ruff format --check .
@@ -56,7 +56,7 @@ cli-docs: install ## Write docs/cli.md from the commands
 coverage: install ## Run the tests and show which lines they miss
 	$(BIN)/python -m pytest -m "not browser and not network" -n auto --cov --cov-report= \
 		--cov-fail-under=0
-	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest tests/test_array_api.py --cov --cov-append \
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest tests/rows/test_array_api.py --cov --cov-append \
 		--cov-report=term
 
 mutation: install ## Change objective.py and solvers.py in small ways; count what the tests notice

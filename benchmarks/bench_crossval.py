@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
-import semfs.crossval as crossval
+import semfs.selectors.semfs_cv as crossval
 from semfs import SemFS
-from semfs.crossval import SemFSCV
+from semfs.selectors.semfs_cv import SemFSCV
 
 RESULTS = Path(__file__).parent / "results" / "crossval.json"
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}

@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from semfs.evaluation import cluster_scores, starting_rows
-from semfs.kmeans import run_lloyd
+from semfs.evaluation.clustering import run_lloyd
 
 SIZES = [  # rows, features, clusters, times to repeat the measurement
     (200, 5, 10, 9),

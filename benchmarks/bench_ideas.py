@@ -31,7 +31,7 @@ from semfs import SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores, knn_accuracy, starting_rows
 from semfs.rows import Rows
-from semfs.unlabeled import spread_agreement
+from semfs.selectors.unlabeled import spread_agreement
 
 RESULTS = Path(__file__).parent / "results" / "ideas.json"
 KS = (5, 10, 20, 30, 50)

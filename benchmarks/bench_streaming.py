@@ -260,7 +260,7 @@ def resume(folder: Path, size: str) -> dict:
 
 def rates(folder: Path, size: str) -> dict:
     """The rates behind `semfs plan`, and what it says about the file of *passes*."""
-    from semfs.rows.costs import measure_rates, plan
+    from semfs.cli.plan import measure_rates, plan
 
     n, d, C = SIZES[size]
     forget(folder / "X.npy")

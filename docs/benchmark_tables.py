@@ -138,7 +138,7 @@ def distributed_table(found: dict) -> str:
 
 def plan_table(found: dict) -> str:
     """The cost model at 10⁸ × 4,096."""
-    from semfs.rows.costs import Rates, plan
+    from semfs.cli.plan import Rates, plan
 
     part, measured = dict(found["rates"]), found["passes"]
     predicted = part.pop("predicted")

@@ -1,4 +1,4 @@
-"""Who may import whom: data flow one way."""
+"""The folder list is the architecture: a room imports only rooms that stand before it."""
 
 import ast
 from pathlib import Path
@@ -7,70 +7,26 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "semfs"
 
-# What each module may import, from the bottom up. Nothing imports what stands below it here.
-ALLOWED = {
-    # checks, files
-    "validation": "",
-    "reading": "",
-    # figures and pages of plain values
-    "report": "",
-    "plots": "report",
-    # rows, in memory or not, and their moments
-    "rows": "reading validation",
-    "moments": "rows validation",
-    # the method
-    "objective": "moments rows",
-    "w_step": "objective",
-    "solvers": "objective w_step",
-    # class descriptions
-    "attribute_files": "reading",
-    "diagnostics": "attribute_files",
-    "encoders": "attribute_files reading",
-    "attributes": "attribute_files diagnostics encoders validation",
-    # selectors
-    "display": "rows",
-    "selector": "display rows validation",
-    "joint": "objective solvers",
-    "unlabeled": "moments objective rows",
-    "descriptions": "attributes moments objective",
-    "training": "attributes moments objective rows selector unlabeled validation",
-    "resampling": "moments rows",
-    "explanation": "attribute_files moments plots resampling rows validation",
-    "prediction": "attributes explanation moments rows selector training validation",
-    "estimator": "attributes descriptions joint moments objective prediction rows selector "
-    "solvers training unlabeled validation",
-    "baselines": "attributes selector validation",
-    # data and judging
-    "datasets": "attribute_files attributes encoders reading rows validation",
-    "kmeans": "",
-    "evaluation": "attributes kmeans validation",
-    "crossval": "attributes estimator evaluation moments prediction resampling rows selector "
-    "training unlabeled validation",
-    "persistence": "attribute_files attributes baselines crossval datasets estimator moments "
-    "reading rows",
-    "selection": "attribute_files datasets estimator persistence rows validation",
-    # studies and output
-    "experiments": "attributes baselines datasets estimator evaluation moments objective "
-    "selector",
-    "paper": "datasets experiments",
-    "demo": "datasets estimator experiments",
-    "console": "",
-    "cli": "attribute_files attributes console datasets demo encoders experiments paper plots "
-    "report rows selection",
-    "__main__": "cli",
-}
-ALLOWED = {module: set(names.split()) for module, names in ALLOWED.items()}
-
-
-def test_the_list_itself_flows_one_way():
-    above = set()
-    for module, names in ALLOWED.items():
-        assert names <= above, module
-        above.add(module)
+# From the ground up.
+ROOMS = [
+    "files",
+    "progress",
+    "validation",
+    "rows",
+    "method",
+    "attributes",
+    "evaluation",
+    "selectors",
+    "baselines",
+    "datasets",
+    "lab",
+    "cli",
+    "__main__",
+]
 
 
 def imports_of(path):
-    """First-level semfs modules that a file imports, at any depth of its code."""
+    """Rooms that a file imports, at any depth of its code."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -85,24 +41,25 @@ def imports_of(path):
     return found
 
 
-def files_of(module):
-    single = PACKAGE / f"{module}.py"
-    return [single] if single.exists() else sorted((PACKAGE / module).glob("*.py"))
+def files_of(room):
+    single = PACKAGE / f"{room}.py"
+    return [single] if single.exists() else sorted((PACKAGE / room).rglob("*.py"))
 
 
-@pytest.mark.parametrize("module", ALLOWED)
-def test_imports_flow_one_way(module):
-    files = files_of(module)
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_before_it(room):
+    files = files_of(room)
     assert files
+    before = set(ROOMS[: ROOMS.index(room)]) | {room}
     for path in files:
-        assert imports_of(path) - {module} <= ALLOWED[module], path.name
+        assert imports_of(path) <= before, path.name
 
 
-def test_every_module_has_its_place():
-    modules = {path.stem for path in PACKAGE.glob("*.py")} | {
+def test_every_module_is_in_a_room():
+    names = {path.stem for path in PACKAGE.glob("*.py")} | {
         path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()
     }
-    assert modules - {"__init__"} <= set(ALLOWED)
+    assert names - {"__init__"} == set(ROOMS)
 
 
 def test_no_file_uses_relative_imports():

@@ -28,9 +28,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 MODULES = ("objective", "solvers", "w_step")
 TESTS = (
-    "tests/test_solver_details.py",
-    "tests/test_objective.py",
-    "tests/test_solvers.py",
+    "tests/method/test_solver_details.py",
+    "tests/method/test_objective.py",
+    "tests/method/test_solvers.py",
 )
 SECONDS = 60  # a mutant that takes longer hangs: killed
 # Replacements that are plausible mistakes.

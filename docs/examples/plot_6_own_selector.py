@@ -11,9 +11,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from semfs.experiments import Display
-from semfs.paper import evaluate
-from semfs.plots import draw_curves
+from semfs.lab import Display
+from semfs.lab.paper import evaluate
+from semfs.lab.plots import draw_curves
 
 # %%
 # Ours ranks features by the ratio of between-class to within-class variance, weighting all classes

@@ -17,7 +17,6 @@ from semfs.baselines.fitting import (
     gram_matrix,
     last_if_constant,
 )
-from semfs.baselines.progress import Progress
 from semfs.baselines.sparse_regression import SparseFit, sparse_regression
 from semfs.baselines.supervision import (
     LinearProblem,
@@ -25,7 +24,8 @@ from semfs.baselines.supervision import (
     TargetSpace,
     linear_problem,
 )
-from semfs.selector import constant_columns
+from semfs.progress import Progress
+from semfs.selectors.base import constant_columns
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["L20ALM", "LassoSelector"]

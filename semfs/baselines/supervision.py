@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from semfs.attributes import align_attributes
 from semfs.baselines.fitting import check_enough, column_std, standardize_columns
-from semfs.selector import RankingSelector, constant_columns
+from semfs.selectors.base import RankingSelector, constant_columns
 
 __all__ = ["LinearProblem", "SupervisedSelector", "TargetSpace", "linear_problem"]
 

@@ -22,12 +22,12 @@ from semfs.baselines.graph import (
     spectral_embedding,
 )
 from semfs.baselines.lars import lars_coefficients
-from semfs.baselines.progress import Progress
 from semfs.baselines.structure import (
     StructureOptions,
     learn_structure,
 )
-from semfs.selector import RankingSelector, constant_columns
+from semfs.progress import Progress
+from semfs.selectors.base import RankingSelector, constant_columns
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "MCFS", "RandomSelector", "VarianceSelector"]

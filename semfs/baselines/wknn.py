@@ -15,10 +15,10 @@ from semfs.baselines.fitting import (
     last_if_constant,
     standardize_columns,
 )
-from semfs.baselines.progress import Progress
 from semfs.baselines.supervision import SupervisedSelector
 from semfs.baselines.voting import Descent, class_balanced_batches, descend
-from semfs.selector import constant_columns
+from semfs.progress import Progress
+from semfs.selectors.base import constant_columns
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["WkNN"]

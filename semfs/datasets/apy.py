@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.files import read_features
-from semfs.reading import FileError, open_existing, reading
+from semfs.files import FileError, open_existing, reading
 
 __all__ = ["load_apy"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.reading import FileError, check_declared_size, in_bytes, open_existing, reading
+from semfs.files import FileError, check_declared_size, in_bytes, open_existing, reading
 
 __all__ = ["names_in_npz", "read_npy", "read_npz"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from semfs.attribute_files import import_pandas
 from semfs.attributes import align_attributes, encode_labels
+from semfs.attributes.files import import_pandas
 from semfs.validation import label_array
 
 __all__ = ["ZeroShotDataset", "import_pandas"]

@@ -15,7 +15,7 @@ from semfs.datasets.arrays import names_in_npz, read_npz
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import read_mat
-from semfs.reading import FileError, open_existing, reading
+from semfs.files import FileError, open_existing, reading
 
 __all__ = ["CIFAR10_CLASSES", "load_cifar10", "read_word_table"]
 

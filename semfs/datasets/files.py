@@ -10,7 +10,7 @@ from scipy import sparse
 
 from semfs.datasets.arrays import read_npy, read_npz
 from semfs.datasets.matlab import names_in_h5, names_in_mat, read_h5, read_mat
-from semfs.reading import FileError, open_existing
+from semfs.files import FileError, open_existing
 
 __all__ = ["read_features"]
 

@@ -14,7 +14,7 @@ from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.labels import Labels
 from semfs.datasets.matlab import import_h5py, open_dataset
 from semfs.datasets.tables import as_frame
-from semfs.reading import FileError, open_existing, reading
+from semfs.files import FileError, open_existing, reading
 from semfs.rows.readers import Blocks, Reader, digest, file_state, working_dtype
 
 __all__ = ["H5Matrix", "annotate_h5ad", "load_h5ad", "read_obs", "read_var_names"]

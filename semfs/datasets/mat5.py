@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from semfs.reading import FileError, check_declared_size
+from semfs.files import FileError, check_declared_size
 
 __all__ = ["names_in_mat5", "read_mat5"]
 

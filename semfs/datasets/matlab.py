@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.mat5 import names_in_mat5, read_mat5
-from semfs.reading import FileError, check_declared_size, open_existing, reading
+from semfs.files import FileError, check_declared_size, open_existing, reading
 
 __all__ = ["import_h5py", "names_in_h5", "names_in_mat", "read_h5", "read_mat", "texts"]
 

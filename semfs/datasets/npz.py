@@ -12,7 +12,7 @@ from scipy import sparse
 from semfs.datasets.arrays import names_in_npz, read_npz
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.labels import Labels
-from semfs.reading import FileError, open_existing, reading
+from semfs.files import FileError, open_existing, reading
 
 __all__ = ["load_npz", "read_matrix", "read_parts"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from semfs.datasets.sources import Source
 from semfs.datasets.tables import import_pyarrow
-from semfs.reading import FileError, reading
+from semfs.files import FileError, reading
 
 __all__ = ["REDUCED_SUFFIXES", "write_reduced"]
 

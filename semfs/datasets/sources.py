@@ -19,7 +19,7 @@ from semfs.datasets.h5ad import H5Matrix, read_obs, read_var_names
 from semfs.datasets.labels import Labels
 from semfs.datasets.npz import read_matrix, read_parts
 from semfs.datasets.tables import Table, open_table
-from semfs.reading import FileError, check_declared_size, open_existing, reading
+from semfs.files import FileError, check_declared_size, open_existing, reading
 from semfs.rows.readers import (
     BLOCK_BYTES,
     FileReader,

@@ -10,7 +10,7 @@ import numpy as np
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import read_mat
-from semfs.reading import FileError
+from semfs.files import FileError
 
 __all__ = ["SUN_UNSEEN", "load_sun"]
 

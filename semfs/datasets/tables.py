@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from semfs.attribute_files import read_attributes
 from semfs.attributes import as_attribute_table
+from semfs.attributes.files import read_attributes
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.labels import Labels
-from semfs.reading import FileError, open_existing, reading
+from semfs.files import FileError, open_existing, reading
 from semfs.rows.readers import working_dtype
 
 __all__ = [

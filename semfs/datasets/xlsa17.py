@@ -17,7 +17,7 @@ import numpy as np
 from semfs.datasets.base import ZeroShotDataset, import_pandas
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
-from semfs.reading import FileError
+from semfs.files import FileError
 
 __all__ = ["SPLITS_OF", "Xlsa17Splits", "load_xlsa17", "read_xlsa17_splits"]
 

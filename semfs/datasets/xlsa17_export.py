@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.xlsa17 import SPLITS_OF, load_xlsa17, read_lines
-from semfs.reading import FileError
+from semfs.files import FileError
 
 __all__ = ["check_xlsa17", "to_xlsa17"]
 

@@ -20,7 +20,7 @@ from scipy.linalg.blas import dger
 from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
-from semfs.reading import memory_limit
+from semfs.files import memory_limit
 
 __all__ = ["RowPasses", "Rows", "as_matrix", "column_products", "spans", "totals"]
 

@@ -1,0 +1,266 @@
+"""Class-attribute tables: labels in, one row of numbers per class out."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semfs.attributes.checks import AttributeReport, describe_values
+from semfs.attributes.encoders import encode_class_names
+from semfs.attributes.files import import_pandas, read_attributes
+from semfs.validation import encode_labels, label_array
+
+__all__ = [
+    "AttributeReport",
+    "AttributeTable",
+    "align_attributes",
+    "as_attribute_table",
+    "describe_attributes",
+    "encode_class_names",
+    "encode_labels",
+    "normalize_attributes",
+    "read_attributes",
+]
+
+
+@dataclass(frozen=True)
+class AttributeTable:
+    """One row of attributes per class, with names.
+
+    ``values`` has shape (C, m); ``classes`` has C labels, ``names`` m attribute names.
+    """
+
+    values: np.ndarray
+    classes: np.ndarray
+    names: np.ndarray
+
+    def rows_of(self, classes: Any) -> AttributeTable:
+        """Return the rows of the given classes, in that order."""
+        position = {label: i for i, label in enumerate(self.classes.tolist())}
+        missing = [c for c in _as_list(classes) if c not in position]
+        if missing:
+            raise ValueError(_missing_message(missing, list(position)))
+        rows = [position[c] for c in _as_list(classes)]
+        return AttributeTable(self.values[rows], label_array(_as_list(classes)), self.names)
+
+
+def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
+    """Return the attribute rows of ``classes``, in that order.
+
+    Parameters
+    ----------
+    attributes : None, DataFrame, mapping or array of shape (L, m)
+        None gives one indicator attribute per class (class labels as targets). A pandas
+        frame is indexed by class label; a polars frame carries the labels in its first
+        column. A mapping takes a label to a vector. Row r of an array belongs to the
+        integer label r.
+    classes : ndarray of shape (C,)
+        Labels whose rows are wanted. Rows for other classes are ignored.
+
+    Examples
+    --------
+    >>> table = {"cat": [1.0, 0.0], "ant": [0.0, 1.0], "cow": [1.0, 1.0]}
+    >>> align_attributes(table, np.array(["ant", "cat"])).values
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    if attributes is None:
+        names = np.array([str(c) for c in classes.tolist()], dtype=object)
+        return AttributeTable(np.eye(len(classes)), classes, names)
+    return as_attribute_table(attributes, classes).rows_of(classes)
+
+
+def as_attribute_table(attributes: Any, classes: np.ndarray | None = None) -> AttributeTable:
+    """Read any accepted form of class description (see `align_attributes`)."""
+    if isinstance(attributes, AttributeTable):
+        return attributes
+    if isinstance(attributes, Mapping):
+        labels, values, names = _from_mapping(attributes)
+    elif hasattr(attributes, "index") and hasattr(attributes, "columns"):
+        labels, names = list(attributes.index), list(attributes.columns)
+        values = attributes.to_numpy()
+    elif hasattr(attributes, "get_columns"):  # polars
+        labels, names = attributes.to_series(0).to_list(), attributes.columns[1:]
+        values = attributes[:, 1:].to_numpy()
+    else:
+        labels, values, names = _from_array(attributes, classes)
+    labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
+    _check_unique(labels)
+    return AttributeTable(
+        _as_numbers(values),
+        label_array(labels),
+        np.array([str(name) for name in names], dtype=object),
+    )
+
+
+def normalize_attributes(table: Any, method: str = "unit") -> Any:
+    """Return a class-attribute table on another scale, as a frame.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+    method : {"unit", "standard", "range", "center"}, default="unit"
+        "unit": every class has length 1 (as in xlsa17's ``att``). "standard": every
+        attribute has mean 0 and variance 1 over the classes. "range": every attribute
+        goes from 0 to 1. "center": every attribute has mean 0. Constant attributes (or
+        all-zero classes) become 0.
+
+    Examples
+    --------
+    >>> normalize_attributes({"cat": [3.0, 4.0], "ant": [0.0, 2.0]})
+          a0   a1
+    cat  0.6  0.8
+    ant  0.0  1.0
+    """
+    table = as_attribute_table(table)
+    A = table.values
+    if method == "unit":
+        A, scale = A, np.linalg.norm(A, axis=1, keepdims=True)
+    elif method == "standard":
+        A, scale = A - A.mean(axis=0), A.std(axis=0)
+    elif method == "range":
+        A, scale = A - A.min(axis=0), np.ptp(A, axis=0)
+    elif method == "center":
+        A, scale = A - A.mean(axis=0), np.ones(A.shape[1])
+    else:
+        raise ValueError(
+            f"method must be 'unit', 'standard', 'range' or 'center', got {method!r}."
+        )
+    values = np.divide(A, scale, out=np.zeros_like(A), where=scale > 0)
+    return import_pandas().DataFrame(values, index=table.classes, columns=table.names)
+
+
+def describe_attributes(table: Any) -> AttributeReport:
+    """Return constant and duplicate attributes, identical classes, rank and similarities.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+
+    Examples
+    --------
+    >>> table = {"cat": [4, 1, 0], "dog": [4, 1, 0], "hen": [2, 1, 1]}
+    >>> report = describe_attributes(table)
+    >>> report.constant, report.identical, report.rank
+    (['a1'], [('cat', 'dog')], 1)
+    """
+    table = as_attribute_table(table)
+    return describe_values(table.values, table.classes.tolist(), table.names.tolist())
+
+
+def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:
+    if not attributes:
+        raise ValueError("attributes is empty. Give one row of numbers per class.")
+    rows = {label: np.atleast_1d(np.asarray(row)) for label, row in attributes.items()}
+    lengths = {label: row.size for label, row in rows.items() if row.ndim == 1}
+    if len(lengths) < len(rows) or len(set(lengths.values())) > 1:
+        found = ", ".join(f"{k!r}: {np.shape(v)}" for k, v in list(rows.items())[:5])
+        raise ValueError(
+            f"attributes is ragged: every class needs a vector of the same length ({found})."
+        )
+    names = [f"a{j}" for j in range(next(iter(lengths.values())))]
+    return list(rows), list(rows.values()), names
+
+
+def _from_array(attributes: Any, classes: np.ndarray | None) -> tuple[list, Any, list]:
+    try:
+        values = np.asarray(attributes)
+    except ValueError as error:
+        raise ValueError(
+            "attributes is ragged: every class needs a row of the same length."
+        ) from error
+    if values.ndim != 2:
+        raise ValueError(
+            "attributes must be a table with one row per class, "
+            f"got an array of shape {values.shape}."
+        )
+    if classes is not None:
+        _check_integer_classes(classes, values.shape[0])
+    return list(range(values.shape[0])), values, [f"a{j}" for j in range(values.shape[1])]
+
+
+def _check_integer_classes(classes: np.ndarray, n_rows: int) -> None:
+    if classes.dtype.kind not in "iub" and not (
+        classes.dtype.kind == "f" and (classes == np.floor(classes)).all()
+    ):
+        raise ValueError(
+            "attributes is an array, whose row r belongs to the integer label r, but y "
+            f"holds labels such as {classes.tolist()[0]!r}. Pass a DataFrame indexed by "
+            "class label, or a dict label -> vector."
+        )
+    if classes.min() < 0 or classes.max() >= n_rows:
+        bad = classes.min() if classes.min() < 0 else classes.max()
+        raise ValueError(
+            f"attributes has no row for class {bad.item()!r}: the array has {n_rows} rows, "
+            f"for labels 0 to {n_rows - 1}. Add the row, or drop that class from y."
+        )
+
+
+def _as_numbers(values: Any) -> np.ndarray:
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"attributes must be numeric: {error}. Encode text attributes as numbers "
+            "first, or drop those columns."
+        ) from error
+    if numbers.ndim != 2 or 0 in numbers.shape:
+        raise ValueError(
+            f"attributes must have at least one row and one column, got shape {numbers.shape}."
+        )
+    if not np.isfinite(numbers).all():
+        row, column = np.argwhere(~np.isfinite(numbers))[0]
+        raise ValueError(
+            f"attributes contains NaN or infinity (row {row}, column {column}). "
+            "Fill or drop those entries."
+        )
+    return numbers
+
+
+def _check_unique(labels: list) -> None:
+    try:
+        repeated = [label for label, times in Counter(labels).items() if times > 1]
+    except TypeError as error:
+        raise ValueError(
+            f"attributes has a class label that is not hashable: {error}."
+        ) from error
+    if repeated:
+        raise ValueError(
+            f"attributes has more than one row for class {repeated[0]!r}. "
+            "Keep one row per class, for example table.groupby(level=0).mean()."
+        )
+
+
+def _missing_message(missing: list, known: list) -> str:
+    text = f"attributes has no row for class {missing[0]!r}"
+    if len(missing) > 1:
+        text += f" (and {len(missing) - 1} more)"
+    near = _nearest_label(missing[0], known)
+    hint = "." if near is None else f"; did you mean {near!r}?"
+    if near is not None and str(near) == str(missing[0]):
+        hint += f" (y holds {type(missing[0]).__name__}, the table {type(near).__name__})"
+    shown = ", ".join(repr(k) for k in known[:8]) + (", …" if len(known) > 8 else "")
+    return f"{text}{hint} Add it, or drop that class from y; known classes: {shown}"
+
+
+def _nearest_label(label: Any, known: list) -> Any:
+    """The known label that reads most like this one, or None: polar bear, polar+bear."""
+    plain = {_letters(k): k for k in reversed(known)}
+    near = difflib.get_close_matches(_letters(label), plain, n=1, cutoff=0.75)
+    return plain[near[0]] if near else None
+
+
+def _letters(label: Any) -> str:
+    return re.sub(r"[\W_]+", " ", str(label)).strip().casefold()
+
+
+def _as_list(classes: Any) -> list:
+    return classes.tolist() if isinstance(classes, np.ndarray) else list(classes)

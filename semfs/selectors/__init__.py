@@ -1,0 +1,1 @@
+"""The selectors: SemFS, SemFSCV, what they explain, and how they are saved."""

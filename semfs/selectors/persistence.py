@@ -1,0 +1,440 @@
+"""Save and load selectors: arrays and a JSON header in one ``.npz`` file, no code."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import semfs
+from semfs.attributes import AttributeTable
+from semfs.files import FileError, check_declared_size, in_bytes, open_existing, reading
+from semfs.method.moments import Moments
+from semfs.rows.devices import as_numpy
+
+__all__ = ["load", "save"]
+
+#: Raised when a file of this version could not be read by the one before.
+FORMAT = 1
+#: A header has names and settings; the numbers are in arrays.
+LARGEST_HEADER = 64 * 2**20
+#: What `partial_fit` collected is a d × d matrix; beyond this it is not saved silently.
+LARGEST_MOMENTS = 4 * 2**30
+
+_SCALARS = (type(None), bool, int, str)
+# What an estimator remembers besides parameters and fitted attributes, and may be kept.
+_SETTINGS = ("_sklearn_output_config",)
+# Callbacks are functions; metadata requests belong to the pipeline around the selector.
+_FORGOTTEN = ("_evidence", "_skl_callbacks", "_metadata_request", "_doc_link_template")
+
+
+def save(selector: Any, path: Any) -> Path:
+    """Write a selector, fitted or not, to one file; all or nothing.
+
+    Parameters
+    ----------
+    selector : SemFS, SemFSCV or a selector of `semfs.baselines`
+        Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
+        another device come back as numpy arrays. Callbacks and rows of X are not kept.
+    path : path-like
+        The file. It is an ordinary ``.npz`` file, whatever its name ends in.
+
+    Returns
+    -------
+    Path
+        Where it was written.
+
+    See Also
+    --------
+    load : Read it again.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from semfs import SemFS, load, save
+    >>> selector = SemFS(2).fit([[0, 0, 1], [1, 0, 2], [2, 5, 3]], ["ant", "bee", "bee"])
+    >>> path = save(selector, os.path.join(tempfile.mkdtemp(), "panel.npz"))
+    >>> load(path).get_feature_names_out().tolist() == selector.get_feature_names_out().tolist()
+    True
+    """
+    writer = _Writer()
+    header = {
+        "format": "semfs selector",
+        "format_version": FORMAT,
+        "semfs_version": semfs.__version__,
+        "selector": writer.estimator(selector),
+    }
+    text = json.dumps(header, allow_nan=False).encode()
+    if len(text) > LARGEST_HEADER:
+        raise ValueError(
+            f"the names and settings of this {type(selector).__name__} take "
+            f"{in_bytes(len(text))}; {in_bytes(LARGEST_HEADER)} can be saved. Give attributes "
+            "as an array or a DataFrame, or use shorter feature names."
+        )
+    path = Path(path)
+    with _appearing(path) as beside, beside.open("wb") as file:
+        np.savez(file, header=np.frombuffer(text, dtype=np.uint8), **writer.arrays)  # type: ignore[arg-type]
+    return path
+
+
+def load(path: Any) -> Any:
+    """Read a selector that `save` wrote. Nothing in the file is ever executed.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Files of earlier versions can be read; of later ones, as long as the format
+        has not changed.
+
+    Returns
+    -------
+    selector
+        A new selector of the type that was saved, which transforms as that one did.
+
+    See Also
+    --------
+    save : Write it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from semfs import SemFS, load, save
+    >>> load(save(SemFS(5, gamma=3.0), os.path.join(tempfile.mkdtemp(), "plain.npz")))
+    SemFS(gamma=3.0, n_features_to_select=5)
+    """
+    path = open_existing(path)
+    with reading(path, "semfs selector"):
+        header, arrays = _read(path)
+        selector = _Reader(path, arrays).estimator(_field(path, header, "selector", dict))
+    return selector
+
+
+# ---- files ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    """A place beside ``path``; what is written there is moved to it if the block succeeds."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    from semfs.datasets.arrays import read_npz
+
+    if not zipfile.is_zipfile(path):
+        _refuse_what_is_no_archive(path)
+    _check_members(path)
+    arrays = {name: np.array(array) for name, array in read_npz(path).items()}
+    text = arrays.pop("header").tobytes().decode("utf-8")
+    header = json.loads(text, parse_constant=_refuse_constant)
+    if not isinstance(header, dict) or header.get("format") != "semfs selector":
+        raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
+    version = _field(path, header, "format_version", int)
+    if not 1 <= version <= FORMAT:
+        raise FileError(
+            f"{path} has format {version}, written by semfs {header.get('semfs_version')}; "
+            f"semfs {semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
+        )
+    return header, arrays
+
+
+def _refuse_what_is_no_archive(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if not start:
+        raise FileError(f"{path} is empty.")
+    if start == b"PK\x03\x04":
+        raise FileError(f"{path} is truncated. Copy it again.")
+    raise FileError(
+        f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors are "
+        "not read, because that runs code: fit again and use semfs.save."
+    )
+
+
+def _check_members(path: Path) -> None:
+    """Refuse archives that `save` cannot have written, before anything is read from them."""
+    with zipfile.ZipFile(path) as archive:
+        _check_names_and_sizes(path, archive.infolist())
+        damaged = archive.testzip()  # numpy would read stored arrays without a look at this
+    if damaged is not None:
+        raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
+
+
+def _check_names_and_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    names = [item.filename for item in members]
+    if "header.npy" not in names:
+        raise FileError(f"{path} is a zip archive, but not a file of semfs.save: no header.")
+    odd = [name for name in names if not re.fullmatch(r"header\.npy|a\d+\.npy", name)]
+    if odd:
+        raise FileError(
+            f"{path} holds {odd[0][:80]!r}, which semfs.save never writes. Refused."
+        )
+    packed = [item for item in members if item.compress_type != zipfile.ZIP_STORED]
+    if packed:  # nothing that expands: no zip bombs
+        raise FileError(f"{path} is compressed, which semfs.save never does. Refused.")
+    header = members[names.index("header.npy")]
+    if header.file_size > LARGEST_HEADER + 1024:
+        raise FileError(
+            f"{path} has a header of {in_bytes(header.file_size)}; at most "
+            f"{in_bytes(LARGEST_HEADER)} are read. Refused."
+        )
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"the header holds {text}")
+
+
+def _field(path: Path, found: Any, name: str, kind: type) -> Any:
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise FileError(f"{path}: the header has no valid {name!r}. Refused.")
+    return value
+
+
+# ---- selectors -----------------------------------------------------------------------
+
+
+def _selector_types() -> dict[str, Any]:
+    """The types that may be saved and loaded, by name. Nothing else is ever constructed."""
+    from semfs import baselines
+    from semfs.selectors.semfs import SemFS
+    from semfs.selectors.semfs_cv import SemFSCV
+
+    types = {name: getattr(baselines, name) for name in baselines.__all__}
+    return types | {"SemFS": SemFS, "SemFSCV": SemFSCV}
+
+
+class _Writer:
+    """Turns values into JSON, and arrays into members of the archive."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def estimator(self, selector: Any) -> dict[str, Any]:
+        name = type(selector).__name__
+        if _selector_types().get(name) is not type(selector):
+            known = ", ".join(sorted(_selector_types()))
+            raise TypeError(
+                f"save writes selectors of semfs ({known}), got {type(selector).__name__}. "
+                "Of a pipeline, save the selector step."
+            )
+        params = selector.get_params(deep=False)
+        state = {
+            key: value
+            for key, value in vars(selector).items()
+            if key not in params and (key.endswith("_") or key in _SETTINGS)
+        }
+        return {
+            "type": name,
+            "params": {key: self.value(value, key) for key, value in params.items()},
+            "state": {key: self.value(value, key) for key, value in state.items()},
+        }
+
+    def value(self, value: Any, where: str) -> Any:
+        """JSON of one value; ``where`` is the attribute that holds it."""
+        if isinstance(value, _SCALARS) and type(value) in _SCALARS:
+            return value
+        if isinstance(value, np.generic):
+            return {"scalar": self.value(np.asarray(value), where)}
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, np.ndarray):
+            return self.array(value, where)
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            kind = type(value).__name__
+            return {kind: [self.value(item, where) for item in value]}
+        return self.structure(value, where)
+
+    def structure(self, value: Any, where: str) -> Any:
+        if isinstance(value, range):
+            return {"list": list(value)}
+        if isinstance(value, AttributeTable):
+            parts = {key: getattr(value, key) for key in ("values", "classes", "names")}
+            return {"attribute_table": self.fields(parts, where)}
+        if isinstance(value, Moments):
+            return {"moments": self.fields(_moment_parts(value), where)}
+        if isinstance(value, Mapping):
+            pairs = [[self.value(k, where), self.value(v, where)] for k, v in value.items()]
+            return {"dict": pairs}
+        if hasattr(value, "index") and hasattr(value, "columns"):
+            return {"pandas": self.frame(value, where)}
+        if hasattr(value, "get_columns"):
+            columns = [[c.name, self.array(c.to_numpy(), where)] for c in value.get_columns()]
+            return {"polars": columns}
+        if hasattr(value, "__dlpack__"):  # an array of another library, perhaps on a device
+            return self.array(np.asarray(as_numpy(value)), where)
+        if type(value).__name__ in _selector_types():
+            return {"selector": self.estimator(value)}
+        raise TypeError(
+            f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does "
+            "not write. Use numbers, text, arrays, frames or dicts of them (and a number as "
+            "random_state)."
+        )
+
+    def fields(self, parts: dict[str, Any], where: str) -> dict[str, Any]:
+        return {key: self.value(part, where) for key, part in parts.items()}
+
+    def frame(self, frame: Any, where: str) -> dict[str, Any]:
+        """A pandas frame by columns, so that each keeps its type; labels as lists."""
+        return {
+            "index": self.value(frame.index.tolist(), where),
+            "index_name": self.value(frame.index.name, where),
+            "columns": self.value(frame.columns.tolist(), where),
+            "values": [
+                self.array(frame.iloc[:, j].to_numpy(), where) for j in range(frame.shape[1])
+            ],
+        }
+
+    def array(self, array: np.ndarray, where: str) -> dict[str, Any]:
+        if array.dtype.kind == "O":
+            items = [self.value(item, where) for item in array.ravel().tolist()]
+            return {"objects": items, "shape": list(array.shape)}
+        if array.dtype.kind not in "biufcUMm":
+            raise TypeError(f"{where} is an array of {array.dtype}, which save does not write.")
+        found: dict[str, Any] = {}
+        if array.ndim == 2 and array.dtype.kind == "f":  # W has k rows that are not zero
+            used = np.flatnonzero(array.any(axis=1))
+            if 2 * len(used) < len(array):
+                found = {"rows": self.member(used), "shape": list(array.shape)}
+                array = array[used]
+        return {"array": self.member(array), **found}
+
+    def member(self, array: np.ndarray) -> str:
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        return name
+
+
+def _moment_parts(moments: Moments) -> dict[str, Any]:
+    size = 8 * moments.n_features**2
+    if size > LARGEST_MOMENTS:
+        raise ValueError(
+            f"what partial_fit collected takes {in_bytes(size)}. To save the selector without "
+            "it: del selector.moments_"
+        )
+    small = moments.compact(precise=True)
+    names = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "itemsize_error")
+    return {name: getattr(small, name) for name in names}
+
+
+class _Reader:
+    """Turns JSON back into values. Each tag below is all that a file can ask for."""
+
+    def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        self.path, self.arrays = path, arrays
+
+    def estimator(self, found: dict) -> Any:
+        name = _field(self.path, found, "type", str)
+        types = _selector_types()
+        if name not in types:
+            known = ", ".join(sorted(types))
+            raise FileError(
+                f"{self.path} holds a {name[:80]!r}; this version loads {known}. Refused."
+            )
+        params = _field(self.path, found, "params", dict)
+        unknown = set(params) - set(inspect.signature(types[name]).parameters)
+        if unknown:
+            raise FileError(
+                f"{self.path}: {name} has no parameter {min(unknown)[:80]!r} in semfs "
+                f"{semfs.__version__}. Upgrade semfs."
+            )
+        selector = types[name](**{key: self.value(item) for key, item in params.items()})
+        for key, item in _field(self.path, found, "state", dict).items():
+            self.set_state(selector, key, self.value(item))
+        self.check_lengths(selector)
+        return selector
+
+    def set_state(self, selector: Any, key: str, value: Any) -> None:
+        fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(type(selector), key)
+        if not fitted and key not in _SETTINGS:
+            raise FileError(f"{self.path}: {key[:80]!r} is no fitted attribute. Refused.")
+        setattr(selector, key, value)
+
+    def check_lengths(self, selector: Any) -> None:
+        """A ranking that does not fit the features would fail late and obscurely."""
+        d = getattr(selector, "n_features_in_", None)
+        for name in ("scores_", "order_", "ranking_", "support_", "feature_names_in_"):
+            value = getattr(selector, name, None)
+            if value is not None and np.shape(value) != (d,):
+                raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
+
+    def value(self, found: Any) -> Any:
+        if isinstance(found, (*_SCALARS, float)):
+            return found
+        if not isinstance(found, dict) or not found:
+            raise FileError(f"{self.path}: the header holds an unknown kind of value. Refused.")
+        tag = next(iter(found))
+        read = {
+            "float": lambda: float(_field(self.path, found, "float", str)),
+            "list": lambda: self.items(found["list"]),
+            "tuple": lambda: tuple(self.items(found["tuple"])),
+            "dict": lambda: {self.value(k): self.value(v) for k, v in found["dict"]},
+            "scalar": lambda: self.value(found["scalar"])[()],
+            "array": lambda: self.array(found),
+            "objects": lambda: self.objects(found),
+            "pandas": lambda: self.frame(found["pandas"]),
+            "polars": lambda: self.polars(found["polars"]),
+            "attribute_table": lambda: AttributeTable(**self.fields(found[tag])),
+            "moments": lambda: Moments(rows=None, **self.fields(found[tag])),
+            "selector": lambda: self.estimator(found["selector"]),
+        }.get(tag)
+        if read is None:
+            raise FileError(
+                f"{self.path} holds a {tag[:80]!r}, which this version of semfs does not know. "
+                "Refused."
+            )
+        return read()
+
+    def items(self, found: list) -> list:
+        return [self.value(item) for item in found]
+
+    def fields(self, found: dict) -> dict[str, Any]:
+        return {key: self.value(item) for key, item in found.items()}
+
+    def array(self, found: dict) -> np.ndarray:
+        array = self.arrays[found["array"]]
+        if "rows" not in found:
+            return array
+        n, m = found["shape"]
+        check_declared_size(self.path, "an array", 8 * n * m, 8 * n * m)
+        whole = np.zeros((n, m), dtype=array.dtype)
+        whole[self.arrays[found["rows"]]] = array
+        return whole
+
+    def objects(self, found: dict) -> np.ndarray:
+        items = self.items(found["objects"])
+        flat = np.empty(len(items), dtype=object)
+        flat[:] = items
+        return flat.reshape(found["shape"])
+
+    def frame(self, found: dict) -> Any:
+        from semfs.attributes.files import import_pandas
+
+        pandas = import_pandas()
+        index = pandas.Index(self.value(found["index"]), name=self.value(found["index_name"]))
+        values = dict(enumerate(self.items(found["values"])))
+        frame = pandas.DataFrame(values, index=index)
+        frame.columns = pandas.Index(self.value(found["columns"]))
+        return frame
+
+    def polars(self, found: list) -> Any:
+        import polars
+
+        return polars.DataFrame({name: self.value(item) for name, item in found})

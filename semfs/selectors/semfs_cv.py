@@ -1,0 +1,550 @@
+"""SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from semfs.attributes import align_attributes
+from semfs.evaluation import ClassKFold, cluster_scores
+from semfs.method.moments import Moments
+from semfs.rows import Rows
+from semfs.selectors.base import check_n_features_to_select
+from semfs.selectors.folds import ClassSums, Resample, Setting, screen_features
+from semfs.selectors.prediction import PredictingSelector
+from semfs.selectors.semfs import SemFS
+from semfs.selectors.training import rows_beyond_memory, training_data
+from semfs.selectors.unlabeled import spread_agreement
+from semfs.validation import check_integer, feature_indices
+
+__all__ = ["SemFSCV"]
+
+#: Folds of fewer classes say more about chance than about settings.
+FEWEST_CLASSES = 6
+AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
+AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
+
+# What folds share (see `Setting`); other parameters in a grid cost a fit per fold.
+_SHARED = ("alpha", "gamma", "penalty_scale", "fit_intercept", "class_weight", "label_weight")
+
+
+class SemFSCV(PredictingSelector):
+    """SemFS with parameters chosen on held-out seen classes.
+
+    Whole classes are held out in turn. Features are chosen on the other classes, and the
+    held-out rows are clustered by them, as unseen classes will be. The setting that separates
+    held-out classes best is refitted on all seen classes. All folds and settings share one
+    pass over X.
+
+    Parameters
+    ----------
+    n_features_to_select : int or "auto", default=50
+        "auto" takes the fewest features whose score is within one standard error of the
+        best, up to `max_features`; see ``curve_``.
+    attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
+        As in `SemFS`.
+    param_grid : mapping or list of mappings, optional
+        Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
+        default up to 24 settings: gamma 1, 10, 100; with and without intercept; attributes
+        alone and with labels; classes weighted by their rows or equally. A setting of the
+        default grid must be ahead of the parameters given here by more than one standard
+        error over the folds, otherwise these are kept.
+    cv : int or splitter, default=5
+        Number of class folds (fewer if there are not two classes for each), or a splitter
+        over classes such as `semfs.evaluation.ClassShuffleSplit`.
+    n_repeats : int, default=5
+        K-means runs per fold, setting and number of features.
+    max_features : int, optional
+        Largest number of features for "auto"; by default 100.
+    n_candidates : int or None, default=384
+        Features that enter the search within folds, those of largest first gain, but at least
+        five times as many as are chosen; None for all. The final fit always considers all
+        features.
+    alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight
+        As in `SemFS`; values of what is not in the grid.
+    target_attributes, unlabeled_weight, include, exclude
+        As in `SemFS`. Descriptions of target classes and unlabelled rows are used in the final
+        fit only.
+    random_state : int, RandomState or None, default=0
+        Of the folds and of the starts of K-means.
+    verbose : int, default=0
+        Print a line per setting.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The setting chosen.
+    best_score_ : float
+        Its mean score on held-out classes; nan without folds.
+    best_estimator_ : SemFS
+        Refitted on all seen classes. Its fitted attributes are also those of this object.
+    cv_results_ : dict of arrays
+        As in ``GridSearchCV``: params, param_*, split*_test_score, mean_test_score,
+        std_test_score, rank_test_score. Empty without folds.
+    curve_ : dict of arrays
+        "n_features", "mean", "se": score of the chosen setting against the number of
+        features. Without folds "mean" is the share of the fall of J and "se" is 0.
+    n_features_ : int
+        Number of features kept.
+    n_splits_ : int
+        Number of folds; 0 with fewer than six seen classes. Then the features should also
+        reconstruct the seen rows, with the weight ``best_params_["unlabeled_weight"]``: the
+        more the classes agree on which features vary, and the fewer they are, the more
+        (`semfs.selectors.unlabeled.spread_agreement`).
+
+    Notes
+    -----
+    A score is the mean of ACC and NMI of K-means on the held-out classes.
+
+    Examples
+    --------
+    >>> from semfs.datasets import load_sample
+    >>> X, y, _, _ = (data := load_sample()).split()
+    >>> selector = SemFSCV(10, data.attributes, param_grid={"gamma": [0.1, 1.0]}).fit(X, y)
+    >>> sorted(selector.best_params_), selector.transform(X).shape[1]
+    (['gamma'], 10)
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: Any = 50,
+        attributes: Any = None,
+        *,
+        param_grid: Any = None,
+        cv: Any = 5,
+        n_repeats: int = 5,
+        max_features: int | None = None,
+        n_candidates: int | None = 384,
+        alpha: float = 1.0,
+        gamma: float = 10.0,
+        penalty_scale: str = "gram",
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        label_weight: float = 0.0,
+        target_attributes: Any = None,
+        unlabeled_weight: float = 1.0,
+        include: Any = None,
+        exclude: Any = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.attributes = attributes
+        self.param_grid = param_grid
+        self.cv = cv
+        self.n_repeats = n_repeats
+        self.max_features = max_features
+        self.n_candidates = n_candidates
+        self.alpha = alpha
+        self.gamma = gamma
+        self.penalty_scale = penalty_scale
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.label_weight = label_weight
+        self.target_attributes = target_attributes
+        self.unlabeled_weight = unlabeled_weight
+        self.include = include
+        self.exclude = exclude
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
+    ) -> SemFSCV:
+        """Choose a setting on held-out classes, then features on all seen classes.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Rows of the seen classes, in memory.
+        y : array-like of shape (n,)
+            Their labels; -1 marks unlabelled rows.
+        sample_weight : array-like of shape (n,), optional
+            Row weights.
+        X_unlabeled : array-like or sparse matrix, optional
+            More unlabelled rows, for the final fit.
+
+        Returns
+        -------
+        self : SemFSCV
+            The fitted selector.
+        """
+        with self._all_or_nothing():
+            self._check_parameters()
+            X, y, sample_weight = _in_memory(X, y, sample_weight)
+            probe = self._semfs(1, {"class_weight": None})
+            data = training_data(probe, X, y, sample_weight)
+            moments = data.moments.without_empty_classes()
+            include, allowed = self._restrictions(
+                moments, getattr(probe, "feature_names_in_", None)
+            )
+            settings = self._settings(moments)
+            ks = self._numbers_of_features(moments.n_features)
+            splits = self._splits(moments)
+            if splits:
+                # many small matrices: threads would spend their time waiting for each other
+                with threadpool_limits(1, user_api="blas"):
+                    paths = self._paths(moments, settings, splits, ks[-1], include, allowed)
+                    params, k = self._choose(moments, settings, splits, ks, paths)
+            else:
+                unlabelled = data.unlabeled is not None or X_unlabeled is not None
+                params, k = self._few_classes(settings, moments, unlabelled), ks[-1]
+                if "unlabeled_weight" in params and not unlabelled:
+                    X_unlabeled = X
+            final = self._semfs(k, params)
+            by_name = self.include is not None or self.exclude is not None
+            if by_name or data.unlabeled is not None or X_unlabeled is not None:
+                final.fit(X, y, sample_weight, X_unlabeled)
+            else:  # the moments are known already
+                final.fit_moments(moments)
+                if hasattr(probe, "feature_names_in_"):
+                    final.feature_names_in_ = probe.feature_names_in_
+            if not splits:
+                final = self._without_folds(final, params, ks)
+            self._adopt(final, params)
+        return self
+
+    # ---- what is tried ------------------------------------------------------------------
+
+    def _semfs(self, k: int, params: Mapping[str, Any]) -> SemFS:
+        """A SemFS with our parameters, those of a setting on top."""
+        shared = SemFS().get_params().keys() & self.get_params(deep=False).keys()
+        own = {name: getattr(self, name) for name in shared}
+        own |= {"n_features_to_select": k, "verbose": 0}
+        return SemFS(**(own | dict(params)))
+
+    def _settings(self, moments: Moments) -> list[dict[str, Any]]:
+        if self.param_grid is not None:
+            found = list(ParameterGrid(self.param_grid))
+            known = SemFS().get_params()
+            for name in {name for params in found for name in params} - known.keys():
+                raise ValueError(
+                    f"param_grid has {name!r}, which is no parameter of SemFS. Known: "
+                    f"{', '.join(sorted(known))}."
+                )
+            if any("n_features_to_select" in params for params in found):
+                raise ValueError('param_grid: use n_features_to_select="auto" to choose it.')
+            return found
+        grid: dict[str, Sequence] = {
+            "gamma": (1.0, 10.0, 100.0),
+            "fit_intercept": (True, False),
+        }
+        if self.attributes is not None:
+            table = align_attributes(self.attributes, moments.classes).values
+            spread = float(table.var(axis=0).sum())
+            # as much weight on labels as on attributes, three times over
+            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(table)))
+        if np.ptp(moments.counts) > 0:
+            grid["class_weight"] = (None, "balanced")
+        return list(ParameterGrid(grid))
+
+    def _numbers_of_features(self, d: int) -> list[int]:
+        """The numbers of features to score, ascending; the last is the largest allowed."""
+        if self.n_features_to_select != "auto":
+            k = min(int(self.n_features_to_select), d)
+            return sorted({max(1, k // 2), k})
+        largest = min(100 if self.max_features is None else self.max_features, d)
+        return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
+
+    def _splits(self, moments: Moments) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Pairs of (training, test) class masks (C,); none if there are too few classes."""
+        C = len(moments.classes)
+        if C < FEWEST_CLASSES:
+            return []
+        if hasattr(self.cv, "split"):
+            splitter = self.cv
+        else:
+            check_integer("cv", self.cv, 2)
+            folds = min(int(self.cv), C // 2)
+            splitter = ClassKFold(folds, shuffle=True, random_state=self.random_state)
+        codes = moments.rows.codes
+        found = []
+        for train, test in splitter.split(codes, codes):
+            masks = [np.isin(np.arange(C), codes[rows]) for rows in (train, test)]
+            if (masks[0] & masks[1]).any():
+                raise ValueError(
+                    "cv splits rows of one class. Use ClassKFold or ClassShuffleSplit of "
+                    "semfs.evaluation, which hold out whole classes."
+                )
+            found.append((masks[0], masks[1]))
+        return found
+
+    # ---- folds --------------------------------------------------------------------------
+
+    def _choose(
+        self,
+        moments: Moments,
+        settings: list[dict[str, Any]],
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        ks: list[int],
+        paths: list[list[np.ndarray]],
+    ) -> tuple[dict[str, Any], int]:
+        """Score all settings on all folds; return the best one and the number of features."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        scores = np.empty((len(settings), len(splits), len(ks)))
+        features = np.unique(
+            np.concatenate([path for of_setting in paths for path in of_setting])
+        )
+        columns = _columns(moments, features)
+        for f, (_, test) in enumerate(splits):
+            judge = _Judge(moments, columns, test, features, self.n_repeats, seed)
+            for i in range(len(settings)):
+                scores[i, f] = [judge.score(paths[i][f][:k]) for k in ks]
+        if self.verbose:
+            for score, params in zip(scores, settings):
+                print(f"[SemFSCV] {score.mean():.4f}  {params}")
+        by_fold = scores.mean(axis=2)
+        best = self._best(by_fold, settings)
+        self.cv_results_ = _results(settings, by_fold)
+        self.best_score_ = float(by_fold[best].mean())
+        mean = scores[best].mean(axis=0)
+        error = scores[best].std(axis=0, ddof=1) / np.sqrt(len(splits))
+        self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
+        self.n_splits_ = len(splits)
+        if self.n_features_to_select != "auto":
+            return settings[best], ks[-1]
+        top = int(np.argmax(mean))
+        return settings[best], ks[int(np.argmax(mean >= mean[top] - error[top]))]
+
+    def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
+        """The setting of the highest mean score; of the default grid only if it is clear.
+
+        Folds are few and noisy. A setting of the default grid replaces SemFS's own parameters
+        only if it is ahead of them by more than one standard error, paired over folds.
+        """
+        best = int(np.argmax(by_fold.mean(axis=1)))
+        own = [
+            i
+            for i, params in enumerate(settings)
+            if all(getattr(self, name) == value for name, value in params.items())
+        ]
+        if self.param_grid is not None or not own:
+            return best
+        lead = by_fold[best] - by_fold[own[0]]
+        clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
+        return best if clear else own[0]
+
+    def _paths(
+        self,
+        moments: Moments,
+        settings: list[dict[str, Any]],
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        k: int,
+        include: np.ndarray,
+        allowed: np.ndarray,
+    ) -> list[list[np.ndarray]]:
+        """The first k features of every setting on every fold."""
+        complete = [self._semfs(k, params) for params in settings]
+        shared = [_can_share(params) for params in settings]
+        table = None
+        if self.attributes is not None:
+            table = align_attributes(self.attributes, moments.classes).values
+        wanted = [
+            Setting.of_params(semfs.get_params()) for semfs, s in zip(complete, shared) if s
+        ]
+        engine = None
+        if wanted:
+            limit = None if self.n_candidates is None else max(self.n_candidates, 5 * k)
+            engine = _Folds(moments, table, wanted, splits, limit, allowed, include)
+        found: list[list[np.ndarray]] = [[] for _ in settings]
+        for train, _ in splits:
+            quick = iter(engine.paths(wanted, train, k) if engine is not None else ())
+            for paths, semfs, is_shared in zip(found, complete, shared):
+                paths.append(next(quick) if is_shared else _fitted_path(semfs, moments, train))
+        return found
+
+    def _restrictions(self, moments: Moments, names: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of forced features, and a mask of those that may be chosen."""
+        d = moments.n_features
+        include = feature_indices("include", self.include, d, names)
+        exclude = feature_indices("exclude", self.exclude, d, names)
+        allowed = ~moments.constant()
+        allowed[exclude] = False
+        allowed[include] = True
+        return include, allowed
+
+    # ---- without folds --------------------------------------------------------------------
+
+    def _few_classes(
+        self, settings: list[dict[str, Any]], moments: Moments, unlabelled: bool
+    ) -> dict[str, Any]:
+        """A setting that needs no folds; a grid of one is taken at its word."""
+        if len(settings) == 1:
+            return settings[0]
+        if self.param_grid is not None:
+            return {name: getattr(self, name) for name in settings[0]}
+        if unlabelled or len(moments.classes) < 2:  # one class: SemFS will say so
+            return {}
+        agreement = spread_agreement(moments.rows, len(moments.classes))
+        return {"unlabeled_weight": agreement**2 / (len(moments.classes) - 1)}
+
+    def _without_folds(self, fitted: SemFS, params: dict[str, Any], ks: list[int]) -> SemFS:
+        """Record the curve of gains; with "auto" keep what brings most of the fall of J."""
+        gains = np.maximum(fitted.scores_[fitted.order_[: ks[-1]]], 0.0)
+        share = np.cumsum(gains) / max(float(gains.sum()), np.finfo(float).tiny)
+        mean = share[np.minimum(np.array(ks), len(share)) - 1]
+        self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": np.zeros(len(ks))}
+        self.cv_results_, self.best_score_, self.n_splits_ = {}, float("nan"), 0
+        if self.n_features_to_select != "auto":
+            return fitted
+        fitted.n_features_to_select = ks[int(np.argmax(mean >= AUTO_SHARE))]
+        fitted.support_ = fitted.ranking_ <= fitted.n_features_to_select
+        return fitted
+
+    def _adopt(self, final: SemFS, params: dict[str, Any]) -> None:
+        """Behave as the refitted selector from here on."""
+        for name, value in vars(final).items():
+            if name.endswith("_") or name == "_evidence":
+                setattr(self, name, value)
+        for name in ("feature_names_in_", "target_r2_", "target_used_"):
+            if not hasattr(final, name):
+                self.__dict__.pop(name, None)
+        self.best_estimator_, self.best_params_ = final, params
+        self.n_features_ = int(final.get_support().sum())
+
+    def _check_parameters(self) -> None:
+        if self.n_features_to_select != "auto":
+            if isinstance(self.n_features_to_select, str):
+                raise ValueError(
+                    'n_features_to_select must be a number or "auto", got '
+                    f"{self.n_features_to_select!r}."
+                )
+            check_n_features_to_select(self.n_features_to_select)
+        check_integer("n_repeats", self.n_repeats, 1)
+        for name in ("max_features", "n_candidates"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+
+
+class _Folds:
+    """Paths on folds of the classes from shared sums over the candidate features."""
+
+    def __init__(
+        self,
+        moments: Moments,
+        table: np.ndarray | None,
+        settings: list[Setting],
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        n_candidates: int | None,
+        allowed: np.ndarray,
+        include: np.ndarray,
+    ) -> None:
+        d = moments.n_features
+        limit = d if n_candidates is None else max(n_candidates, len(include))
+        self.diagonals = dict.fromkeys(settings, float("nan"))
+        self.columns = np.arange(d)
+        if limit < d:
+            self.columns, self.diagonals = screen_features(
+                moments, table, settings, limit, allowed=allowed, keep=include
+            )
+        membership = np.array([train for train, _ in splits]).T
+        groups = np.unique(membership, axis=0, return_inverse=True)[1].reshape(-1)
+        self.sums = ClassSums.of_columns(moments, self.columns, groups, table)
+        self.allowed = allowed[self.columns]
+        self.first = np.flatnonzero(np.isin(self.columns, include))
+
+    def paths(self, settings: list[Setting], train: np.ndarray, k: int) -> list[np.ndarray]:
+        """The first k features of each setting on the training classes (mask)."""
+        kinds: dict[tuple[bool, bool], Resample] = {}
+        found = []
+        for setting in settings:
+            kind = (setting.balanced, setting.fit_intercept)
+            if kind not in kinds:
+                times = train.astype(np.float64)
+                kinds[kind] = self.sums.resample(times, balanced=kind[0], fit_intercept=kind[1])
+            limits = {"allowed": self.allowed, "first": self.first}
+            path = kinds[kind].path(setting, k, self.diagonals[setting], **limits)
+            found.append(self.columns[path])
+        return found
+
+
+class _Judge:
+    """Clusters held-out classes by given features; equal questions are answered once."""
+
+    def __init__(
+        self,
+        moments: Moments,
+        columns: np.ndarray,
+        test: np.ndarray,
+        features: np.ndarray,
+        n_repeats: int,
+        seed: int,
+    ) -> None:
+        rows = np.flatnonzero(test[moments.rows.codes])
+        self.X = columns[rows]
+        self.codes, self.features = moments.rows.codes[rows], features
+        self.n_repeats, self.seed = n_repeats, seed
+        self.known: dict[bytes, float] = {}
+
+    def score(self, features: np.ndarray) -> float:
+        """Mean of ACC and NMI on the test classes."""
+        columns = np.searchsorted(self.features, np.sort(features))
+        question = columns.tobytes()
+        if question not in self.known:
+            X = np.take(self.X, columns, axis=1)
+            found = cluster_scores(X, self.codes, self.n_repeats, self.seed)
+            self.known[question] = float(np.mean(found))
+        return self.known[question]
+
+
+def _columns(moments: Moments, features: np.ndarray) -> np.ndarray:
+    """All columns (n, …) that clustering will ask for, in one pass over X."""
+    assert isinstance(moments.rows, Rows)
+    X = moments.rows.X
+    return X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
+
+
+def _can_share(params: Mapping[str, Any]) -> bool:
+    balanced = params.get("class_weight") in (None, "balanced")
+    return set(params) <= set(_SHARED) and balanced
+
+
+def _fitted_path(semfs: SemFS, moments: Moments, train: np.ndarray) -> np.ndarray:
+    """The ranking of an ordinary fit on the training classes (mask)."""
+    rows = moments.rows
+    chosen = np.flatnonzero(train[rows.codes])
+    weights = None if rows.weights is None else rows.weights[chosen]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        semfs.fit(rows.X[chosen], moments.classes[rows.codes[chosen]], weights)
+    return semfs.order_[: semfs.n_features_to_select]
+
+
+def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, Any]:
+    """`cv_results_` as GridSearchCV has it."""
+    out: dict[str, Any] = {"params": settings}
+    for name in sorted({name for params in settings for name in params}):
+        values = np.empty(len(settings), dtype=object)
+        values[:] = [params.get(name) for params in settings]
+        out[f"param_{name}"] = values
+    for f in range(by_fold.shape[1]):
+        out[f"split{f}_test_score"] = by_fold[:, f]
+    mean = by_fold.mean(axis=1)
+    out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)
+    out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])
+    return out
+
+
+def _in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    rows = rows_beyond_memory(X, y, sample_weight)
+    if rows is None:
+        return X, y, sample_weight
+    if not rows.fits:
+        raise ValueError(
+            "SemFSCV needs X in memory: it clusters held-out rows. Fit it on a sample of the "
+            "rows, then SemFS(**best_params_) on all of them."
+        )
+    return rows.load()

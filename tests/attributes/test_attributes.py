@@ -1,0 +1,208 @@
+"""Class-attribute tables: reading, aligning, scaling, diagnosing."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from semfs.attributes import (
+    align_attributes,
+    as_attribute_table,
+    describe_attributes,
+    normalize_attributes,
+    read_attributes,
+)
+from semfs.attributes.files import write_table
+from semfs.files import FileError
+
+pd = pytest.importorskip("pandas")
+
+ZOO = pd.DataFrame(
+    {"legs": [4.0, 2.0, 0.0], "größe": [3.0, 0.5, 2.5], "can fly": [0.0, 1.0, 0.0]},
+    index=["polar+bear", "hen", "NA"],
+)
+
+
+# --- files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "xlsx", "json"])
+def test_tables_survive_every_format(tmp_path, ending):
+    pytest.importorskip({"parquet": "pyarrow", "xlsx": "openpyxl"}.get(ending, "pandas"))
+    write_table(ZOO, tmp_path / f"zoo.{ending}")
+    assert [p.name for p in tmp_path.iterdir()] == [f"zoo.{ending}"]
+    found = read_attributes(tmp_path / f"zoo.{ending}")
+    pd.testing.assert_frame_equal(found, ZOO, check_names=False)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separator_is_found_and_words_become_numbers(tmp_path, separator):
+    rows = [["class", "legs", "fur"], ["cat", "4", "yes"], ["hen", " 2", "No"]]
+    text = "\ufeff" + "\r\n".join(separator.join(row) for row in rows)
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    table = read_attributes(tmp_path / "t.csv")
+    assert table.loc["cat"].tolist() == [4.0, 1.0]
+    assert table.loc["hen"].tolist() == [2.0, 0.0]
+
+
+def test_whole_number_labels_become_numbers_but_007_stays_text(tmp_path):
+    (tmp_path / "a.csv").write_text("c,x\n0,1\n12,2\n-3,4\n")
+    (tmp_path / "b.csv").write_text("c,x\n007,1\n12,2\n")
+    assert read_attributes(tmp_path / "a.csv").index.tolist() == [0, 12, -3]
+    assert read_attributes(tmp_path / "b.csv").index.tolist() == ["007", "12"]
+
+
+def test_label_column_may_be_named(tmp_path):
+    (tmp_path / "a.csv").write_text("x,name\n1,cat\n2,hen\n")
+    assert read_attributes(tmp_path / "a.csv", label="name").index.tolist() == ["cat", "hen"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"cat": {"legs": 4, "fur": True}, "hen": {"legs": 2, "fur": False}},
+        [{"class": "cat", "legs": 4, "fur": 1}, {"class": "hen", "legs": 2, "fur": 0}],
+        {"cat": [4, 1], "hen": [2, 0]},
+    ],
+)
+def test_json_in_three_shapes(tmp_path, content):
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    table = read_attributes(tmp_path / "t.json")
+    assert table.index.tolist() == ["cat", "hen"]
+    assert table.to_numpy().tolist() == [[4.0, 1.0], [2.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    "ending, content, message",
+    [
+        ("csv", "c,x\ncat,1\ncat,2\n", "class 'cat' has more than one row"),
+        ("csv", "c,x\ncat,1\nhen,many\n", "'many' in column 'x', row 2; a number was expected"),
+        ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
+        ("csv", "c,x\ncat,1\nhen,nan\n", "missing or infinite value in column 'x', row 2"),
+        ("csv", "c,x\n,1\n", "row 1 has no class label"),
+        ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),
+        ("csv", "c\ncat\n", "holds 1 classes and 0 attributes"),
+        ("csv", "", "not a readable"),
+        ("csv", "c,x\n", "holds 0 classes"),
+        ("json", "[1, 2]", "expected"),
+        ("json", "{", "not a readable"),
+        ("json", '{"a": [1], "b": [1, 2]}', "every class needs the same attributes"),
+        ("parquet", "PAR1 no", "not a readable"),
+        ("xlsx", "PK no", "not a readable"),
+        ("docx", "hello", "not .docx"),
+    ],
+)
+def test_broken_tables_are_one_line(tmp_path, ending, content, message):
+    path = tmp_path / f"t.{ending}"
+    path.write_text(content)
+    with pytest.raises(FileError, match=message) as caught:
+        read_attributes(path)
+    assert "\n" not in str(caught.value)
+    assert f"t.{ending}" in str(caught.value)
+
+
+def test_writing_to_an_unknown_format_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="a table is written as"):
+        write_table(ZOO, tmp_path / "t.doc")
+    assert not list(tmp_path.iterdir())
+
+
+# --- alignment -------------------------------------------------------------------------
+
+
+def test_alignment_follows_the_classes_and_ignores_other_rows():
+    table = align_attributes(ZOO, np.array(["hen", "polar+bear"]))
+    assert_array_equal(table.values, ZOO.loc[["hen", "polar+bear"]].to_numpy())
+
+
+@pytest.mark.parametrize(
+    "label, hint",
+    [
+        ("polar bear", "'polar\\+bear'"),
+        ("Polar_Bear", "'polar\\+bear'"),
+        ("HEN", "'hen'"),
+        ("polarbear", "'polar\\+bear'"),
+    ],
+)
+def test_near_misses_are_named(label, hint):
+    with pytest.raises(ValueError, match=f"no row for class '{label}'; did you mean {hint}"):
+        align_attributes(ZOO, np.array([label]))
+
+
+def test_a_label_of_another_type_is_explained():
+    with pytest.raises(ValueError, match=r"no row for class 3.*y holds int, the table str"):
+        align_attributes({"3": [1.0]}, np.array([3]))
+
+
+def test_a_far_miss_gets_no_wrong_hint():
+    with pytest.raises(ValueError, match=r"no row for class 'xylophone'\. Add it"):
+        align_attributes(ZOO, np.array(["xylophone"]))
+
+
+# --- scaling ---------------------------------------------------------------------------
+
+
+def test_unit_gives_every_class_length_one():
+    assert_allclose(np.linalg.norm(normalize_attributes(ZOO, "unit"), axis=1), 1.0)
+
+
+def test_standard_and_range_scale_every_attribute():
+    table = normalize_attributes(ZOO, "standard")
+    assert_allclose(table.mean(), 0.0, atol=1e-12)
+    assert_allclose(table.std(ddof=0), 1.0)
+    ranged = normalize_attributes(ZOO, "range")
+    assert_array_equal(ranged.min(), 0.0)
+    assert_array_equal(ranged.max(), 1.0)
+    assert_allclose(normalize_attributes(ZOO, "center").mean(), 0.0, atol=1e-12)
+
+
+def test_constant_attributes_and_zero_classes_become_zero():
+    table = {"a": [0.0, 5.0], "b": [0.0, 5.0]}
+    assert_array_equal(normalize_attributes(table, "standard"), 0.0)
+    assert_array_equal(normalize_attributes({"a": [0.0, 0.0]}, "unit"), 0.0)
+    with pytest.raises(ValueError, match="method must be"):
+        normalize_attributes(table, "best")
+
+
+# --- diagnostics -----------------------------------------------------------------------
+
+
+def test_report_finds_constants_copies_and_twins():
+    table = pd.DataFrame(
+        {"one": [1, 1, 1, 1], "a": [0, 1, 0, 1], "b": [0, 1, 0, 1], "c": [2, 3, 2, 9]},
+        index=["p", "q", "r", "s"],
+    )
+    report = describe_attributes(table)
+    assert report.constant == ["one"]
+    assert report.duplicate == [("a", "b")]
+    assert report.identical == [("p", "r")]
+    assert report.rank == 2
+    findings = report.findings()
+    assert set(findings["kind"]) == {
+        "size", "rank", "constant attribute", "equal attributes", "identical classes",
+    }  # fmt: skip
+    assert "p = r" in str(report)
+
+
+def test_nearest_classes_are_the_most_similar_ones():
+    table = {"cat": [1.0, 0, 0], "dog": [0.9, 0.1, 0], "truck": [0, 0, 1.0], "car": [0, 0.1, 1]}
+    nearest = describe_attributes(table).nearest().set_index("class")["nearest"]
+    assert nearest.to_dict() == {"cat": "dog", "dog": "cat", "truck": "car", "car": "truck"}
+
+
+def test_report_draws_all_classes():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    ax = describe_attributes({"a": [1.0, 0], "b": [0, 1.0], "c": [1.0, 1.0]}).plot()
+    assert sorted(t.get_text() for t in ax.get_yticklabels()) == ["a", "b", "c"]
+    assert ax.images[0].get_array().shape == (3, 3)
+    matplotlib.pyplot.close(ax.figure)
+
+
+def test_polars_tables_are_read(tmp_path):
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"class": ["cat", "hen"], "legs": [4, 2]})
+    assert as_attribute_table(frame).classes.tolist() == ["cat", "hen"]
+    frame.write_parquet(tmp_path / "t.parquet")
+    assert read_attributes(tmp_path / "t.parquet").loc["hen", "legs"] == 2.0

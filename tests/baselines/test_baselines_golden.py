@@ -1,0 +1,416 @@
+"""The baselines give the numbers of the original programs (see tests/golden/README.md)."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+from sklearn.linear_model import Lasso, MultiTaskLasso
+
+from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN
+from semfs.baselines.alm import RidgeSystem
+from semfs.baselines.codes import exact_codes
+from semfs.baselines.fitting import standardize_columns
+from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
+from semfs.baselines.lars import lars_coefficients
+from semfs.baselines.voting import loss_and_slope, vote_gradient
+
+GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "baselines.npz")
+RELEVANT = {0, 3, 7, 11, 16}  # the columns of synth60 that depend on the class
+ATTRIBUTES = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+
+
+def toy12():
+    i = np.arange(12)
+    y = i // 4
+    columns = [
+        2 * (y == 0) + 0.1 * np.sin(i + 1),
+        2 * (y == 1) + 0.1 * np.cos(2 * i + 1),
+        2 * (y == 2) + 0.1 * np.sin(3 * i + 2),
+        0.5 * np.sin(5 * i + 1),
+        0.5 * np.cos(7 * i + 3),
+        1.8 * (y == 0) + 0.3 * np.cos(11 * i),
+    ]
+    return np.round(np.column_stack(columns), 4), y
+
+
+def digits300():
+    X, y = load_digits(return_X_y=True)
+    return X[:300], y[:300]
+
+
+def data(name):
+    if name == "synth60":
+        return GOLDEN["synth60__X"], GOLDEN["synth60__y"]
+    return {"toy12": toy12, "digits300": digits300}[name]()
+
+
+def keys(prefix):
+    """Names of the golden arrays of one method, without the prefix."""
+    return [k.removeprefix(prefix) for k in GOLDEN.files if k.startswith(prefix)]
+
+
+def top(selector, k):
+    return set(selector.order_[:k].tolist())
+
+
+def test_toy12_is_the_matrix_of_the_specification():
+    X, _ = toy12()
+    assert_array_equal(X[0], [2.0841, 0.054, 0.0909, 0.4207, -0.495, 2.1])
+    assert_array_equal(X[-1], [-0.0537, -0.0533, 1.9572, -0.2608, -0.0552, -0.0146])
+
+
+# --- MCFS -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", ["heat", "binary"])
+@pytest.mark.parametrize("name", ["toy12", "synth60"])
+def test_mcfs_graph_is_the_original_graph(name, weight):
+    X, _ = data(name)
+    width = mean_distance(X, np.random.RandomState(0)) if weight == "heat" else None
+    W = neighbor_graph(*nearest_neighbors(X, 5), width)
+    assert_allclose(W.toarray(), GOLDEN[f"mcfs__{name}__{weight}__graph"], atol=1e-9)
+
+
+def test_mcfs_heat_width_is_the_mean_of_all_distances():
+    assert MCFS(3, n_components=2).fit(toy12()[0]).heat_width_ == pytest.approx(
+        2.381053, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "weight, expected", [("heat", [0.739311, 0.353217]), ("binary", [0.601896, 0.152031])]
+)
+def test_mcfs_embedding_is_the_original_up_to_sign(weight, expected):
+    selector = MCFS(3, n_components=2, weight=weight).fit(toy12()[0])
+    assert_allclose(selector.eigenvalues_, expected, atol=1e-6)
+    golden = GOLDEN[f"mcfs__toy12__{weight}__embedding"]
+    assert_allclose(np.abs(selector.embedding_), np.abs(golden), atol=1e-8)
+
+
+@pytest.mark.parametrize("key", [k for k in keys("mcfs__") if "beta_card" in k])
+def test_mcfs_regression_on_the_stored_embedding_gives_the_stored_coefficients(key):
+    name, weight, _ = key.split("__")
+    m = int(key.split("card")[1])
+    X, _ = data(name)
+    embedding = GOLDEN[f"mcfs__{name}__{weight}__embedding"]
+    beta = lars_coefficients(X, embedding, m)
+    assert_allclose(beta, GOLDEN[f"mcfs__{key}"], atol=1e-9)
+    ranking = np.argsort(-np.abs(beta).max(axis=1), kind="stable")[:m]
+    assert_array_equal(ranking, GOLDEN[f"mcfs__{name}__{weight}__selected_card{m}"])
+
+
+@pytest.mark.parametrize(
+    "weight, m, scores",
+    [
+        ("heat", 3, [0.913779, 0.702402, 0.709152, 0, 0.061122, 0]),
+        ("heat", 4, [0.721285, 0.660348, 0.659819, 0, 0.355643, 0.382091]),
+        ("binary", 3, [0.949878, 0.647076, 0.760910, 0, 0.048045, 0]),
+    ],
+)
+def test_mcfs_scores_on_toy12(weight, m, scores):
+    selector = MCFS(m, n_components=2, weight=weight).fit(toy12()[0])
+    assert_allclose(selector.scores_, scores, atol=2e-6)
+
+
+def test_mcfs_selects_on_toy12_what_the_original_selects():
+    X, _ = toy12()
+    assert top(MCFS(2, n_components=2).fit(X), 2) == {0, 2}
+    assert MCFS(3, n_components=2).fit(X).order_[:4].tolist() == [0, 2, 1, 4]
+    assert top(MCFS(4, n_components=2).fit(X), 4) == {0, 1, 2, 5}
+
+
+def test_mcfs_on_synth60_selects_the_stored_set_although_its_graph_is_in_two_pieces():
+    X, _ = data("synth60")
+    with pytest.warns(UserWarning, match="2 components"):
+        selector = MCFS(5, n_components=3).fit(X)
+    assert top(selector, 5) == {0, 3, 6, 7, 11}
+
+
+# --- FSASL ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [k for k in keys("fsasl__") if k.endswith("score")])
+def test_fsasl_reference_scores(key):
+    name, iters, params, _ = key.split("__")
+    stem = f"fsasl__{name}__{iters}__{params}__"
+    _, lambda2, lambda3, ratio = GOLDEN[stem + "lambda1_lambda2_lambda3_ratio"]
+    T = int(iters.removeprefix("iters"))
+    selector = FSASL(
+        3,
+        n_components=3,
+        lambda2=lambda2,
+        lambda3=lambda3,
+        ratio=ratio,
+        max_iter=T,
+        inner="reference",
+    ).fit(data(name)[0])
+    # below 5 rounds the stopping step of the original's inner solver flips with rounding
+    assert_allclose(selector.scores_, GOLDEN[stem + "score"], atol=1e-9 if T >= 5 else 2e-3)
+    assert_allclose(selector.objective_, GOLDEN[stem + "obj"], rtol=1e-8 if T >= 5 else 1e-2)
+
+
+@pytest.mark.parametrize(
+    "options, scores",
+    [
+        ({"inner": "reference"}, [0.085654, 0.218240, 0.217009, 0, 0, 0.141701]),
+        ({"inner": "exact"}, [0.171424, 0.218454, 0.216488, 0, 0.000003, 0.047338]),
+        (
+            {"inner": "reference", "max_iter": 5},
+            [0.111051, 0.218087, 0.216848, 0, 0, 0.114470],
+        ),
+    ],
+)
+def test_fsasl_scores_on_toy12(options, scores):
+    selector = FSASL(3, n_components=3, **options).fit(toy12()[0])
+    assert_allclose(selector.scores_, scores, atol=1e-6)
+    assert selector.mu_ == pytest.approx(14.306531, abs=1e-6)
+
+
+@pytest.mark.parametrize("inner", ["exact", "reference"])
+@pytest.mark.parametrize("T", [5, 20])
+def test_fsasl_finds_the_relevant_columns_of_synth60(inner, T):
+    selector = FSASL(5, n_components=3, max_iter=T, inner=inner).fit(data("synth60")[0])
+    assert top(selector, 5) == RELEVANT
+
+
+def test_fsasl_exact_codes_of_synth60_are_as_sparse_as_the_lasso():
+    X, _ = data("synth60")
+    W = FSASL(5, n_components=3, max_iter=19).fit(X).coef_
+    assert exact_codes(X @ W, 0.01).nnz == 175  # the released program has 3,377
+
+
+def test_fsasl_on_digits300_ranks_as_the_original():
+    selector = FSASL(5, n_components=10, max_iter=5, inner="reference").fit(digits300()[0])
+    assert selector.order_[:5].tolist() == [30, 61, 38, 54, 42]
+
+
+# --- LASSO ------------------------------------------------------------------------------
+
+
+def raw_lasso(lam, name, target="Y", **options):
+    X, y = data(name)
+    attributes = ATTRIBUTES if target == "Ys" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return LassoSelector(
+            3, lam=lam, attributes=attributes, fit_intercept=False, standardize=False, **options
+        ).fit(X, y)
+
+
+@pytest.mark.parametrize("key", keys("lasso__"))
+def test_lasso_coefficients_are_those_of_slep(key):
+    name, target, lam = key.split("_")
+    selector = raw_lasso(float(lam.replace("p", ".")), name, target)
+    # SLEP itself stops some 1e-5 short of the optimum
+    assert_allclose(selector.coef_, GOLDEN[f"lasso__{key}"], atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "target, lam, norms",
+    [
+        ("Y", 0.01, [0.502418, 0.502810, 0.496021, 0.033685, 0.087826, 0.004709]),
+        ("Y", 0.1, [0.475217, 0.496639, 0.489773, 0, 0, 0.011339]),
+        ("Y", 1.0, [0.430685, 0.439510, 0.434121, 0, 0, 0]),
+        ("Y", 10.0, [0, 0, 0, 0, 0, 0]),
+        ("Ys", 0.1, [0.476127, 0.496219, 0.350343, 0, 0, 0.010434]),
+        ("Ys", 1.0, [0.429689, 0.438920, 0.270836, 0, 0, 0]),
+    ],
+)
+def test_lasso_row_norms_on_toy12(target, lam, norms):
+    assert_allclose(raw_lasso(lam, "toy12", target).scores_, norms, atol=1e-5)
+
+
+def test_lasso_rankings_on_toy12():
+    assert raw_lasso(1.0, "toy12").order_[:3].tolist() == [1, 2, 0]
+    assert raw_lasso(1.0, "toy12", "Ys").order_[:3].tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    "target, largest", [("Y", [8.1134, 7.9240, 8.0222]), ("Ys", [8.02995, 7.90565])]
+)
+def test_lasso_is_zero_from_the_largest_correlation_on(target, largest):
+    X, y = toy12()
+    T = np.eye(3)[y] if target == "Y" else ATTRIBUTES[y]
+    assert_allclose(np.abs(X.T @ T).max(axis=0), largest, atol=1e-8)
+    assert not raw_lasso(max(largest), "toy12", target).coef_.any()
+    assert raw_lasso(0.999 * max(largest), "toy12", target).coef_.any()
+
+
+def test_lasso_at_10_keeps_exactly_the_relevant_rows_of_synth60():
+    rows = np.flatnonzero(raw_lasso(10.0, "synth60").coef_.any(axis=1))
+    assert set(rows.tolist()) == RELEVANT
+
+
+def test_lasso_on_raw_digits_prefers_nearly_constant_pixels():
+    assert raw_lasso(0.01, "digits300").order_[:5].tolist() == [23, 47, 24, 63, 15]
+
+
+@pytest.mark.parametrize("penalty, model", [("l1", Lasso), ("l21", MultiTaskLasso)])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_lasso_agrees_with_scikit_learn(penalty, model, fit_intercept):
+    X, y = digits300()
+    selector = LassoSelector(
+        5, lam=5.0, penalty=penalty, fit_intercept=fit_intercept, standardize=False
+    ).fit(X, y)
+    oracle = model(alpha=5.0 / 300, fit_intercept=fit_intercept, tol=1e-12, max_iter=100_000)
+    oracle.fit(X, np.eye(10)[y])
+    assert_allclose(selector.coef_, oracle.coef_.T, atol=1e-8)
+    assert_allclose(selector.intercept_, oracle.intercept_, atol=1e-7)
+
+
+# --- L20ALM -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", [k[: -len("obj")] for k in keys("l20alm__") if "obj" in k])
+def test_l20alm_traces_from_the_stored_random_starts(stem):
+    names = ["mu", "rho", "T", "k", "V0", "E0", "b", "obj", "selected"]
+    stored = {name: GOLDEN[f"l20alm__{stem}{name}"] for name in names}
+    selector = L20ALM(
+        int(stored["k"]),
+        mu=float(stored["mu"]),
+        rho=float(stored["rho"]),
+        max_iter=int(stored["T"]),
+        tol=0,
+        init=(stored["V0"], stored["E0"]),
+        standardize=False,
+    ).fit(*data(stem.split("__")[0]))
+    assert_allclose(selector.objective_, stored["obj"], rtol=1e-6)
+    assert_allclose(selector.center_intercept_, stored["b"], atol=1e-6)
+    assert_array_equal(np.flatnonzero(selector.get_support()), stored["selected"])
+
+
+def test_l20alm_progress_on_toy12():
+    selector = L20ALM(3, tol=0, standardize=False).fit(*toy12())
+    progress = selector.objective_[[0, 9, 49, 149]]
+    assert_allclose(progress, [2.134994, 0.576905, 0.544655, 0.544392], atol=1e-6)
+    assert_allclose(selector.center_intercept_, [0.327940, 0.336648, 0.335412], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, k, standardize, selected, objective",
+    [
+        ("toy12", 2, False, [1, 2], 0.869673),
+        ("toy12", 3, False, [0, 1, 4], 0.544392),
+        ("toy12", 4, False, [0, 1, 2, 4], 0.396821),
+        ("toy12", 3, True, [0, 1, 2], 0.483082),
+        ("synth60", 5, False, sorted(RELEVANT), 13.308803),
+        ("digits300", 10, True, [13, 18, 20, 26, 27, 29, 38, 44, 45, 54], 224.7329),
+    ],
+)
+def test_l20alm_from_the_zero_start(name, k, standardize, selected, objective):
+    selector = L20ALM(k, tol=0, standardize=standardize).fit(*data(name))
+    assert np.flatnonzero(selector.get_support()).tolist() == selected
+    assert selector.objective_[-1] == pytest.approx(objective, rel=1e-5)
+
+
+def test_l20alm_solves_the_same_system_by_woodbury_when_samples_are_few():
+    Z, _, _ = standardize_columns(data("synth60")[0][:15])  # 15 samples, 20 features
+    rng = np.random.default_rng(0)
+    B, R = rng.normal(size=(20, 3)), rng.normal(size=(15, 3))
+    direct = np.linalg.solve(np.eye(20) + Z.T @ Z, B + Z.T @ R)
+    W, ZW = RidgeSystem(Z).solve(B, Z @ B, R)
+    assert_allclose(W, direct, atol=1e-10)
+    assert_allclose(ZW, Z @ direct, atol=1e-10)
+
+
+# --- WkNN -------------------------------------------------------------------------------
+
+WKNN = {
+    "A": {"kernel": "rbf", "loss": "mse"},
+    "B": {"kernel": "exp", "loss": "ce", "lambda0": 0, "lambda1": 0, "lambda2": 0},
+    "C": {"kernel": "exp", "loss": "mse", "lambda0": 0, "lambda1": 0.01, "lambda2": 0},
+    "D": {"kernel": "rbf", "loss": "mae", "lambda0": 0.01, "lambda1": 0, "lambda2": 0},
+    "E": {
+        "kernel": "rbf",
+        "loss": "huber",
+        "lambda0": 0,
+        "lambda1": 0,
+        "lambda2": 0.1,
+        "huber_delta": 0.3,
+    },
+}
+
+
+@pytest.mark.parametrize("key", keys("wknn__"))
+def test_wknn_weights_are_those_of_the_original(key):
+    name, target, config, steps = key.split("__")
+    attributes = None if target == "onehot" else np.array([[1.0], [0.0], [0.0]])
+    selector = WkNN(3, attributes=attributes, max_iter=int(steps), **WKNN[config])
+    selector.fit(*data(name))
+    assert_allclose(selector.weights_, GOLDEN[f"wknn__{key}"], atol=1e-6)
+    assert_allclose(selector.scores_, GOLDEN[f"wknn__{key}"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "config, steps, weights",
+    [
+        ("A", 1, [0.187035, 0.191856, 0.193365, 0.162601, 0.172070, 0.184941]),
+        ("A", 10, [0.360539, 0.447729, 0.443214, 0.111985, 0.192811, 0.331590]),
+        ("A", 100, [0.414176, 0.580959, 0.559130, 0, 0, 0.236987]),
+        ("B", 1, [0.187573, 0.188823, 0.189436, 0.150631, 0.167654, 0.183812]),
+        ("B", 100, [2.631301, 3.165631, 3.060225, 0, 0, 1.481162]),
+    ],
+)
+def test_wknn_weights_on_toy12(config, steps, weights):
+    selector = WkNN(3, max_iter=steps, **WKNN[config]).fit(*toy12())
+    assert_allclose(selector.weights_, weights, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kernel, loss, expected", [("rbf", "mse", 0.107280), ("exp", "ce", 0.721582)]
+)
+def test_wknn_loss_at_the_start(kernel, loss, expected):
+    X, y = toy12()
+    Z, _, _ = standardize_columns(X)
+    value, _ = vote_gradient(
+        Z, np.eye(3)[y], np.full(6, 1 / 6), kernel=kernel, loss=loss, delta=1.0
+    )
+    assert value == pytest.approx(expected, abs=1e-6)
+
+
+def test_wknn_finds_the_relevant_columns_of_synth60():
+    selector = WkNN(5, max_iter=100, **WKNN["B"]).fit(*data("synth60"))
+    assert set(np.flatnonzero(selector.weights_).tolist()) == RELEVANT
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "exp"])
+@pytest.mark.parametrize("loss", ["mse", "mae", "huber", "ce"])
+def test_wknn_gradient_is_the_derivative_of_the_loss(kernel, loss):
+    X, y = toy12()
+    Z, _, _ = standardize_columns(X)
+    T, w = np.eye(3)[y], np.linspace(0.1, 0.4, 6)
+
+    def value(w):
+        return vote_gradient(Z, T, w, kernel=kernel, loss=loss, delta=0.3)[0]
+
+    _, gradient = vote_gradient(Z, T, w, kernel=kernel, loss=loss, delta=0.3)
+    steps = 1e-6 * np.eye(6)
+    numeric = [(value(w + s) - value(w - s)) / 2e-6 for s in steps]
+    assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-8)
+
+
+def test_wknn_cross_entropy_of_one_column_counts_both_classes():
+    T, Y_hat = np.array([[1.0], [0.0]]), np.array([[0.8], [0.3]])
+    value, _ = loss_and_slope(T, Y_hat, "ce", 1.0)
+    assert value == pytest.approx(-(np.log(0.8) + np.log(0.7)) / 2)
+
+
+# --- recovery on the known-relevant data ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        FSASL(5, n_components=3),
+        LassoSelector(5, lam=10.0),
+        LassoSelector(5, lam=10.0, penalty="l21"),
+        L20ALM(5, standardize=False),
+        WkNN(5, max_iter=100, **WKNN["B"]),
+    ],
+    ids=lambda selector: repr(selector)[:60],
+)
+def test_the_five_relevant_columns_of_synth60_are_found(selector):
+    assert top(selector.fit(*data("synth60")), 5) == RELEVANT

@@ -1,0 +1,209 @@
+import math
+import random
+from statistics import fmean, stdev
+
+import pytest
+from numpy.testing import assert_allclose
+from report_rows import KS, QUALITY, clustering_rows, row
+from scipy import stats
+
+from semfs.lab.comparison import (
+    COLOURS,
+    curves,
+    hindsight,
+    paired_interval,
+    standings,
+    styles,
+    verdict_in_words,
+)
+
+
+def rows_of(scores):
+    """Rows from {label: [score on split 0, on split 1, …]}, one k."""
+    return [
+        row(label, value, split=str(i))
+        for label, values in scores.items()
+        for i, value in enumerate(values)
+    ]
+
+
+def naive_mean(rows, label, metric="acc", **where):
+    chosen = [
+        r[metric]
+        for r in rows
+        if r["label"] == label and all(r[key] == value for key, value in where.items())
+    ]
+    return sum(chosen) / len(chosen)
+
+
+def test_interval_is_that_of_scipys_one_sample_t_test():
+    differences = [0.03, -0.01, 0.02, 0.05, 0.0]
+    found = paired_interval(differences)
+    expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+    assert_allclose([found.low, found.high], [expected.low, expected.high], rtol=1e-12)
+    assert found.mean == pytest.approx(fmean(differences))
+
+
+def test_interval_of_no_difference_at_all_is_zero_and_no_lead():
+    found = paired_interval([0.0, 0.0, 0.0])
+    assert (found.low, found.high, found.above_zero) == (0.0, 0.0, False)
+
+
+def test_no_differences_are_refused():
+    with pytest.raises(ValueError, match="no differences"):
+        paired_interval([])
+
+
+def test_curves_are_naive_means_over_splits():
+    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
+    found = curves(rows, "acc")
+    assert set(found) == set(QUALITY)
+    for point in found["MCFS"]:
+        values = [r["acc"] for r in rows if r["label"] == "MCFS" and r["k"] == point.x]
+        assert point.n == len(values) == 5
+        assert_allclose([point.mean, point.sd], [fmean(values), stdev(values)])
+    assert [point.x for point in found["MCFS"]] == list(KS)
+
+
+def test_spread_of_one_split_is_that_of_the_runs_of_k_means():
+    (point,) = curves([row("SemFS", 0.5, acc_sd=0.07)], "acc")["SemFS"]
+    assert (point.sd, point.n) == (0.07, 1)
+
+
+def test_draws_of_a_sweep_are_repetitions():
+    rows = [
+        row("SemFS", acc, seed=seed, k=k, params={"ratio": 0.1})
+        for seed, acc in ((0, 0.3), (1, 0.5))
+        for k in (5, 10)
+    ]
+    (point,) = curves(rows, "acc", "ratio")["SemFS"]
+    assert (point.x, point.n) == (0.1, 2)
+    assert_allclose([point.mean, point.sd], [0.4, stdev([0.3, 0.5])])
+
+
+def test_several_parameters_of_an_oracle_count_with_the_best_for_each_k():
+    rows = [
+        row("MCFS (oracle)", acc, k=k) for k, acc in ((5, 0.1), (5, 0.4), (10, 0.3), (10, 0.2))
+    ]
+    assert [p.mean for p in curves(rows, "acc")["MCFS (oracle)"]] == [0.4, 0.3]
+
+
+def test_rows_without_a_score_are_no_points():
+    rows = [row("SemFS", 0.5), row("SemFS", math.nan, k=10), row("SemFS", 0.0, k=15, acc=None)]
+    assert [p.x for p in curves(rows, "acc")["SemFS"]] == [5]
+
+
+@pytest.mark.parametrize("metric", ["acc", "nmi"])
+def test_standings_are_naive_means_and_paired_leads(metric):
+    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
+    found = standings(rows, metric)
+    means = {m: naive_mean(rows, m, metric) for m in QUALITY if "oracle" not in m}
+    order = sorted(means, key=means.get, reverse=True)
+    assert [s.label for s in found.ranked] == order
+    first, second, third = order[:3]
+    splits = sorted({r["split"] for r in rows})
+    for standing, rival in zip(found.ranked, [second, first, first]):
+        differences = [
+            naive_mean(rows, standing.label, metric, split=s)
+            - naive_mean(rows, rival, metric, split=s)
+            for s in splits
+        ]
+        expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+        assert_allclose(
+            [standing.mean, standing.lead.mean, standing.lead.low, standing.lead.high],
+            [means[standing.label], fmean(differences), expected.low, expected.high],
+        )
+    assert found.ranked[2].label == third
+
+
+def test_oracles_are_not_ranked():
+    found = standings(
+        rows_of({"SemFS": [0.5, 0.6], "MCFS": [0.4, 0.5], "A (oracle)": [0.9, 0.9]}), "acc"
+    )
+    assert [s.label for s in found.ranked] == ["SemFS", "MCFS"]
+    assert [s.label for s in found.oracles] == ["A (oracle)"]
+    assert found.oracles[0].lead.mean == pytest.approx(0.35)
+
+
+def test_winner_is_clear_only_if_ahead_of_every_other_method():
+    noisy = {"A": [0.50, 0.51, 0.52], "B": [0.40, 0.41, 0.42], "C": [0.1, 0.9, 0.3]}
+    found = standings(rows_of(noisy), "acc")
+    assert (found.verdict, found.tied) == ("unclear", ["C"])
+    assert "No clear winner" in verdict_in_words(found)
+    clear = standings(rows_of({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}), "acc")
+    assert (clear.verdict, clear.tied) == ("clear", [])
+    assert verdict_in_words(clear).startswith("A wins.")
+
+
+def test_one_split_has_no_winner():
+    found = standings(rows_of({"A": [0.9], "B": [0.1]}), "acc")
+    assert found.verdict == "one split"
+    assert "chance cannot be ruled out" in verdict_in_words(found)
+
+
+def test_methods_with_missing_results_are_not_ranked_but_named():
+    found = standings(rows_of({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}), "acc")
+    assert [s.label for s in found.ranked] == ["A", "B"]
+    assert found.incomplete == {"C": 0.5}
+    assert "C (50% done)" in verdict_in_words(found)
+
+
+def test_one_finished_method_is_no_comparison():
+    found = standings(rows_of({"A": [0.5, 0.6]}), "acc")
+    assert found.verdict == "too few"
+    assert "nothing to compare" in verdict_in_words(found)
+
+
+def test_equal_methods_rarely_have_a_clear_winner():
+    """Among ten equal methods a winner is named in 5 % of the runs at most."""
+    draw = random.Random(0)
+    named = 0
+    for _ in range(400):
+        scores = {f"m{i}": [draw.gauss(0.5, 0.02) for _ in range(5)] for i in range(10)}
+        named += standings(rows_of(scores), "acc").verdict == "clear"
+    assert named <= 0.05 * 400
+
+
+def test_hindsight_takes_the_best_other_method_for_every_k():
+    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
+    others = ["MCFS", "LASSO", "Random", "WkNN"]
+    best = {k: max(others, key=lambda m, k=k: naive_mean(rows, m, k=k)) for k in KS}
+    differences = [
+        fmean(
+            naive_mean(rows, "SemFS", split=s, k=k) - naive_mean(rows, best[k], split=s, k=k)
+            for k in KS
+        )
+        for s in sorted({r["split"] for r in rows})
+    ]
+    expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
+    found = hindsight(rows, "acc", "SemFS", others)
+    assert_allclose([found.low, found.high], [expected.low, expected.high])
+    assert found.mean <= min(hindsight(rows, "acc", "SemFS", [m]).mean for m in others) + 1e-12
+
+
+def test_hindsight_needs_something_in_common():
+    rows = [row("SemFS", 0.5, split="0"), row("MCFS", 0.5, split="1")]
+    with pytest.raises(ValueError, match="share no finished split"):
+        hindsight(rows, "acc", "SemFS", ["MCFS"])
+    with pytest.raises(ValueError, match="another method"):
+        hindsight(rows, "acc", "SemFS", ["SemFS"])
+
+
+def test_twenty_methods_all_look_different():
+    looks = styles(["SemFS", *(f"m{i}" for i in range(19))])
+    assert len({(s.colour, s.line) for s in looks.values()}) == 20
+    assert next(iter(looks)) == "SemFS"
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#14171c"])
+def test_colours_have_the_contrast_that_graphics_need(background):
+    """WCAG 2: at least 3:1, on the light and on the dark page."""
+    for colour in COLOURS:
+        low, high = sorted([luminance(colour), luminance(background)])
+        assert (high + 0.05) / (low + 0.05) >= 3

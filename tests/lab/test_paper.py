@@ -1,0 +1,495 @@
+"""The paper's experiments in small, methods of one's own, and the commands around them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+from semfs import AS_PUBLISHED, SemFS
+from semfs.baselines import L20ALM, MCFS
+from semfs.cli import app
+from semfs.datasets import ZeroShotDataset, load_sample, to_xlsa17
+from semfs.evaluation import cluster_scores, starting_rows
+from semfs.lab import Display
+from semfs.lab.measures import Case, convergence, scaling_data, with_ratio
+from semfs.lab.methods import METHODS, Size, find_method, rank, ranking_of
+from semfs.lab.paper import (
+    EXPERIMENTS,
+    Protocol,
+    Study,
+    evaluate,
+    find_experiments,
+    plan,
+    reproduce,
+)
+from semfs.lab.sources import Source, class_splits, find_source, find_sources
+from semfs.lab.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def sample() -> ZeroShotDataset:
+    return load_sample()
+
+
+@pytest.fixture(scope="module")
+def study(sample) -> Study:
+    splits = {"sample": class_splits(sample, None, 0)}
+    return Study({"sample": Source("sample")}, splits, Protocol((5, 20), 5))
+
+
+def cells_of(study: Study, *names: str, methods=(), fast=True):
+    protocol = Protocol(study.protocol.ks, study.protocol.n_repeats, 0, fast)
+    study = Study(study.sources, study.splits, protocol)
+    return plan(
+        find_experiments(names), study, {("sample", "given"): Size(402, 6, fast)}, methods
+    )
+
+
+# ---- what is planned -------------------------------------------------------------------------
+
+
+def test_the_paper_has_these_experiments():
+    names = "clustering labeled-ratio attributes-vs-labels alpha convergence scaling"
+    assert list(EXPERIMENTS) == names.split()
+    assert find_experiments(["all"]) == list(EXPERIMENTS.values())
+    with pytest.raises(ValueError, match="no experiment 'clusterin'"):
+        find_experiments(["clusterin"])
+
+
+def test_clustering_compares_all_methods_at_defaults_and_the_baselines_on_the_papers_grid(
+    study,
+):
+    cells = cells_of(study, "clustering", fast=False)
+    counts = Counter(label for cell in cells for label in cell.labels)
+    plain = {label: n for label, n in counts.items() if not label.endswith("(oracle)")}
+    assert set(plain.values()) == {1}
+    assert list(plain) == [METHODS[name].label for name in EXPERIMENTS["clustering"].methods]
+    grids = {label: n for label, n in counts.items() if label.endswith("(oracle)")}
+    assert grids == {
+        "MCFS (oracle)": 6,
+        "FSASL (oracle)": 25,
+        "LASSO (oracle)": 5,
+        "L20ALM (oracle)": 5,
+        "WkNN (oracle)": 5,
+    }
+    lasso = [
+        cell.params.get("lam", 1.0) for cell in cells if cell.labels == ("LASSO (oracle)",)
+    ]
+    assert lasso == [0.01, 0.1, 1.0, 10.0, 100.0]
+
+
+def test_a_default_that_lies_on_the_grid_is_the_same_cell(study):
+    for method in ("mcfs", "fsasl", "lasso", "l20alm"):
+        default, *grid = cells_of(study, "clustering", methods=[method], fast=False)
+        assert [cell.key for cell in grid].count(default.key) == 1
+
+
+def test_large_data_get_bounded_options_that_are_recorded():
+    small, large = Size(400, 6), Size(12_000, 20)
+    assert "max_samples" not in METHODS["fsasl"].params(small)
+    assert METHODS["fsasl"].params(large)["max_samples"] == 500
+    assert METHODS["wknn"].params(large)["batch_size"] == 512
+    narrow = [p for p in METHODS["mcfs"].grid(large) if p.get("heat_width_factor", 1) < 1]
+    assert [point["max_rows"] for point in narrow] == [1000, 1000]
+
+
+def test_cifar10_has_45_splits_of_two_seen_classes_and_fewer_are_the_first_of_them():
+    classes = [f"c{i}" for i in range(10)]
+    table = pd.DataFrame({"a": np.arange(10.0)}, index=classes)
+    data = ZeroShotDataset("cifar10_small", np.zeros((20, 2)), classes * 2, table)
+    splits = class_splits(data, None, seed=0)
+    assert len(splits) == 45
+    assert {len(unseen) for unseen in splits.values()} == {8}
+    assert list(class_splits(data, 5, seed=0)) == list(splits)[:5]
+    assert any(not name.startswith("c0+") for name in list(splits)[:5])
+    other = ZeroShotDataset("things", data.X, data.y, table)
+    assert {n: len(u) for n, u in class_splits(other, 3, 0).items()} == {
+        "random-0": 3,
+        "random-1": 3,
+        "random-2": 3,
+    }
+    assert class_splits(other.with_unseen(["c1", "c4"]), 3, 0) == {"given": ["c1", "c4"]}
+
+
+def test_data_sets_are_the_npz_files_with_x_y_and_a(tmp_path):
+    arrays = {"X": np.eye(4), "y": [0, 1, 2, 3], "A": np.eye(4)}
+    np.savez(tmp_path / "farm.npz", **arrays)
+    np.savez(tmp_path / "zoo.npz", **arrays)
+    np.savez(tmp_path / "vectors.npz", A=np.eye(3))
+    (tmp_path / "broken.npz").write_text("not a zip file")
+    assert [s.name for s in find_sources(tmp_path)] == ["farm", "zoo"]
+    assert [s.name for s in find_sources(tmp_path, ["ZO", "sample"])] == ["zoo", "sample"]
+    with pytest.raises(ValueError, match=r"no data set 'sun'. Found: farm, zoo"):
+        find_sources(tmp_path, ["sun"])
+    with pytest.raises(ValueError, match="not a directory"):
+        find_sources(tmp_path / "nowhere")
+
+
+def test_folders_of_the_xlsa17_benchmark_are_data_sets_too(tmp_path, monkeypatch, sample):
+    to_xlsa17(sample, tmp_path, "CUB")
+    (source,) = find_sources(tmp_path)
+    assert source.name == "CUB"
+    data = source.load()
+    assert data.X.shape == sample.X.shape
+    assert len(data.unseen) == 4
+    monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
+    assert find_source("cub") == source
+
+
+# ---- what is measured ------------------------------------------------------------------------
+
+
+def test_a_cell_gives_what_one_would_compute_by_hand(study, sample):
+    (cell,) = cells_of(study, "clustering", methods=["semfs"])
+    result = study(cell)
+    X, y, X_unseen, y_unseen = sample.split()
+    selector = SemFS(20, attributes=sample.attributes).fit(X, y)
+    assert result.features == sample.feature_names[selector.order_[:20]].tolist()
+    starts = starting_rows(len(y_unseen), 4, 5, 0)
+    accuracies, nmis = cluster_scores(X_unseen[:, selector.order_[:5]], y_unseen, starts=starts)
+    assert_allclose(result.scores[5]["acc"], [accuracies.mean(), accuracies.std(ddof=1)])
+    assert_allclose(result.scores[5]["nmi"], [nmis.mean(), nmis.std(ddof=1)])
+
+
+def test_l20alm_is_solved_for_each_k_and_says_which_features(study, sample):
+    (cell, *_) = cells_of(study, "clustering", methods=["l20alm"])
+    result = study(cell)
+    X, y, _, _ = sample.split()
+    found = L20ALM().path(X, y, (5, 20))
+    names = sample.feature_names
+    assert result.extra["features_by_k"] == {
+        5: names[found[0].order_[:5]].tolist(),
+        20: names[found[1].order_[:20]].tolist(),
+    }
+
+
+def test_random_draws_other_features_for_every_run_of_k_means(study):
+    (cell,) = cells_of(study, "clustering", methods=["random"])
+    first, again = study(cell), study(cell)
+    assert first.scores == again.scores
+    assert first.scores[5]["acc"][1] > 0.0
+
+
+def test_the_heat_width_of_mcfs_is_tuned_in_units_of_its_own_default(sample):
+    X, y, _, _ = sample.split()
+    own = MCFS(5).fit(X)
+    found = rank(METHODS["mcfs"], {"heat_width_factor": 0.1}, X, y, None, (5,))
+    assert_allclose(found.selector.heat_width_, 0.1 * own.heat_width_, rtol=1e-5)
+
+
+def test_a_share_of_each_class_is_drawn_anew_with_every_seed(sample):
+    case = Case.of(sample)
+    half, other = with_ratio(case, 0.5, 0), with_ratio(case, 0.5, 1)
+    assert Counter(half.y.tolist()) == {
+        label: -(-count // 2) for label, count in Counter(case.y.tolist()).items()
+    }
+    assert not np.array_equal(half.X, other.X)
+    assert with_ratio(case, 1.0, 0) is case
+    tenth = with_ratio(case, 0.001, 0)
+    assert set(Counter(tenth.y.tolist()).values()) == {2}
+
+
+def test_convergence_shows_monotone_descent_and_both_degenerations(sample):
+    case = Case.of(sample)
+    table = sample.attributes
+    selector = SemFS(50, attributes=table, **AS_PUBLISHED).fit_moments(case.moments[0])
+    found = convergence(selector, case, table)
+    assert found["monotone"]
+    assert found["objective"] == selector.objective_.tolist()
+    assert found["ridge_overlap"] == 50  # nothing but ridge regression
+    assert found["n_shrunk"] == 0
+    assert np.all(np.diff(found["scale_objective"]) < 0)  # no minimum is attained
+
+
+def test_the_ridge_of_the_convergence_check_is_ridge_in_both_forms():
+    from sklearn.linear_model import Ridge
+
+    from semfs.lab.measures import _objective, _ridge
+
+    for n, d in ((60, 8), (20, 30)):  # d × d and n × n
+        case = scaling_data(n, d, seed=0, n_classes=4, n_attributes=3)
+        selector = SemFS(5, attributes=case.attributes, **(AS_PUBLISHED | {"alpha": 0.0}))
+        W, values = _ridge(_objective(selector, case, case.attributes))
+        targets = np.array([case.attributes[label] for label in case.y])
+        ridge = Ridge(alpha=0.1, fit_intercept=False).fit(case.X.astype(float), targets)
+        norms = np.linalg.norm(ridge.coef_.T, axis=1)
+        assert_allclose(np.linalg.norm(W, axis=1), norms, rtol=1e-4)
+        residual = targets - ridge.predict(case.X.astype(float))
+        J = np.sum(residual**2) + 0.1 * np.sum(ridge.coef_**2)
+        assert_allclose(values[0], J, rtol=1e-4)
+
+
+# ---- methods of one's own --------------------------------------------------------------------
+
+OWN = '''
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin, RFE
+from sklearn.linear_model import Perceptron
+
+
+class Reversed(SelectorMixin, BaseEstimator):
+    """Ranks the last column first."""
+
+    def __init__(self, n_features_to_select=3, attributes=None):
+        self.n_features_to_select = n_features_to_select
+        self.attributes = attributes
+
+    def fit(self, X, y):
+        assert self.attributes is not None, "no class table was passed on"
+        self.order_ = np.arange(X.shape[1])[::-1]
+        return self
+
+    def _get_support_mask(self):
+        return np.isin(np.arange(len(self.order_)), self.order_[: self.n_features_to_select])
+
+
+class Broken(Reversed):
+    def fit(self, X, y):
+        raise RuntimeError("it never works")
+
+
+number = 5
+'''
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "own_methods.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "own_methods", raising=False)
+    return tmp_path
+
+
+def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
+    X, y = np.random.RandomState(0).normal(size=(60, 6)), np.arange(60) % 3
+    best = SelectKBest(k=2).fit(X, y)
+    assert_allclose(ranking_of(best), np.argsort(-best.scores_, kind="stable"))
+    one_by_one = RFE(LogisticRegression(), n_features_to_select=1).fit(X, y)
+    assert_allclose(one_by_one.ranking_[ranking_of(one_by_one)], np.arange(1, 7))
+    ties = RFE(LogisticRegression(), n_features_to_select=3).fit(X, y)
+    assert ranking_of(ties) is None
+    forest = RandomForestClassifier(5, random_state=0).fit(X, y)
+    assert ranking_of(forest)[0] == forest.feature_importances_.argmax()
+
+
+def test_a_selector_without_a_ranking_is_fitted_again_for_each_k():
+    X, y = np.random.RandomState(0).normal(size=(60, 6)), np.arange(60) % 3
+    rfe = RFE(LogisticRegression())
+    method = find_method("anova")
+    method = type(method)("rfe", "RFE", rfe)
+    found = rank(method, {}, X, y, None, (2, 3))
+    for k in (2, 3):
+        support = RFE(LogisticRegression(), n_features_to_select=k).fit(X, y).get_support()
+        assert found.features(k).tolist() == np.flatnonzero(support).tolist()
+    vague = type(method)("vague", "Vague", SelectFromModel(LogisticRegression()))
+    with pytest.raises(ValueError, match=r"chose \d features when 5 were asked for"):
+        rank(vague, {}, X, y, None, (5,))
+
+
+def test_my_module_joins_the_comparison(own):
+    rows, summary = evaluate("sample", ["own_methods:Reversed"], ks=[5], n_repeats=2, n_jobs=1)
+    assert summary.failures == []
+    (row,) = rows
+    assert (row["label"], row["method"]) == ("Reversed", "own_methods:Reversed")
+    assert row["features"] == load_sample().feature_names[::-1][:5].tolist()
+
+
+def test_methods_without_the_parameter_that_varies_are_left_out(study, tmp_path):
+    cells = cells_of(study, "alpha", methods=["variance", "semfs"])
+    assert {cell.method for cell in cells} == {"semfs"}
+    with pytest.raises(ValueError, match=r"variance has no parameter that alpha varies"):
+        reproduce(["alpha"], tmp_path, methods=["variance"], fast=True)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("mcsf", "no method 'mcsf'"),
+        ("no_such_module:A", "No module named 'no_such_module'"),
+        ("own_methods:Absent", "no attribute 'Absent'"),
+        ("own_methods:number", "not a scikit-learn selector"),
+    ],
+)
+def test_a_method_that_cannot_be_found_is_explained(own, name, message):
+    with pytest.raises(ValueError, match=message):
+        find_method(name)
+
+
+# ---- the commands ----------------------------------------------------------------------------
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_evaluate_prints_a_table_with_the_best_first(own):
+    result = invoke("evaluate", "sample", "-k", "5:20:15", "-m", "semfs,variance", "-j", "1")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.output.splitlines() if line.strip()]
+    assert ["method", "5", "20", "mean"] in lines
+    scores = [
+        (words[0], float(words[-1])) for words in lines if words[0] in ("SemFS", "Variance")
+    ]
+    assert [name for name, _ in scores] == ["SemFS", "Variance"] * 2
+    assert scores[0][1] > scores[1][1]
+
+
+def test_evaluate_prints_rows_as_json(own):
+    result = invoke("evaluate", "sample", "-k", "5", "-m", "variance", "-j", "1", "--json")
+    (row,) = json.loads(result.stdout)
+    assert row["label"] == "Variance"
+    assert row["k"] == 5
+    assert 0.0 < row["nmi"] <= row["acc"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["evaluate", "sample", "-k", "five"], "-k is 'five'"),
+        (["evaluate", "sample", "-k", "0:5"], "-k is '0:5'"),
+        (["evaluate", "nowhere.npz"], "no data set 'nowhere.npz'"),
+        (["evaluate", "sample", "-m", "mcsf"], "no method 'mcsf'"),
+        (["evaluate", "sample", "--splits", "0"], "at least 1"),
+        (["reproduce", "clusterin", "--out", "run"], "no experiment 'clusterin'"),
+        (["reproduce", "alpha", "--out", "run", "--method", "x:y"], "Cannot import"),
+        (["reproduce", "alpha", "--out", "run", "--data", "nowhere"], "not a directory"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing_behind(own, arguments, message):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("semfs: ")
+    assert message in line
+    assert not (own / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["evaluate", "reproduce"])
+def test_the_help_ends_with_an_example(name):
+    text = re.sub(r"\x1b\[[0-9;]*m", "", invoke(name, "--help").output)
+    assert f"Example: semfs {name}" in text
+
+
+def test_a_failure_is_shown_recorded_and_retried(own):
+    command = ["reproduce", "clustering", "--out", "run", "--fast", "--jobs", "1"]
+    command += ["--method", "own_methods:Broken,own_methods:Reversed"]
+    result = invoke(*command)
+    assert result.exit_code == 1
+    assert "RuntimeError: it never works" in result.stderr
+    assert "2 cells: 0 finished before, 1 computed" in result.stdout
+    assert len(Store("run", create=False).failures()) == 1
+
+    (own / "own_methods.py").write_text(
+        OWN.replace("raise RuntimeError(", "Reversed.fit(self, X, y); return self; (")
+    )
+    result = invoke(*command)
+    assert result.exit_code == 0, result.stderr
+    assert "2 cells: 1 finished before, 1 computed" in result.stdout
+    result = invoke(*command, "--force", "own_methods:Reversed")
+    assert "2 cells: 1 finished before, 1 computed" in result.stdout
+
+
+def test_other_settings_or_other_data_need_another_run_directory(tmp_path):
+    rng = np.random.RandomState(0)
+    arrays = {"X": rng.normal(size=(80, 12)), "y": np.arange(80) % 8, "A": np.eye(8)}
+    np.savez(tmp_path / "toy.npz", **arrays)
+    common = ["alpha", "--data", tmp_path, "--out", tmp_path / "run", "--method", "semfs"]
+    assert invoke("reproduce", *common, "--fast", "-j", 1, "--splits", 1).exit_code == 0
+    result = invoke("reproduce", *common)
+    assert (result.exit_code, "Use another --out" in result.stderr) == (2, True)
+    np.savez(tmp_path / "toy.npz", **(arrays | {"X": arrays["X"] + 1}))
+    result = invoke("reproduce", *common, "--fast")
+    assert (result.exit_code, "contents have changed" in result.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory) -> Path:
+    """Every experiment, small, on the sample, by the real command."""
+    folder = tmp_path_factory.mktemp("paper") / "run"
+    command = [sys.executable, "-m", "semfs", "reproduce", "all", "--fast", "--out", folder]
+    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"semfs report {folder}" in done.stdout
+    return folder
+
+
+@pytest.mark.slow
+def test_every_experiment_runs_in_small(small_run):
+    store = Store(small_run, create=False)
+    rows = store.rows()
+    assert store.failures() == []
+    assert {row["experiment"] for row in rows} == set(EXPERIMENTS)
+    of = {name: [r for r in rows if r["experiment"] == name] for name in EXPERIMENTS}
+    assert {r["k"] for r in of["clustering"]} == {5, 20, 50}
+    assert {r["params"]["ratio"] for r in of["labeled-ratio"]} == {0.1, 0.5, 1.0}
+    targets = Counter(r["params"]["targets"] for r in of["attributes-vs-labels"])
+    assert targets["attributes"] == targets["labels"]
+    assert {r["params"]["alpha"] for r in of["alpha"]} == {1e-3, 1.0, 1e3}
+    assert all(r["extra"]["monotone"] for r in of["convergence"])
+    assert {(r["params"]["n"], r["params"]["d"]) for r in of["scaling"]} == {
+        (300, 200),
+        (600, 200),
+        (300, 100),
+    }
+    assert all(r["seconds"] > 0 for r in of["scaling"])
+
+
+@pytest.mark.slow
+def test_the_oracle_is_never_worse_than_a_default_on_its_grid(small_run):
+    rows = Store(small_run, create=False).rows()
+    scores = {(r["label"], r["k"]): r for r in rows if r["experiment"] == "clustering"}
+    for name in ("MCFS", "FSASL", "LASSO", "L20ALM"):
+        for k in (5, 20, 50):
+            for metric in ("acc", "nmi"):
+                assert scores[f"{name} (oracle)", k][metric] >= scores[name, k][metric]
+
+
+@pytest.mark.slow
+def test_the_run_says_how_it_was_made(small_run):
+    info = Store(small_run, create=False).info()
+    assert info["command"].startswith("semfs reproduce all --fast --out")
+    assert info["versions"]["semfs"]
+    facts = info["datasets"]["sample"]
+    assert (facts["n_seen"], facts["n_unseen"]) == (402, 298)
+    assert (facts["n_features"], facts["n_attributes"]) == (765, 20)
+    assert len(facts["seen"]) == 6
+
+
+def test_a_second_run_of_the_library_function_computes_nothing(tmp_path):
+    first = reproduce(["alpha"], tmp_path, methods=["semfs"], fast=True, n_jobs=1)
+    again = reproduce(["alpha"], tmp_path, methods=["semfs"], fast=True, display=Display())
+    assert (first.n_computed, again.n_computed, again.n_before) == (3, 0, 3)
+
+
+def test_the_papers_experiments_run_on_a_dask_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        options = {"methods": ["semfs"], "fast": True}
+        address = cluster.scheduler_address
+        found = reproduce(["alpha"], tmp_path / "dask", scheduler=address, **options)
+    assert (found.n_computed, found.failures) == (3, [])
+    reproduce(["alpha"], tmp_path / "here", n_jobs=1, **options)
+    here, there = (
+        [(r["params"], r["k"], r["acc"], r["nmi"], r["features"]) for r in Store(run).rows()]
+        for run in (tmp_path / "here", tmp_path / "dask")
+    )
+    assert here == there

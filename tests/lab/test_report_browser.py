@@ -1,0 +1,268 @@
+"""The report in a real browser: Chromium, from a file, with the network blocked."""
+
+import shutil
+import time
+
+import pytest
+from report_rows import EVIL, NASTY, all_rows, failures, info, nasty_explanation, row
+
+from semfs.lab.explanations import explanation_section
+from semfs.lab.page import bars, figure, heat_map, section
+from semfs.lab.report import write_report
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+except ImportError:
+    pytest.skip("needs selenium", allow_module_level=True)
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (chromium-driver)"
+    ),
+]
+FLAGS = [
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"),
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """A page with every kind of section and hostile names in all places."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    rows = all_rows([f"x{i}" for i in range(60)] + NASTY)
+    rows += [row(EVIL, 0.7, dataset="cifar10", k=k, features=NASTY) for k in (5, 50)]
+    panels = [
+        heat_map("Weights", [[1.0, -1.0], [0.5, 0.0]], [EVIL, "b"], ["u" * 60, "v"]),
+        bars("Gain", {"gain": [(name, 1.0, 0.1, "") for name in NASTY]}, "gain"),
+    ]
+    extra = section("Why", ["Because."], None, figure("Weights and gains.", panels))
+    sections = [extra, explanation_section(nasty_explanation())]
+    return write_report(rows, failures(), info(["ant", "bee", *NASTY]), path, sections)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium, report):
+    """The page, freshly loaded and drawn, at desktop width in light colours."""
+    resize(chromium, 1280)
+    prefer(chromium, "light")
+    chromium.get_log("browser")  # drop what earlier tests left
+    chromium.get(report.as_uri())
+    wait(chromium, "return document.documentElement.dataset.ready === 'yes'")
+    return chromium
+
+
+def wait(browser, script, *arguments):
+    return WebDriverWait(browser, 30).until(lambda b: b.execute_script(script, *arguments))
+
+
+def resize(browser, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def prefer(browser, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def curves_of(browser, plot=0):
+    """Names of the curves that can be seen in a panel, as plotly.js drew them."""
+    script = """
+        const box = document.querySelectorAll('.plot')[arguments[0]];
+        const drawn = box.querySelectorAll('.scatterlayer .trace').length;
+        const names = box._fullData.filter(t => t.visible === true).map(t => t.name);
+        return [drawn, names];"""
+    drawn, names = browser.execute_script(script, plot)
+    assert drawn == len(names)
+    return names
+
+
+def checkbox(browser, name, number=0):
+    labels = browser.find_elements(By.CSS_SELECTOR, "fieldset.methods label")
+    return [label for label in labels if label.text == name][number].find_element(
+        By.TAG_NAME, "input"
+    )
+
+
+def test_page_draws_all_figures_without_errors_or_requests(browser):
+    boxes = browser.find_elements(By.CLASS_NAME, "plot")
+    assert len(boxes) > 12
+    assert all(box.find_elements(By.CLASS_NAME, "main-svg") for box in boxes)
+    assert browser.get_log("browser") == []
+    script = "return performance.getEntriesByType('resource').map(e => e.name)"
+    assert [
+        n for n in browser.execute_script(script) if not n.startswith(("data:", "blob:"))
+    ] == []
+
+
+def test_toggling_a_method_hides_and_shows_its_curve_in_all_figures(browser):
+    assert "MCFS" in curves_of(browser, 0)
+    checkbox(browser, "MCFS").click()
+    for plot in range(6):
+        assert "MCFS" not in curves_of(browser, plot)
+        assert "MCFS (oracle)" in curves_of(browser, plot)
+    assert not checkbox(browser, "MCFS", number=1).is_selected()
+    checkbox(browser, "MCFS", number=1).click()
+    assert all("MCFS" in curves_of(browser, plot) for plot in range(6))
+
+
+def test_keyboard_can_toggle(browser):
+    box = checkbox(browser, "SemFS")
+    browser.execute_script("arguments[0].focus()", box)
+    box.send_keys(Keys.SPACE)
+    assert "SemFS" not in curves_of(browser)
+
+
+def test_none_and_all_buttons(browser):
+    before = curves_of(browser)
+    none = browser.find_element(By.CSS_SELECTOR, "button[data-all=hide]")
+    none.click()
+    assert curves_of(browser) == []
+    browser.find_element(By.CSS_SELECTOR, "button[data-all=show]").click()
+    assert curves_of(browser) == before
+
+
+def test_spread_can_be_shown(browser):
+    errorbars = "return document.querySelectorAll('.plot .errorbars path').length"
+    assert browser.execute_script(errorbars) == 0
+    browser.find_element(By.CSS_SELECTOR, "input[data-spread]").click()
+    assert browser.execute_script(errorbars) > 0
+
+
+def test_hostile_names_show_as_text(browser):
+    for details in browser.find_elements(By.TAG_NAME, "details"):
+        browser.execute_script("arguments[0].open = true", details)
+    script = "return [...document.querySelectorAll('.chips bdi')].map(e => e.innerText)"
+    chips = set(browser.execute_script(script))
+    assert {EVIL, "<b>bold</b> & <i>co</i>", "a &lt; b", "{{ 7 * 7 }}"} <= chips
+    assert checkbox(browser, EVIL).is_selected()
+    script = "return [...document.querySelectorAll('.xtick text')].map(t => t.textContent)"
+    ticks = set(browser.execute_script(script))
+    assert {
+        EVIL[:21] + "…",
+        "<b>bold</b> & <i>co</i>"[:21] + "…",
+        "a &lt; b",
+        "%{x} $x^2$",
+    } <= ticks
+    assert browser.execute_script("return document.querySelectorAll('script').length") == 5
+    assert (
+        browser.execute_script("return document.querySelector('main script, main img')") is None
+    )
+
+
+def test_hovering_shows_the_name_as_text(browser):
+    script = """
+        const box = [...document.querySelectorAll('.plot')].find(
+            b => b._fullData.some(t => t.name.includes('alert')));
+        box.scrollIntoView({block: 'center'});
+        const trace = box._fullData.findIndex(t => t.name.includes('alert'));
+        Plotly.Fx.hover(box, [{curveNumber: trace, pointNumber: 0}]);
+        return box;"""
+    box = browser.execute_script(script)
+    time.sleep(0.3)
+    text = "".join(e.text for e in box.find_elements(By.CSS_SELECTOR, ".hovertext"))
+    assert EVIL in text
+    assert "ACC: 0.700" in text
+
+
+def test_mouse_over_a_point_shows_its_value(browser):
+    box = browser.find_element(By.CLASS_NAME, "plot")
+    point = box.find_element(By.CSS_SELECTOR, ".scatterlayer .trace .point")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
+    ActionChains(browser).move_to_element(point).perform()
+    wait(browser, "return arguments[0].querySelectorAll('.hovertext').length", box)
+    assert "ACC:" in box.find_element(By.CSS_SELECTOR, ".hovertext").text
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_page_does_not_scroll_sideways(browser, width):
+    resize(browser, width)
+    for details in browser.find_elements(By.TAG_NAME, "details"):
+        browser.execute_script("arguments[0].open = true", details)
+    time.sleep(0.5)
+    script = (
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    found, available = browser.execute_script(script)
+    assert found == available <= width
+    wait(
+        browser,
+        "return [...document.querySelectorAll('.plot .main-svg')].every("
+        "s => s.getBoundingClientRect().right <= innerWidth)",
+    )
+
+
+def test_figures_follow_the_colour_scheme(browser):
+    script = "return getComputedStyle(document.querySelector('.xtick text')).fill"
+    assert browser.execute_script(script) == "rgb(27, 31, 36)"
+    prefer(browser, "dark")
+    wait(browser, script + " === 'rgb(231, 234, 238)'")
+
+
+def test_csv_can_be_downloaded(browser, tmp_path):
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    buttons = browser.find_elements(By.CSS_SELECTOR, "button[data-csv]")
+    next(b for b in buttons if b.text.startswith("All scores")).click()
+    path = tmp_path / "scores.csv"
+    WebDriverWait(browser, 10).until(lambda _: path.exists() and path.stat().st_size)
+    text = path.read_text(encoding="utf-8-sig")
+    assert text.startswith("experiment,dataset,split")
+    assert len(text.splitlines()) == 1 + len(all_rows()) + 2
+
+
+def test_figure_can_be_saved(browser, tmp_path):
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    browser.find_element(By.CSS_SELECTOR, "button[data-save]").click()
+    path = tmp_path / "figure-0.svg"
+    WebDriverWait(browser, 10).until(lambda _: path.exists() and path.stat().st_size)
+    assert "number of selected features" in path.read_text(encoding="utf-8")
+
+
+def test_injected_scripts_and_requests_are_blocked(browser):
+    """Even if some text slipped through, the page's policy would not run it."""
+    script = """
+        const s = document.createElement('script');
+        s.textContent = 'window.injected = true';
+        document.body.append(s);
+        const image = '<img src=x onerror="window.injected = true">';
+        document.body.insertAdjacentHTML('beforeend', image);"""
+    browser.execute_script(script)
+    time.sleep(0.3)
+    assert browser.execute_script("return window.injected") is None
+
+
+def test_an_explanation_is_drawn_with_its_names_as_they_are(browser):
+    script = """
+        const part = [...document.querySelectorAll('section')].find(
+            s => s.querySelector('h2') && s.querySelector('h2').textContent === arguments[0]);
+        return [part.querySelectorAll('.plot .main-svg').length > 2,
+                part.querySelectorAll('.heatmaplayer image, .heatmaplayer path').length > 0,
+                [...part.querySelectorAll('tbody tr')].map(r => r.cells[0].textContent)];"""
+    drawn, heat_map_drawn, names = browser.execute_script(script, "Why these features")
+    assert drawn
+    assert heat_map_drawn
+    assert len(names) == 3
+    assert {" ".join(name.split()) for name in names} <= {" ".join(n.split()) for n in NASTY}
+    assert browser.get_log("browser") == []

@@ -1,0 +1,230 @@
+"""Moments: additive, weighted, sparse or dense, and the same whatever the blocks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import semfs.method.moments as moments_module
+import semfs.rows.memory as rows_module
+from problems import make_problem
+from semfs import Moments
+
+
+def assert_same_moments(a, b, rtol=1e-9):
+    assert a.classes.tolist() == b.classes.tolist()
+    assert_allclose(a.counts, b.counts)
+    assert_allclose(a.sums, b.sums, rtol=rtol, atol=rtol)
+    assert_allclose(a.gram, b.gram, rtol=rtol, atol=rtol * np.abs(b.gram).max())
+    assert_allclose(a.scatter_diag, b.scatter_diag, rtol=rtol, atol=rtol)
+
+
+@pytest.fixture
+def no_rows(monkeypatch):
+    """Sums of moments give up their rows at once."""
+    monkeypatch.setattr(moments_module, "KEEP_ROWS_BYTES", 0)
+
+
+def test_moments_are_counts_class_sums_and_gram():
+    X, y, _ = make_problem()
+    moments = Moments.from_data(X, y)
+    assert_allclose(moments.counts, np.bincount(y))
+    assert_allclose(moments.sums, [X[y == c].sum(axis=0) for c in range(4)])
+    assert_allclose(moments.gram, X.T @ X)
+    assert_allclose(moments.scatter(), (X - X.mean(0)).T @ (X - X.mean(0)))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_moments_of_blocks_add_up_to_moments_of_the_whole(kind):
+    X, y, _ = make_problem(n=50)
+    X = sp.csr_array(X) if kind == "sparse" else X
+    whole = Moments.from_data(X, y)
+    halves = [Moments.from_data(X[r], y[r]) for r in (slice(0, 20), slice(20, None))]
+    assert_same_moments(halves[0] + halves[1], whole)
+
+
+def test_moments_without_rows_add_up_too(no_rows):
+    X, y, _ = make_problem(n=500, d=5)
+    parts = [Moments.from_data(X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100)]
+    total = sum(parts[1:], start=parts[0])
+    assert total.rows is None
+    assert_same_moments(total, Moments.from_data(X, y))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, 199), max_size=6, unique=True), seed=st.integers(0, 2**32 - 1)
+)
+def test_blocks_of_any_size_give_the_same_moments(cuts, seed):
+    X, y, _ = make_problem(seed, n=200, d=4)
+    edges = [0, *sorted(cuts), 200]
+    blocks = ((X[a:b], y[a:b]) for a, b in itertools.pairwise(edges))
+    assert_same_moments(Moments.from_blocks(blocks), Moments.from_data(X, y))
+
+
+def test_blocks_may_reuse_one_buffer():
+    X, y, _ = make_problem(n=90)
+    buffer = np.empty((30, X.shape[1]))
+
+    def blocks():
+        for start in range(0, 90, 30):
+            buffer[:] = X[start : start + 30]
+            yield buffer, y[start : start + 30]
+
+    assert_same_moments(Moments.from_blocks(blocks()), Moments.from_data(X, y))
+
+
+def test_many_blocks_are_merged_without_their_rows(no_rows):
+    X, y, _ = make_problem(n=700, d=6)
+    blocks = [(X[a : a + 70], y[a : a + 70]) for a in range(0, 700, 70)]
+    total = Moments.from_blocks(blocks)
+    assert total.rows is None
+    assert_same_moments(total, Moments.from_data(X, y))
+
+
+def test_classes_of_blocks_are_united():
+    X, _, _ = make_problem(n=6)
+    total = Moments.from_blocks([(X[:3], ["b", "b", "d"]), (X[3:], ["a", "d", "d"])])
+    assert total.classes.tolist() == ["a", "b", "d"]
+    assert_allclose(total.counts, [1, 2, 3])
+
+
+def test_given_classes_may_have_no_rows():
+    X = np.random.default_rng(0).random((3, 2))
+    moments = Moments.from_data(X, [2, 0, 2], classes=range(4))
+    assert_allclose(moments.counts, [1, 0, 2, 0])
+    assert_allclose(moments.sums[1], 0)
+    assert moments.without_empty_classes().classes.tolist() == [0, 2]
+
+
+def test_integer_weights_repeat_rows_and_zero_weights_drop_them():
+    X, y, _ = make_problem(n=40)
+    weights = np.random.default_rng(0).integers(0, 4, 40)
+    rows = np.repeat(np.arange(40), weights)
+    for data in (X, sp.csr_array(X)):
+        weighted = Moments.from_data(data, y, sample_weight=weights)
+        assert_same_moments(weighted, Moments.from_data(X[rows], y[rows]))
+
+
+def test_weighted_and_plain_moments_can_be_added():
+    X, y, _ = make_problem(n=40)
+    total = Moments.from_data(X, y, sample_weight=np.full(40, 2.0)) + Moments.from_data(X, y)
+    assert_same_moments(total, Moments.from_data(np.tile(X, (3, 1)), np.tile(y, 3)))
+
+
+def test_class_weights_are_row_weights():
+    X, y, _ = make_problem()
+    expected = Moments.from_data(X, y, sample_weight=np.where(y == 1, 3.0, 1.0))
+    assert_same_moments(Moments.from_data(X, y).reweighted({1: 3.0}), expected)
+
+
+def test_keep_selects_classes():
+    X, y, _ = make_problem()
+    kept = Moments.from_data(X, y).keep([0, 2])
+    rows = np.isin(y, [0, 2])
+    assert_same_moments(kept, Moments.from_data(X[rows], y[rows]))
+
+
+def test_keep_without_rows_says_what_to_do(no_rows):
+    X, y, _ = make_problem(n=200, d=3)
+    total = Moments.from_data(X[:100], y[:100]) + Moments.from_data(X[100:], y[100:])
+    with pytest.raises(ValueError, match="one Moments per group of classes"):
+        total.keep([0])
+    with pytest.raises(ValueError, match="no class 9"):
+        total.keep([9])
+    assert total.keep(total.classes.tolist()) is total
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_offset_does_not_cost_digits(dtype):
+    X, y, _ = make_problem(n=3000, d=5)
+    near = Moments.from_data(X, y).scatter()
+    far = (X + 1e4).astype(dtype)
+    exact = Moments.from_data(far.astype(np.float64) - 1e4, y).scatter()
+    for moments in (
+        Moments.from_data(far, y),
+        Moments.from_blocks((far[a : a + 500], y[a : a + 500]) for a in range(0, 3000, 500)),
+        Moments.from_data(far[:1500], y[:1500]).compact()
+        + Moments.from_data(far[1500:], y[1500:]).compact(),
+    ):
+        assert_allclose(moments.scatter(), exact, atol=2e-5 * np.abs(exact).max())
+        columns = moments.scatter_columns(np.array([1, 3]))
+        assert_allclose(columns, exact[:, [1, 3]], atol=2e-5 * np.abs(exact).max())
+    assert_allclose(exact, near, rtol=1e-2, atol=1e-3 * near.max())
+
+
+def test_columns_are_columns_of_the_scatter_matrix():
+    X, y, _ = make_problem()
+    w = np.random.default_rng(1).random(len(y))
+    for data in (X, X.astype(np.float32), sp.csr_array(X)):
+        moments = Moments.from_data(data, y, sample_weight=w)
+        picked = np.array([5, 0, 7])
+        assert_allclose(
+            moments.scatter_columns(picked), moments.scatter()[:, picked], atol=2e-4
+        )
+        assert_allclose(np.diag(moments.scatter()), moments.scatter_diag, rtol=1e-4)
+
+
+def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
+    X, y, _ = make_problem(n=20_000, d=8, C=40)
+    expected = Moments.from_data(X, y)
+    monkeypatch.setattr(rows_module, "_n_threads", lambda: 3)
+    monkeypatch.setattr(rows_module, "THREADS_FROM", 1)
+    assert_same_moments(Moments.from_data(X, y), expected)
+
+
+def test_constant_columns_are_found_whatever_their_value():
+    X, y, _ = make_problem(d=5)
+    for dtype in (np.float32, np.float64):
+        Z = X.astype(dtype)
+        Z[:, 1], Z[:, 3] = 0.1, 1e6
+        assert Moments.from_data(Z, y).constant().tolist() == [0, 1, 0, 1, 0]
+
+
+def test_sparse_rows_stay_sparse():
+    X = sp.random(40, 2000, density=0.01, random_state=0, format="csr")
+    moments = Moments.from_data(X, np.arange(40) % 4)
+    moments = moments + moments
+    assert moments.rows is not None
+    assert sp.issparse(moments.rows.X)
+
+
+def test_inputs_are_not_changed():
+    X, y, _ = make_problem()
+    before = X.copy()
+    (Moments.from_data(X, y) + Moments.from_data(X, y)).scatter()
+    assert (X == before).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_non_finite_values_are_refused(bad, kind):
+    X, y, _ = make_problem()
+    X[3, 4] = bad
+    X = sp.csr_array(X) if kind == "sparse" else X
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        Moments.from_data(X, y)
+
+
+def test_values_whose_squares_overflow_are_refused_by_name():
+    X, y, _ = make_problem()
+    with pytest.raises(ValueError, match="overflow float32"):
+        Moments.from_data((1e25 * X).astype(np.float32), y)
+
+
+def test_wrong_use_is_one_clear_line():
+    X, y, _ = make_problem()
+    with pytest.raises(ValueError, match="12 and 3 features"):
+        Moments.from_data(X, y) + Moments.from_data(X[:, :3], y)
+    with pytest.raises(ValueError, match="no blocks"):
+        Moments.from_blocks([])
+    with pytest.raises(ValueError, match="class 3, which is not in classes"):
+        Moments.from_data(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="must not be negative"):
+        Moments.from_data(X, y, sample_weight=np.full(len(y), -1.0))
+    with pytest.raises(TypeError):
+        Moments.from_data(X, y) + 1

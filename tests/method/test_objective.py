@@ -1,0 +1,157 @@
+"""J from moments is the paper's J, and its identities hold."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from problems import make_problem, paper_B, paper_gram, paper_objective, spread
+from semfs import Moments
+from semfs.method.objective import Objective, reduce_rank
+from semfs.method.solvers import solve_alternating
+
+
+def make_objective(X, y, A, **options):
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+
+
+def random_point(seed, d, m):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((d, m)), rng.random(d)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.floats(0, 100),
+    gamma=st.floats(0, 100),
+    n=st.integers(8, 40),
+    d=st.integers(1, 20),
+)
+def test_J_from_moments_equals_the_papers_formula(seed, alpha, gamma, n, d):
+    X, y, A = make_problem(seed, n=n, d=d)
+    W, s = random_point(seed, d, A.shape[1])
+    expected = paper_objective(X, y, A, W, s, alpha, gamma)
+    rows = make_objective(X, y, A, alpha=alpha, gamma=gamma)
+    summed = Objective.from_moments(
+        Moments.from_data(X, y).compact(), A, alpha=alpha, gamma=gamma
+    )
+    assert_allclose(rows.value(W, s), expected, rtol=1e-9)
+    assert_allclose(summed.value(W, s), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 10.0])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "summed"])
+def test_G_B_and_q_are_those_of_the_paper(alpha, kind):
+    X, y, A = make_problem()
+    data = sp.csr_array(X) if kind == "sparse" else X
+    moments = Moments.from_data(data, y)
+    moments = moments.compact() if kind == "summed" else moments
+    objective = Objective.from_moments(moments, A, alpha=alpha)
+    G = paper_gram(X, y, alpha)
+    assert_allclose(objective.gram(), G, atol=1e-9)
+    assert_allclose(objective.columns(np.array([2, 9])), G[:, [2, 9]], atol=1e-9)
+    assert_allclose(objective.diag, np.diag(G))
+    assert_allclose(objective.B, paper_B(X, y, A, alpha))
+    assert_allclose(objective.q, (1 + alpha) * (A[y] ** 2).sum())
+
+
+def test_an_intercept_is_the_same_as_centring_rows_and_attributes():
+    X, y, A = make_problem(offset=3.0)
+    centred = A - A[y].mean(axis=0)
+    with_intercept = make_objective(X, y, A, alpha=0.5, fit_intercept=True)
+    by_hand = make_objective(X - X.mean(axis=0), y, centred, alpha=0.5)
+    assert_allclose(with_intercept.gram(), by_hand.gram(), atol=1e-9)
+    assert_allclose(with_intercept.B, by_hand.B, atol=1e-9)
+
+
+def test_gradients_agree_with_finite_differences():
+    X, y, A = make_problem(d=4)
+    objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
+    W, s = random_point(1, 4, 3)
+    h = 1e-5
+    for i in range(4):
+        step = np.eye(4)[i] * h
+        slope = (objective.value(W, s + step) - objective.value(W, s - step)) / (2 * h)
+        assert_allclose(objective.gradient_s(W, s)[i], slope, rtol=1e-6)
+        move = np.zeros_like(W)
+        move[i, 1] = h
+        slope = (objective.value(W + move, s) - objective.value(W - move, s)) / (2 * h)
+        assert_allclose(objective.gradient_W(W, s)[i, 1], slope, rtol=1e-6)
+
+
+def test_after_the_W_step_the_gradient_of_s_is_minus_2_gamma_w2_over_s():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
+    solution = solve_alternating(objective, max_iter=3, tol=0)
+    W, s = solution.W, solution.s
+    expected = -2 * objective.gamma * (W**2).sum(axis=1) / s
+    assert_allclose(objective.gradient_s(W, s), expected, rtol=1e-6)
+    assert (objective.gradient_s(W, s) <= 0).all()
+
+
+def test_alpha_shrinks_the_within_class_scatter():
+    X, y, A = make_problem()
+    alpha = 3.0
+    between = spread(X, y).T @ spread(X, y)
+    within = X.T @ X - between
+    G = make_objective(X, y, A, alpha=alpha).gram()
+    assert_allclose(G / (1 + alpha), between + within / (1 + alpha), atol=1e-9)
+
+
+def test_the_joint_loss_is_ridge_regression_on_stretched_class_means():
+    X, y, A = make_problem(n=10, d=25)
+    alpha = 3.0
+    factor = make_objective(X, y, A, alpha=alpha).factor()
+    F = X + (np.sqrt(1 + alpha) - 1) * spread(X, y)
+    V = np.random.default_rng(0).standard_normal((25, 2))
+    assert_allclose(factor.apply(V), F @ V)
+    assert_allclose(factor.targets, np.sqrt(1 + alpha) * A[y])
+    assert_allclose(F.T @ F, paper_gram(X, y, alpha))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_thin_factor_reproduces_G(kind, fit_intercept):
+    X, y, A = make_problem(n=10, d=25, offset=1.0)
+    w = np.random.default_rng(0).random(10)
+    data = sp.csr_array(X) if kind == "sparse" else X
+    moments = Moments.from_data(data, y, sample_weight=w)
+    objective = Objective.from_moments(moments, A, alpha=0.5, fit_intercept=fit_intercept)
+    factor = objective.factor()
+    s = np.random.default_rng(1).random(25)
+    F = factor.apply(np.eye(25))
+    assert_allclose(F.T @ F, objective.gram(), atol=1e-9)
+    assert_allclose(factor.adjoint(np.eye(10)), F.T, atol=1e-9)
+    assert_allclose(factor.dual_gram(s), (F * s**2) @ F.T, atol=1e-9)
+    assert_allclose(factor.adjoint(factor.targets), objective.B, atol=1e-9)
+
+
+def test_the_gram_penalty_is_the_mean_diagonal_of_G():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A, alpha=2.0, gamma=0.5, penalty_scale="gram")
+    assert_allclose(objective.gamma, 0.5 * np.trace(paper_gram(X, y, 2.0)) / X.shape[1])
+
+
+def test_rank_reduction_keeps_all_inner_products():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5, 2)) @ rng.standard_normal((2, 30))
+    T, V = reduce_rank(A)
+    assert T.shape == (5, 2)
+    assert_allclose(T @ T.T, A @ A.T, atol=1e-10)
+    assert_allclose(V.T @ V, np.eye(2), atol=1e-12)
+    assert_allclose(T @ V.T, A, atol=1e-12)
+
+
+def test_a_table_of_zeros_has_one_zero_target():
+    T, _ = reduce_rank(np.zeros((3, 4)))
+    assert T.shape == (3, 1)
+    assert not T.any()
+
+
+def test_a_tiny_penalty_asks_for_double_precision():
+    X, y, A = make_problem()
+    assert make_objective(X, y, A, gamma=1e-6, penalty_scale="gram").precise
+    assert not make_objective(X, y, A, gamma=1.0, penalty_scale="gram").precise

@@ -1,0 +1,143 @@
+"""Arrays of other libraries: summed up where they are, results in the same place."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+
+from problems import make_problem
+from semfs import Moments, SemFS
+from semfs.rows.devices import ArrayRows
+from semfs.selectors.training import training_data
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["torch", "array_api_strict"])
+def xp(request):
+    module = pytest.importorskip(request.param)
+    if os.environ.get("SCIPY_ARRAY_API") != "1":
+        pytest.skip("set SCIPY_ARRAY_API=1 before Python starts")
+    with sklearn.config_context(array_api_dispatch=True):
+        yield module
+
+
+def to_numpy(array):
+    return np.from_dlpack(array) if not hasattr(array, "numpy") else array.numpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("options", [{}, {"solver": "alternating"}, {"gamma": 1e-6}])
+@pytest.mark.parametrize("n", [300, 15])
+def test_a_fit_equals_that_of_numpy(xp, dtype, options, n):
+    X, y, A = make_problem(n=n, d=20, offset=100.0)
+    X = X.astype(dtype)
+    w = np.random.default_rng(0).integers(0, 3, n).astype(float)
+    expected = SemFS(6, attributes=A, **options).fit(X, y, w)
+    found = SemFS(6, attributes=A, **options).fit(xp.asarray(X), xp.asarray(y), w)
+    assert to_numpy(found.order_)[:6].tolist() == expected.order_[:6].tolist()
+    assert_allclose(to_numpy(found.scores_), expected.scores_, rtol=1e-3)
+    assert_allclose(to_numpy(found.coef_), expected.coef_, rtol=1e-2, atol=1e-3)
+
+
+def test_results_stay_in_the_library_of_the_data(xp):
+    X, y, _ = make_problem(n=100)
+    data = xp.asarray(X)
+    selector = SemFS(4).fit(data, y)
+    kind = type(data)
+    assert all(
+        isinstance(v, kind)
+        for v in (
+            selector.scores_,
+            selector.coef_,
+            selector.transform(data),
+            selector.inverse_transform(selector.transform(data)),
+            selector.predict_attributes(data),
+            selector.predict(data),
+        )
+    )
+    numpy_selector = SemFS(4).fit(X, y)
+    assert_allclose(to_numpy(selector.transform(data)), numpy_selector.transform(X))
+    assert to_numpy(selector.predict(data)).tolist() == numpy_selector.predict(X).tolist()
+    assert selector.get_support().tolist() == numpy_selector.get_support().tolist()
+
+
+def test_labels_may_be_text(xp):
+    X, y, _ = make_problem(n=100)
+    names = np.array(["ant", "bee", "cat", "dog"])[y]
+    selector = SemFS(4).fit(xp.asarray(X), names)
+    assert (
+        selector.predict(xp.asarray(X)).tolist() == SemFS(4).fit(X, names).predict(X).tolist()
+    )
+
+
+def test_rows_are_not_moved_to_numpy(xp, monkeypatch):
+    """Only sums come back: nothing with as many rows as X is converted."""
+    import semfs.rows.devices as module
+
+    original, sizes = module._convert_to_numpy, []
+
+    def watched(array, xp):
+        sizes.append(array.shape)
+        return original(array, xp)
+
+    X, y, _ = make_problem(n=300, d=20)
+    monkeypatch.setattr(module, "_convert_to_numpy", watched)
+    SemFS(4).fit(xp.asarray(X), y)
+    assert sizes
+    assert max(shape[0] for shape in sizes) <= 64
+
+
+def test_partial_fit_collects_on_the_host(xp):
+    X, y, _ = make_problem(n=200)
+    selector = SemFS(4).partial_fit(xp.asarray(X[:90]), y[:90])
+    selector.partial_fit(xp.asarray(X[90:]), y[90:])
+    assert to_numpy(selector.order_).tolist() == SemFS(4).fit(X, y).order_.tolist()
+
+
+def test_non_finite_values_are_refused(xp):
+    X, y, _ = make_problem(n=100)
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        SemFS(4).fit(xp.asarray(X), y)
+
+
+def test_moments_keep_rows_on_their_device(xp):
+    X, y, _ = make_problem(n=100)
+    data = training_data(SemFS(4), xp.asarray(X), y)
+    moments = data.moments
+    assert isinstance(moments.rows, ArrayRows)
+    assert moments.rows.X is data.X
+    expected = Moments.from_data(X, y)
+    assert_allclose(moments.scatter(), expected.scatter(), atol=1e-9)
+    columns = np.array([3, 1])
+    assert_allclose(moments.scatter_columns(columns), expected.scatter_columns(columns))
+
+
+def test_the_tag_is_set_and_without_dispatch_torch_still_works():
+    torch = pytest.importorskip("torch")
+    assert SemFS().__sklearn_tags__().array_api_support
+    X, y, _ = make_problem(n=100)
+    selector = SemFS(4).fit(torch.asarray(X), torch.asarray(y))
+    assert selector.order_.tolist() == SemFS(4).fit(X, y).order_.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("SCIPY_ARRAY_API" in os.environ, reason="already set: run above")
+def test_this_file_passes_with_scipys_switch_on():
+    pytest.importorskip("torch")
+    pytest.importorskip("array_api_strict")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", __file__],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"SCIPY_ARRAY_API": "1"},
+    )
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,513 @@
+"""Data beyond memory: every way to read them gives the order of the in-memory fit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_digits
+
+import semfs.rows.blocks as blocks_module
+import semfs.rows.sums as accumulator_module
+from problems import make_problem
+from semfs import AS_PUBLISHED, Moments, SemFS
+from semfs.datasets import load_sample
+from semfs.rows import Accumulator, as_matrix, open_blocks
+
+ROOT = Path(__file__).parents[2]
+K = 12
+
+
+def sample():
+    """In float64: of 765 genes some are so alike that float32 cannot order them."""
+    X, y, _, _ = load_sample().split()
+    return np.ascontiguousarray(as_matrix(X), dtype=np.float64), np.asarray(y)
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X.astype(np.float32), y
+
+
+def far_away():
+    """Columns 10,000 standard deviations from zero, in float32."""
+    X, y, _ = make_problem(3, n=4000, d=25, C=6)
+    return (X + 1e4).astype(np.float32), y
+
+
+DATASETS = {"sample": sample, "digits": digits, "far away": far_away}
+
+
+@pytest.fixture(params=DATASETS, scope="module")
+def data(request):
+    X, y = DATASETS[request.param]()
+    return X, y, SemFS(K).fit(X, y).order_.tolist()
+
+
+def pairs(X, y, rows=1000):
+    return [(X[a : a + rows], y[a : a + rows]) for a in range(0, len(X), rows)]
+
+
+# ---- ways to hand the data over -----------------------------------------------------
+
+
+def as_list(X, y, folder):
+    return open_blocks(pairs(X, y), passes="one")
+
+
+def as_generator(X, y, folder):
+    return open_blocks(iter(pairs(X, y)))
+
+
+def as_function(X, y, folder):
+    return open_blocks(lambda: iter(pairs(X, y)), passes="few")
+
+
+def as_npy(X, y, folder, **options):
+    np.save(folder / "X.npy", X)
+    return open_blocks(folder / "X.npy", y, **({"passes": "one", "block_rows": 1000} | options))
+
+
+def as_npy_few_passes(X, y, folder):
+    return as_npy(X, y, folder, passes="few")
+
+
+def as_npy_with_checkpoint(X, y, folder):
+    return as_npy(X, y, folder, checkpoint=folder / "checkpoint")
+
+
+def as_npy_loaded(X, y, folder):
+    return as_npy(X, y, folder, passes="auto", block_rows=None)
+
+
+def as_fortran_npy(X, y, folder):
+    return as_npy(np.asfortranarray(X), y, folder)
+
+
+def as_memmap(X, y, folder):
+    np.save(folder / "X.npy", np.vstack([X[:7], X]))
+    mapped = np.load(folder / "X.npy", mmap_mode="r")
+    return open_blocks(mapped[7:], y, passes="one", block_rows=999)
+
+
+def as_parquet_folder(X, y, folder):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    names = [f"f{i}" for i in range(X.shape[1])]
+    for part, rows in enumerate(np.array_split(np.arange(len(X)), 3)):
+        columns = {name: X[rows, i] for i, name in enumerate(names)}
+        table = pa.table(columns | {"kind": [str(label) for label in y[rows]]})
+        pq.write_table(table, folder / f"part-{part}.parquet", row_group_size=150)
+    return open_blocks(folder, "kind", passes="one", block_rows=400)
+
+
+def as_parquet_lists(X, y, folder):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    flat = pa.array(X.ravel())
+    vectors = pa.FixedSizeListArray.from_arrays(flat, X.shape[1])
+    table = pa.table({"vector": vectors, "kind": y})
+    pq.write_table(table, folder / "X.parquet", row_group_size=333)
+    return open_blocks(folder / "X.parquet", "kind", passes="few", block_rows=1000)
+
+
+def as_zarr(X, y, folder):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(folder / "X.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(128, 7))
+    group.create_array("y", data=np.searchsorted(np.unique(y), y))
+    return open_blocks(folder / "X.zarr", "y", passes="one", block_rows=1000)
+
+
+def as_open_zarr(X, y, folder):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(folder / "X.zarr", data=X, chunks=(100, X.shape[1]))
+    return open_blocks(array, y, passes="few")
+
+
+def as_hdf5(X, y, folder):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "X.h5", "w") as file:
+        file["X"], file["y"] = X, [str(label) for label in y]
+    return open_blocks(folder / "X.h5", "y", passes="one", block_rows=1000)
+
+
+def as_anndata(X, y, folder):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(X, obs={"kind": [str(v) for v in y]}).write_h5ad(folder / "X.h5ad")
+    return open_blocks(folder / "X.h5ad", "kind", passes="one", block_rows=1000)
+
+
+def as_sparse_anndata(X, y, folder):
+    anndata = pytest.importorskip("anndata")
+    adata = anndata.AnnData(sp.csr_matrix(X), obs={"kind": [str(v) for v in y]})
+    adata.write_h5ad(folder / "X.h5ad")
+    backed = anndata.read_h5ad(folder / "X.h5ad", backed="r")
+    return open_blocks(backed, "kind", passes="few", block_rows=1000)
+
+
+WAYS = [
+    as_list,
+    as_generator,
+    as_function,
+    as_npy,
+    as_npy_few_passes,
+    as_npy_with_checkpoint,
+    as_npy_loaded,
+    as_fortran_npy,
+    as_memmap,
+    as_parquet_folder,
+    as_parquet_lists,
+    as_zarr,
+    as_open_zarr,
+    as_hdf5,
+    as_anndata,
+    as_sparse_anndata,
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_every_way_to_read_gives_the_order_of_the_fit_in_memory(way, data, tmp_path):
+    X, y, expected = data
+    selector = SemFS(K).fit(way(X, y, tmp_path))
+    assert selector.order_.tolist() == expected
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_partial_fit_gives_the_order_of_the_fit_in_memory(data):
+    X, y, expected = data
+    selector = SemFS(K)
+    for block, labels in pairs(X, y):
+        selector.partial_fit(block, labels)
+    assert selector.order_.tolist() == expected
+
+
+@pytest.mark.parametrize("passes", ["one", "few"])
+def test_streamed_fits_equal_the_fit_in_memory_in_all_they_report(tmp_path, passes):
+    X, y, A = make_problem(n=700, d=30, C=5)
+    weights = np.random.default_rng(0).random(700)
+    options = {"attributes": A, "class_weight": "balanced", "exclude": [3]}
+    np.save(tmp_path / "X.npy", X)
+    source = open_blocks(
+        tmp_path / "X.npy", y, sample_weight=weights, passes=passes, block_rows=64
+    )
+    streamed, expected = SemFS(8, **options).fit(source), SemFS(8, **options).fit(X, y, weights)
+    assert streamed.order_.tolist() == expected.order_.tolist()
+    for name in ("scores_", "coef_", "intercept_", "objective_"):
+        assert_allclose(getattr(streamed, name), getattr(expected, name), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [{"solver": "alternating"}, AS_PUBLISHED])
+def test_the_alternating_solver_runs_from_a_stream(options):
+    X, y, A = make_problem(n=400, d=10)
+    expected = SemFS(4, attributes=A, **options).fit(X, y)
+    streamed = SemFS(4, attributes=A, **options).fit(pairs(X, y, 90))
+    assert_allclose(streamed.scores_, expected.scores_, rtol=1e-7)
+
+
+def test_fit_takes_paths_iterators_and_large_memmaps_as_they_are(tmp_path, monkeypatch):
+    X, y, _ = make_problem(n=300, d=9)
+    expected = SemFS(4).fit(X, y).order_.tolist()
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    assert SemFS(4).fit(tmp_path / "X.npy", y).order_.tolist() == expected
+    by_name = SemFS(4).fit(str(tmp_path / "X.npy"), str(tmp_path / "y.npy"))
+    assert by_name.order_.tolist() == expected
+    assert SemFS(4).fit(iter(pairs(X, y, 50))).order_.tolist() == expected
+    monkeypatch.setattr(blocks_module, "MEMORY", 4096)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert blocks_module.as_source(mapped, y, None) is not None
+    assert SemFS(4).fit(mapped, y).order_.tolist() == expected
+
+
+def test_names_of_columns_are_kept(tmp_path):
+    X, y, _ = make_problem(d=6)
+    selector = SemFS(3).fit(as_parquet_folder(X, y, tmp_path))
+    assert set(selector.get_feature_names_out()) <= {f"f{i}" for i in range(6)}
+    assert selector.n_features_in_ == 6
+
+
+# ---- numbers ----------------------------------------------------------------------
+
+
+def test_a_mean_that_drifts_far_costs_no_digits():
+    rng = np.random.default_rng(0)
+    drift = np.linspace(0, 3e4, 40)
+    blocks = [(rng.normal(size=(100, 5)) + shift).astype(np.float32) for shift in drift]
+    sums = Accumulator(5)
+    for block in blocks:
+        sums.add(block, np.arange(100) % 3)
+    X = np.concatenate(blocks).astype(np.float64)
+    exact = (X - X.mean(axis=0)).T @ (X - X.mean(axis=0))
+    assert_allclose(sums.result()[-1], exact, rtol=1e-6)
+
+
+def test_an_accumulator_equals_the_moments_of_all_rows_in_memory():
+    X, y, _ = make_problem(n=300, d=7, offset=50.0)
+    w = np.random.default_rng(1).random(300)
+    expected = Moments.from_data(X, y, sample_weight=w)
+    for matrix in (True, False):
+        sums = Accumulator(7, matrix=matrix)
+        for a in range(0, 300, 70):
+            sums.add(X[a : a + 70], y[a : a + 70], w[a : a + 70])
+        found = Moments.from_sums(Accumulator.from_state(sums.state()))
+        assert_allclose(found.means, expected.means)
+        assert_allclose(found.scatter_diag, expected.scatter_diag)
+        if matrix:
+            assert_allclose(found.scatter(), expected.scatter(), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
+    monkeypatch.setattr(accumulator_module, "PANEL", 8)
+    monkeypatch.setattr(accumulator_module, "LARGEST_RANK", 4)
+    X, y, _ = make_problem(n=200, d=29)
+    data = sp.csr_array(X) if kind == "sparse" else X
+    sums = Accumulator(29)
+    for a in range(0, 150, 50):
+        sums.add(data[a : a + 50], y[a : a + 50])
+    rest = Accumulator(29)
+    rest.add(data[150:], y[150:])
+    sums.merge(rest)
+    assert_allclose(
+        Moments.from_sums(sums).scatter(), Moments.from_data(X, y).scatter(), atol=1e-9
+    )
+
+
+def test_accumulators_can_be_merged():
+    X, y, _ = make_problem(n=200, d=6, offset=20.0)
+    total = Accumulator(6)
+    for rows in (slice(0, 60), slice(60, 200), slice(200, 200)):
+        part = Accumulator(6)
+        if rows.start < rows.stop:
+            part.add(X[rows], y[rows])
+        total.merge(part)
+    assert_allclose(Moments.from_sums(total).gram, Moments.from_data(X, y).gram)
+
+
+def test_blocks_of_the_caller_are_not_changed():
+    X, y, _ = make_problem(n=100)
+    before = X.copy()
+    w = np.random.default_rng(0).random(100)
+    sums = Accumulator(X.shape[1])
+    sums.add(X, y, w)
+    SemFS(3).fit(open_blocks(pairs(X, y, 40), passes="one"))
+    assert (X == before).all()
+
+
+def test_block_sizes_follow_the_memory_budget(tmp_path):
+    np.save(tmp_path / "X.npy", np.zeros((10, 1000), dtype=np.float32))
+    y = np.arange(10)
+    for memory in ("16MB", "64MiB", 10**9):
+        source = open_blocks(tmp_path / "X.npy", y, memory=memory)
+        for matrix in (True, False):
+            buffers = 4 * source.step(matrix=matrix) * 4000
+            assert buffers + 8e6 * matrix <= source.memory
+
+
+# ---- a pass that was killed ---------------------------------------------------------
+
+CHILD = """
+import json, os, signal, sys
+import numpy as np
+from semfs import SemFS
+from semfs.rows import open_blocks
+
+folder, passes, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+seen = 0
+
+def watched(reader):
+    original = reader.blocks
+    def blocks(start, stop, step):
+        global seen
+        for first, X, y in original(start, stop, step):
+            seen += 1
+            with open(folder + "/log", "a") as log:
+                log.write(f"{first} {len(X)}\\n")
+            if seen == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield first, X, y
+    reader.blocks = blocks
+
+source = open_blocks(folder + "/X.npy", np.load(folder + "/y.npy"), passes=passes,
+                     block_rows=100, checkpoint=folder + "/checkpoint")
+watched(source.reader)
+print(json.dumps(SemFS(5).fit(source).order_.tolist()))
+"""
+
+
+def run_child(folder, passes, kill_at):
+    return subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder), passes, str(kill_at)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is a POSIX matter")
+@pytest.mark.parametrize("passes, blocks", [("one", 10), ("few", 20)])
+def test_a_killed_pass_continues_and_reads_at_most_one_block_twice(tmp_path, passes, blocks):
+    X, y, _ = make_problem(n=1000, d=20, C=6)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    killed = run_child(tmp_path, passes, blocks - 4)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "checkpoint").exists()
+    done = run_child(tmp_path, passes, 0)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == SemFS(5).fit(X, y).order_.tolist()
+    assert len((tmp_path / "log").read_text().splitlines()) == blocks + 1
+    assert not (tmp_path / "checkpoint").exists()
+
+
+SELECT = """
+import os, signal, sys
+import semfs.datasets.sources
+import semfs.rows.readers
+from semfs.cli import app
+from semfs.rows.readers import FileReader
+
+folder, kill_at = sys.argv.pop(1), int(sys.argv.pop(1))
+semfs.datasets.sources.IN_MEMORY_BYTES = 0
+semfs.rows.readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
+original, reads = FileReader._fill, 0
+
+def watched(self, file, block, first):
+    global reads
+    reads += 1
+    with open(folder + "/log", "a") as log:
+        log.write(f"{first} {len(block)}\\n")
+    if reads == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, file, block, first)
+
+FileReader._fill = watched
+app()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is a POSIX matter")
+def test_a_killed_selection_continues_with_resume(tmp_path):
+    pytest.importorskip("typer")
+    pd = pytest.importorskip("pandas")
+    X, y, A = make_problem(n=1000, d=20, C=6)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    pd.DataFrame(A, columns=["a", "b", "c"]).to_csv(tmp_path / "A.csv")
+
+    def select(out, kill_at, *options):
+        arguments = ["X.npy", "-l", "y.npy", "-a", "A.csv", "-k", "5", "-o", out, *options]
+        return subprocess.run(
+            [sys.executable, "-c", SELECT, str(tmp_path), str(kill_at), "select", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+
+    assert select("whole.npy", 0).returncode == 0
+    n_reads = len((tmp_path / "log").read_text().splitlines())
+    (tmp_path / "log").unlink()
+    assert select("out.npy", 14).returncode == -signal.SIGKILL  # in the second pass
+    assert (tmp_path / "out.npy.partial").exists()
+    assert not (tmp_path / "out.npy").exists()
+    done = select("out.npy", 0, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "log").read_text().splitlines()) == n_reads + 1
+    assert (np.load(tmp_path / "out.npy") == np.load(tmp_path / "whole.npy")).all()
+    assert not (tmp_path / "out.npy.partial").exists()
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    X, y, _ = make_problem(n=100)
+    source = as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint")
+    X[60, 2] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(ValueError, match="NaN"):
+        SemFS(3).fit(as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint", block_rows=40))
+    assert (tmp_path / "checkpoint").exists()
+    with pytest.raises(ValueError, match="belongs to other data"):
+        SemFS(3).fit(as_npy(X + 1, y, tmp_path, checkpoint=tmp_path / "checkpoint"))
+    assert source.n_rows == 100
+
+
+def test_a_damaged_checkpoint_is_one_clear_line(tmp_path):
+    X, y, _ = make_problem(n=100)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "sums.npz").write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(ValueError, match="is damaged"):
+        SemFS(3).fit(as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint"))
+
+
+# ---- wrong use ----------------------------------------------------------------------
+
+
+def test_wrong_values_are_reported_with_their_rows(tmp_path):
+    X, y, _ = make_problem(n=100)
+    X[60, 2] = np.inf
+    with pytest.raises(ValueError, match=r"infinity.*\(in rows 40 to 79\)"):
+        SemFS(3).fit(as_npy(X, y, tmp_path, block_rows=40))
+
+
+def test_balanced_classes_need_labels_first():
+    X, y, _ = make_problem(n=100)
+    with pytest.raises(ValueError, match="can be read only once"):
+        SemFS(3, class_weight="balanced").fit(iter(pairs(X, y, 40)))
+    balanced = SemFS(3, class_weight="balanced").fit(open_blocks(pairs(X, y, 40)))
+    assert_allclose(balanced.scores_, SemFS(3, class_weight="balanced").fit(X, y).scores_)
+
+
+def test_wrong_use_is_one_clear_line(tmp_path):
+    X, y, _ = make_problem(n=100)
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        SemFS(3).fit(tmp_path / "Y.npy", y)
+    with pytest.raises(ValueError, match="100 rows but y has 99"):
+        SemFS(3).fit(tmp_path / "X.npy", y[1:])
+    with pytest.raises(ValueError, match="Pass the labels"):
+        SemFS(3).fit(tmp_path / "X.npy")
+    (tmp_path / "X.txt").write_text("1 2")
+    with pytest.raises(ValueError, match="unknown format"):
+        SemFS(3).fit(tmp_path / "X.txt", y)
+    np.save(tmp_path / "line.npy", y)
+    with pytest.raises(ValueError, match="a matrix is needed"):
+        SemFS(3).fit(tmp_path / "line.npy", y)
+    with pytest.raises(ValueError, match="columns, those before had"):
+        SemFS(3).fit([(X, y), (X[:, 1:], y)])
+    with pytest.raises(TypeError, match="pairs"):
+        SemFS(3).fit(iter([X, y]))
+    with pytest.raises(ValueError, match="no blocks"):
+        SemFS(3).fit(iter([]))
+    with pytest.raises(ValueError, match="checkpoint needs data"):
+        SemFS(3).fit(open_blocks(pairs(X, y), checkpoint=tmp_path / "c"))
+    with pytest.raises(ValueError, match="passes must be"):
+        open_blocks(pairs(X, y), passes="many")
+    with pytest.raises(ValueError, match="memory is 'much'"):
+        open_blocks(pairs(X, y), memory="much")
+
+
+def test_a_failed_fit_leaves_the_selector_as_it_was(tmp_path):
+    X, y, _ = make_problem(n=100)
+    selector = SemFS(3).fit(X, y)
+    before = selector.order_.tolist()
+    with pytest.raises(ValueError, match="mixes labels"):
+        selector.fit(iter([(X[:50], y[:50]), (X[50:], [str(v) for v in y[50:]])]))
+    assert selector.order_.tolist() == before
+
+
+def test_progress_shows_rows_and_throughput(tmp_path, capfd):
+    pytest.importorskip("rich")
+    X, y, _ = make_problem(n=100)
+    SemFS(3, verbose=1).fit(as_npy(X, y, tmp_path, block_rows=10))
+    shown = capfd.readouterr().err
+    assert "scatter matrix" in shown
+    assert "100 rows" in shown
+    assert "MB/s" in shown

@@ -1,0 +1,219 @@
+"""Why these features: names, attributes, classes, copies, stability, figures, report."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from report_rows import EVIL, nasty_explanation
+
+from problems import make_problem
+from semfs import Moments, SemFS, SemFSCV, load, save
+from semfs.datasets import load_sample
+from semfs.lab.explanations import explanation_section
+from semfs.lab.report import build_sections, render
+from semfs.selectors.explanation import Explanation, _carried, _separated
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """All ten cell types, twenty genes."""
+    data = load_sample()
+    X = pd.DataFrame(data.X, columns=data.feature_names)
+    return SemFS(20, data.attributes, gamma=1.0).fit(X, data.y), X, data.y
+
+
+@pytest.fixture(scope="module")
+def explanation(cells):
+    return cells[0].explain(n_bootstraps=20)
+
+
+def test_genes_carry_the_attributes_a_biologist_expects(explanation):
+    carries = explanation.features["carries"]
+    assert carries["CD79A"] == "+ CD19"  # part of the B-cell receptor
+    assert "+ T_cell" in carries["CD3D"]
+    assert "+ CD56" in carries["GNLY"]  # natural killer cells
+    assert carries["CD8A"] == "+ CD8"
+    assert "+ CD14" in carries["C1QA"]  # monocytes
+    assert "+ antigen_presenting" in carries["HLA-DRA"]
+
+
+def test_genes_of_the_default_setting_carry_what_is_expected_too(cells):
+    data = load_sample()
+    carries = (
+        SemFS(20, data.attributes).fit(*cells[1:]).explain(n_bootstraps=0).features["carries"]
+    )
+    assert carries["CD79A"] == "+ CD19"
+    assert "+ T_cell" in carries["CD3D"]
+    assert "+ CD56" in carries["NKG7"]
+
+
+def test_genes_separate_the_cell_types_a_biologist_expects(explanation):
+    separates = explanation.features["separates"]
+    assert separates["CD79A"] == "high in CD19+ B"
+    assert separates["GNLY"].startswith("high in CD56+ NK")
+    assert explanation.classes.loc["CD79A"].idxmax() == "CD19+ B"
+
+
+def test_copies_are_named_whether_chosen_or_not(explanation):
+    copies = explanation.duplicates.set_index(["feature", "other"])
+    assert copies.loc[("CST3", "LYZ"), "chosen"]
+    assert not copies.loc[("C1QA", "C1QB"), "chosen"]
+    assert (copies["correlation"].abs() >= 0.7).all()
+    assert "LYZ" in explanation.features.loc["CST3", "duplicates"]
+
+
+def test_gains_are_those_of_the_selector_and_shares_add_up(cells, explanation):
+    selector = cells[0]
+    assert explanation.features.index.tolist() == [
+        str(selector.feature_names_in_[j]) for j in selector.order_[:20]
+    ]
+    assert_allclose(explanation.features["gain"], selector.scores_[selector.order_[:20]])
+    assert_allclose(explanation.features["share"].sum(), 1.0)
+
+
+def test_the_text_has_a_line_per_feature_with_names(explanation):
+    lines = str(explanation).splitlines()
+    assert len(lines) == 20
+    assert "carries + CD19; high in CD19+ B" in next(line for line in lines if "CD79A" in line)
+    assert repr(explanation).startswith("Explanation of 20 features by 20 attributes")
+
+
+def test_stability_is_the_frequency_over_refits_on_drawn_classes():
+    X, y, A = make_problem(n=200, d=12, C=6)
+    selector = SemFS(4, A).fit(X, y)
+    found = selector.explain(n_bootstraps=15, random_state=3)
+    rng, counts = np.random.default_rng(3), np.zeros(12)
+    for _ in range(15):
+        times = np.bincount(rng.integers(0, 6, 6), minlength=6)
+        rows = np.repeat(np.arange(200), times[y])
+        counts[SemFS(4, A).fit(X[rows], y[rows]).order_[:4]] += 1
+    expected = {f"x{j}": counts[j] / 15 for j in range(12)}
+    for name, row in found.stability.iterrows():
+        assert_allclose(row["frequency"], expected[name])
+        assert row["low"] <= row["frequency"] <= row["high"]
+    assert_allclose(found.features["frequency"], [expected[n] for n in found.features.index])
+    assert found.n_bootstraps == 15
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "alternating", "max_iter": 3},
+        {"class_weight": "balanced", "fit_intercept": False},
+        {"include": [3], "exclude": [0, 1]},
+        {"attributes": None},
+    ],
+)
+def test_every_kind_of_selector_can_be_explained(options):
+    X, y, A = make_problem(n=200, d=12, C=6)
+    selector = SemFS(4, **({"attributes": A} | options)).fit(X, y)
+    found = selector.explain(n_bootstraps=5)
+    assert len(found.features) == 4
+    assert found.features["frequency"].between(0, 1).all()
+    if "include" in options:
+        assert found.stability.loc["x3", "frequency"] == 1.0
+        assert not {"x0", "x1"} & set(found.stability.index)
+
+
+def test_a_cross_validated_selector_explains_its_final_fit():
+    X, y, A = make_problem(n=200, d=12, C=8)
+    selector = SemFSCV("auto", A, max_features=6, cv=3, n_repeats=1).fit(X, y)
+    found = selector.explain(n_bootstraps=5)
+    assert len(found.features) == selector.n_features_
+    assert len(selector.explain(X, y, n_bootstraps=0).features) == selector.n_features_
+
+
+def test_many_features_are_screened_before_the_bootstraps():
+    X, y, A = make_problem(n=200, d=600, C=6)
+    found = SemFS(4, A).fit(X, y).explain(n_bootstraps=5)
+    assert found.features["frequency"].max() > 0
+
+
+def test_weights_are_w_in_standard_deviations():
+    X, y, A = make_problem(n=200, d=12, C=6)
+    selector = SemFS(4, A).fit(X, y)
+    chosen = selector.order_[:4]
+    expected = X[:, chosen].std(axis=0)[:, None] * selector.coef_[chosen] / A.std(axis=0)
+    assert_allclose(selector.explain(n_bootstraps=0).weights, expected)
+
+
+def test_rows_can_be_given_again_and_are_forgotten_when_pickled(cells, tmp_path):
+    selector, X, y = cells
+    for again in (
+        pickle.loads(pickle.dumps(selector)),
+        load(save(selector, tmp_path / "selector.npz")),
+    ):
+        bare = again.explain()
+        assert bare.n_bootstraps == 0
+        assert bare.attributes.isna().all(axis=None)
+        assert_allclose(
+            bare.features["gain"], selector.explain(n_bootstraps=0).features["gain"]
+        )
+        full = again.explain(X, y, n_bootstraps=0)
+        assert full.features.loc["CD79A", "carries"] == "+ CD19"
+
+
+def test_moments_without_rows_explain_all_but_stability():
+    X, y, A = make_problem(n=200, d=12, C=6)
+    found = SemFS(4, A).fit_moments(Moments.from_data(X, y).compact()).explain()
+    assert found.n_bootstraps == 0
+    assert found.attributes.notna().all(axis=None)
+
+
+def test_rows_of_other_classes_are_refused(cells):
+    selector, X, y = cells
+    with pytest.raises(ValueError, match="classes that were fitted"):
+        selector.explain(X[y != "CD34+"], y[y != "CD34+"])
+
+
+def test_words_for_nothing():
+    assert _carried(np.zeros(3), ["a", "b", "c"]) == "no attribute"
+    assert _separated(np.zeros(3), np.array(["a", "b", "c"])) == ""
+    assert _separated(np.array([0.0, 5.0, 5.1]), np.array(["a", "b", "c"])) == "low in a"
+
+
+# ---- figures and report ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gains", "attributes", "stability"])
+def test_each_part_has_a_figure(explanation, name, tmp_path):
+    pytest.importorskip("matplotlib")
+    from semfs.lab.plots import save_figure
+
+    figure = getattr(explanation, f"plot_{name}")()
+    texts = [t.get_text() for ax in figure.axes for t in ax.get_xticklabels()]
+    texts += [t.get_text() for ax in figure.axes for t in ax.get_yticklabels()]
+    assert "CD79A" in texts
+    assert save_figure(figure, tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_bootstraps_there_is_nothing_to_draw(cells):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(ValueError, match="no bootstraps"):
+        cells[0].explain(n_bootstraps=0).plot_stability()
+
+
+def test_the_section_escapes_names():
+    pytest.importorskip("jinja2")
+    section = explanation_section(nasty_explanation())
+    page = render(build_sections([], [], {}, [section]))
+    assert section["title"] in page
+    assert EVIL not in page
+    assert len(section["figure"]["panels"]) == 3
+
+
+def test_the_section_names_features_attributes_and_classes(explanation):
+    section = explanation_section(explanation, "Genes")
+    row = next(r for r in section["table"]["rows"] if r[0] == "CD79A")
+    assert row[2:4] == ["+ CD19", "high in CD19+ B"]
+    assert [p["kind"] for p in section["figure"]["panels"]] == ["lines", "heat map", "bars"]
+
+
+def test_a_section_without_rows_has_gains_only(cells):
+    bare = pickle.loads(pickle.dumps(cells[0])).explain()
+    assert isinstance(bare, Explanation)
+    section = explanation_section(bare)
+    assert [p["kind"] for p in section["figure"]["panels"]] == ["lines"]
+    assert_array_equal([r[5] for r in section["table"]["rows"]], [None] * 20)

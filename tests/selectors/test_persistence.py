@@ -1,0 +1,520 @@
+"""Saved selectors come back the same, and a file can never make us run code."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import semfs
+from semfs import SemFS, SemFSCV, baselines, load, save
+from semfs.attributes import AttributeTable
+from semfs.datasets import load_sample
+from semfs.files import FileError
+from semfs.selectors.persistence import FORMAT, LARGEST_HEADER
+
+STORED = Path(__file__).parents[1] / "data" / "selector_format1.npz"
+
+
+def toy():
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 4
+    X = rng.normal(size=(40, 7)) + 2.0 * np.eye(4, 7)[y]
+    return X, np.array(["ant", "bee", "cat", "dog"])[y]
+
+
+TABLE = {"ant": [0.0, 6.0], "bee": [1.0, 6.0], "cat": [0.0, 4.0], "dog": [0.5, 4.0]}
+
+
+def same(first, second):
+    """Whether two values are of one type and equal, in depth."""
+    if isinstance(first, np.ndarray):
+        assert isinstance(second, np.ndarray)
+        assert first.dtype == second.dtype
+        assert_array_equal(first, second)
+    elif isinstance(first, AttributeTable):
+        same(vars(first), vars(second))
+    elif isinstance(first, dict):
+        assert list(first) == list(second)
+        for key in first:
+            same(first[key], second[key])
+    elif isinstance(first, (list, tuple)):
+        assert type(first) is type(second)
+        assert len(first) == len(second)
+        for one, other in zip(first, second):
+            same(one, other)
+    elif isinstance(first, SemFS):
+        same(first.get_params(), second.get_params())
+        assert_array_equal(first.order_, second.order_)
+    elif hasattr(first, "equals"):
+        assert first.equals(second)
+        assert list(first.columns) == list(second.columns)
+    else:
+        assert type(first) is type(second)
+        assert first == second or (first != first and second != second)
+
+
+def selectors():
+    start = (np.zeros((7, 2)), np.zeros((40, 2)))
+    return [
+        SemFS(3, attributes=TABLE, include=[5], exclude=(1,)),
+        SemFS(3, attributes=TABLE, solver="alternating", s_init=np.ones(7), step=1e-3),
+        SemFS(3, class_weight={"ant": 2.0, "bee": 0.5}, gamma=np.float64(2.0)),
+        SemFSCV(3, TABLE, param_grid={"gamma": [0.3, 1.0]}, n_repeats=1, random_state=0),
+        baselines.RandomSelector(3, random_state=1),
+        baselines.VarianceSelector(3),
+        baselines.MCFS(3, n_components=2, random_state=0),
+        baselines.FSASL(3, n_components=2, max_iter=2),
+        baselines.LassoSelector(3, attributes=TABLE),
+        baselines.L20ALM(3, attributes=TABLE, init=start, max_iter=5),
+        baselines.WkNN(3, max_iter=5),
+    ]
+
+
+@pytest.mark.parametrize("selector", selectors(), ids=lambda s: type(s).__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_every_selector_comes_back_the_same(selector, tmp_path):
+    X, y = toy()
+    selector.fit(X, y)
+    back = load(save(selector, tmp_path / "it"))
+    assert type(back) is type(selector)
+    same(selector.get_params(), back.get_params())
+    kept = {k: v for k, v in vars(selector).items() if k.endswith("_")}
+    same(kept, {k: getattr(back, k) for k in kept})
+    assert_array_equal(back.transform(X), selector.transform(X))
+    assert back.fit(X, y).n_features_in_ == 7
+
+
+def test_every_public_selector_is_covered_here():
+    names = {type(selector).__name__ for selector in selectors()}
+    assert names >= set(baselines.__all__) | {"SemFS", "SemFSCV"}
+
+
+def test_a_selector_that_is_not_fitted_can_be_saved(tmp_path):
+    back = load(save(SemFS(4, gamma=0.5), tmp_path / "plain.npz"))
+    assert back.get_params() == SemFS(4, gamma=0.5).get_params()
+    assert not hasattr(back, "order_")
+
+
+def tables():
+    pd = pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
+    frame = pd.DataFrame.from_dict(TABLE, orient="index", columns=["flies", "legs"])
+    frame["small"] = [True, True, False, False]
+    frame.index.name = "kind"
+    words = pl.DataFrame({"kind": list(TABLE), "legs": [6, 6, 4, 4], "flies": [0.0, 1, 0, 0.5]})
+    return {"pandas": frame, "polars": words, "dict": TABLE}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dict"])
+def test_attribute_tables_of_all_kinds_come_back(kind, tmp_path):
+    X, y = toy()
+    selector = SemFS(2, attributes=tables()[kind]).fit(X, y)
+    back = load(save(selector, tmp_path / "it.npz"))
+    same(selector.attributes, back.attributes)
+    assert_array_equal(back.predict(X), selector.predict(X))
+    assert_array_equal(back.fit(X, y).order_, selector.order_)
+
+
+def test_an_array_table_and_integer_labels_come_back(tmp_path):
+    X, _ = toy()
+    y = np.arange(40) % 4
+    selector = SemFS(2, attributes=np.array(list(TABLE.values()))).fit(X, y)
+    back = load(save(selector, tmp_path / "it.npz"))
+    same(selector.attributes, back.attributes)
+    same(selector.classes_, back.classes_)
+
+
+def test_arrays_of_other_libraries_come_back_as_numpy_arrays(tmp_path):
+    strict = pytest.importorskip("array_api_strict")
+    back = load(save(SemFS(2, s_init=strict.ones(7)), tmp_path / "it.npz"))
+    same(back.s_init, np.ones(7))
+
+
+def test_a_search_over_class_folds_comes_back_with_its_results(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(96) % 8
+    X = rng.normal(size=(96, 10)) + 2.0 * np.eye(8, 10)[y]
+    grid = {"gamma": [0.3, 3.0], "fit_intercept": [True, False]}
+    search = SemFSCV("auto", param_grid=grid, cv=2, n_repeats=1, max_features=6).fit(X, y)
+    back = load(save(search, tmp_path / "it.npz"))
+    assert search.n_splits_ == 2
+    assert back.best_params_ == search.best_params_
+    same(dict(search.cv_results_), dict(back.cv_results_))
+    same(search.curve_, back.curve_)
+    assert_array_equal(back.transform(X), search.transform(X))
+
+
+def test_rows_of_the_training_data_are_not_in_the_file(tmp_path):
+    X, y = toy()
+    X[3, 5] = secret = 123.456789
+    path = save(SemFS(2, attributes=TABLE).fit(X, y), tmp_path / "it.npz")
+    assert np.float64(secret).tobytes() not in path.read_bytes()
+
+
+def test_names_and_the_output_setting_come_back(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = toy()
+    frame = pd.DataFrame(X, columns=[f"gene <{i}>" for i in range(7)])
+    selector = SemFS(2).set_output(transform="pandas").fit(frame, y)
+    back = load(save(selector, tmp_path / "it.npz"))
+    assert list(back.transform(frame)) == list(selector.get_feature_names_out())
+
+
+def test_partial_fit_goes_on_where_the_saved_selector_stopped(tmp_path):
+    X, y = toy()
+    selector = SemFS(3, attributes=TABLE).partial_fit(X[:20], y[:20])
+    back = load(save(selector, tmp_path / "half.npz")).partial_fit(X[20:], y[20:])
+    whole = SemFS(3, attributes=TABLE).fit(X, y)
+    assert_array_equal(back.order_, whole.order_)
+    assert_allclose(back.coef_, whole.coef_, rtol=1e-8)
+
+
+def test_collected_sums_beyond_belief_are_not_saved_silently(tmp_path, monkeypatch):
+    monkeypatch.setattr("semfs.selectors.persistence.LARGEST_MOMENTS", 100)
+    selector = SemFS(3).partial_fit(*toy())
+    with pytest.raises(ValueError, match=r"del selector\.moments_"):
+        save(selector, tmp_path / "it")
+
+
+def test_coefficients_that_are_mostly_zero_take_little_space(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2000)), np.arange(30) % 15
+    selector = SemFS(2).fit(X, y)
+    path = save(selector, tmp_path / "it.npz")
+    assert selector.coef_.nbytes == 240_000
+    assert path.stat().st_size < 120_000
+    assert_array_equal(load(path).coef_, selector.coef_)
+
+
+def test_the_file_is_a_plain_npz_without_pickles(tmp_path):
+    path = save(SemFS(2, attributes=TABLE).fit(*toy()), tmp_path / "it.npz")
+    with np.load(path, allow_pickle=False) as stored:
+        header = json.loads(stored["header"].tobytes())
+        assert all(stored[name].dtype != object for name in stored.files)
+    assert header["selector"]["type"] == "SemFS"
+    assert header["semfs_version"] == semfs.__version__
+
+
+# ---- the promise to later versions ------------------------------------------------------
+
+
+def stored_selector():
+    """What is in tests/data/selector_format1.npz, and how it was made."""
+    data = load_sample()
+    X, y, _, _ = data.split()
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=data.feature_names)
+    return SemFS(10, attributes=data.attributes, gamma=1.0).fit(frame, y), frame
+
+
+def test_a_file_of_format_1_loads_and_transforms_identically():
+    fresh, frame = stored_selector()
+    back = load(STORED)
+    assert list(back.get_feature_names_out()) == list(fresh.get_feature_names_out())
+    assert_array_equal(back.transform(frame), fresh.transform(frame))
+    assert_array_equal(back.predict(frame), fresh.predict(frame))
+    assert back.get_params().keys() >= {"alpha", "gamma", "solver", "attributes"}
+    assert back.attributes.equals(fresh.attributes)
+
+
+# ---- refusals ---------------------------------------------------------------------------
+
+
+class Bomb:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def npy(array, **options):
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array), **options)
+    return buffer.getvalue()
+
+
+def header_of(path):
+    with np.load(path) as stored:
+        return json.loads(stored["header"].tobytes())
+
+
+def archive(path, members, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as out:
+        for name, content in members.items():
+            out.writestr(name, content)
+
+
+def members_of(path):
+    with zipfile.ZipFile(path) as stored:
+        return {name: stored.read(name) for name in stored.namelist()}
+
+
+def with_header(good, change):
+    """The members of a good file with another header."""
+    header = header_of(good)
+    change(header)
+    return members_of(good) | {"header.npy": npy(as_bytes(header))}
+
+
+def as_bytes(header):
+    return np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+
+
+def setter(*keys, value):
+    def change(header):
+        for key in keys[:-1]:
+            header = header[key]
+        header[keys[-1]] = value
+
+    return change
+
+
+CHANGES = {
+    "later format": (setter("format_version", value=FORMAT + 1), "Upgrade semfs"),
+    "format zero": (setter("format_version", value=0), "reads up to format"),
+    "format true": (setter("format_version", value=True), "no valid 'format_version'"),
+    "another program": (setter("format", value="skops"), "not one of semfs.save"),
+    "forbidden type": (setter("selector", "type", value="os.system"), "holds a 'os.system'"),
+    "pipeline": (setter("selector", "type", value="Pipeline"), "this version loads"),
+    "type of another kind": (setter("selector", "type", value=["SemFS"]), "no valid 'type'"),
+    "unknown parameter": (
+        setter("selector", "params", "beta2", value=1),
+        "no parameter 'beta2'",
+    ),
+    "unknown value": (setter("selector", "params", "gamma", value={"eval": "1"}), "'eval'"),
+    "list as value": (
+        setter("selector", "params", "gamma", value=[1]),
+        "unknown kind of value",
+    ),
+    "method replaced": (
+        setter("selector", "state", "transform", value=1),
+        "no fitted attribute",
+    ),
+    "dunder": (setter("selector", "state", "__class__", value=1), "no fitted attribute"),
+    "property replaced": (
+        setter("selector", "state", "attribute_names_in_", value=1),
+        "no fitted attribute",
+    ),
+    "missing array": (
+        setter("selector", "state", "coef_", value={"array": "a99"}),
+        "not a readable semfs selector",
+    ),
+    "wrong length": (setter("selector", "state", "n_features_in_", value=3), "does not have 3"),
+    "huge shape": (
+        setter(
+            "selector",
+            "state",
+            "coef_",
+            value={"array": "a0", "rows": "a0", "shape": [9**9, 9**9]},
+        ),
+        "more than this machine's memory",
+    ),
+    "negative shape": (
+        setter(
+            "selector", "state", "coef_", value={"array": "a0", "rows": "a0", "shape": [-1, 2]}
+        ),
+        "not a readable semfs selector",
+    ),
+    "rows out of range": (
+        setter(
+            "selector", "state", "coef_", value={"array": "a0", "rows": "a0", "shape": [1, 1]}
+        ),
+        "not a readable semfs selector",
+    ),
+}
+
+
+def one_line(error):
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 500
+    return text
+
+
+@pytest.fixture
+def good(tmp_path):
+    return save(SemFS(2, attributes=TABLE).fit(*toy()), tmp_path / "good.npz")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_headers_are_refused_in_one_line(name, good, tmp_path):
+    change, message = CHANGES[name]
+    bad = tmp_path / "bad.npz"
+    archive(bad, with_header(good, change))
+    with pytest.raises(FileError, match=message) as error:
+        load(bad)
+    assert "bad.npz" in one_line(error)
+
+
+def raw_headers():
+    deep = b"[" * 100_000
+    return {
+        "no JSON": b"not json",
+        "not UTF-8": b"\xff\xfe\xfa",
+        "a list": b"[]",
+        "NaN": b'{"format": NaN}',
+        "endless nesting": deep,
+        "endless number": b'{"format_version": ' + b"9" * 10_000 + b"}",
+        "empty": b"",
+    }
+
+
+@pytest.mark.parametrize("name", raw_headers())
+def test_headers_that_are_no_header_are_refused(name, tmp_path):
+    bad = tmp_path / "bad.npz"
+    content = np.frombuffer(raw_headers()[name], dtype=np.uint8)
+    archive(bad, {"header.npy": npy(content)})
+    with pytest.raises(FileError) as error:
+        load(bad)
+    one_line(error)
+
+
+def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
+    bad, trace = tmp_path / "selector.npz", tmp_path / "was_here"
+    bad.write_bytes(pickle.dumps(Bomb(trace)))
+    with pytest.raises(FileError, match="Pickled selectors are not read") as error:
+        load(bad)
+    one_line(error)
+    assert not trace.exists()
+
+
+def test_object_arrays_are_refused_and_not_unpickled(good, tmp_path):
+    bad, trace = tmp_path / "bad.npz", tmp_path / "was_here"
+    bomb = np.array([Bomb(trace)], dtype=object)
+    archive(bad, members_of(good) | {"a0.npy": npy(bomb, allow_pickle=True)})
+    with pytest.raises(FileError, match="pickled Python objects"):
+        load(bad)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_truncated_files_are_refused(share, good, tmp_path):
+    bad = tmp_path / "bad.npz"
+    content = good.read_bytes()
+    bad.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(FileError, match="truncated" if share else "empty") as error:
+        load(bad)
+    one_line(error)
+
+
+def test_damaged_bytes_are_noticed(good, tmp_path):
+    """Whatever changes: an error of ours, or the selector that was saved."""
+    rng = np.random.default_rng(0)
+    content, whole = good.read_bytes(), load(good)
+    refused = 0
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[rng.integers(len(changed))] ^= 1 << rng.integers(8)
+        (tmp_path / "bad.npz").write_bytes(changed)
+        try:
+            found = load(tmp_path / "bad.npz")
+        except FileError:
+            refused += 1
+        else:  # a date or a flag of the archive, which nobody reads
+            assert_array_equal(found.order_, whole.order_)
+            assert_array_equal(found.scores_, whole.scores_)
+            assert_array_equal(found.coef_, whole.coef_)
+    assert refused > 100
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist"):
+        save(SemFS(), tmp_path / "nowhere" / "x.npz")
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.npy", "/etc/evil.npy", "a0.npy/../../x", "code.py", "a0.pkl", "a-1.npy"]
+)
+def test_members_that_save_never_writes_are_refused(name, good, tmp_path):
+    bad = tmp_path / "bad.npz"
+    archive(bad, members_of(good) | {name: b"x"})
+    with pytest.raises(FileError, match="never writes"):
+        load(bad)
+
+
+def test_compressed_files_are_refused_so_none_can_be_a_bomb(good, tmp_path):
+    bad = tmp_path / "bad.npz"
+    bomb = npy(np.zeros(10**7))
+    archive(bad, members_of(good) | {"a0.npy": bomb}, zipfile.ZIP_DEFLATED)
+    assert bad.stat().st_size < len(bomb) / 100
+    with pytest.raises(FileError, match="compressed"):
+        load(bad)
+
+
+def test_a_huge_header_is_refused_before_it_is_read(good, tmp_path, monkeypatch):
+    monkeypatch.setattr("semfs.selectors.persistence.LARGEST_HEADER", 2000)
+    bad = tmp_path / "bad.npz"
+    archive(bad, members_of(good) | {"header.npy": npy(np.zeros(10_000, dtype=np.uint8))})
+    with pytest.raises(FileError, match=r"header of 10\.1 kB"):
+        load(bad)
+    assert LARGEST_HEADER < 2**27
+
+
+def test_a_header_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("semfs.selectors.persistence.LARGEST_HEADER", 2000)
+    wide = SemFS(2, attributes={f"class {i}": [1.0] for i in range(1000)})
+    with pytest.raises(ValueError, match=r"2\.0 kB can be saved"):
+        save(wide, tmp_path / "it.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_members_of_one_name_are_refused(good, tmp_path):
+    bad = tmp_path / "bad.npz"
+    bad.write_bytes(good.read_bytes())
+    with zipfile.ZipFile(bad, "a") as out, pytest.warns(UserWarning, match="Duplicate"):
+        out.writestr("a0.npy", npy(np.zeros(2)))
+    with pytest.raises(FileError, match="same name"):
+        load(bad)
+
+
+def test_ordinary_npz_and_missing_files_are_told_apart(tmp_path):
+    np.savez(tmp_path / "data.npz", X=np.eye(2))
+    with pytest.raises(FileError, match=r"not a file of semfs\.save: no header"):
+        load(tmp_path / "data.npz")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        load(tmp_path / "none.npz")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        load(tmp_path)
+
+
+class Sub(SemFS):
+    """A user's own selector, whose code we cannot know at loading time."""
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        (Sub(2), "got Sub"),
+        (object(), "got object"),
+        (SemFS(2, attributes=lambda: 1), "attributes holds a builtins.function"),
+        (baselines.RandomSelector(2, random_state=np.random.RandomState(0)), "random_state"),
+        (SemFS(2, s_init=np.zeros(2, dtype=[("a", float)])), "save does not write"),
+    ],
+)
+def test_what_cannot_be_saved_is_an_error_and_leaves_no_file(thing, message, tmp_path):
+    with pytest.raises(TypeError, match=message):
+        save(thing, tmp_path / "it.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_save_keeps_the_earlier_file(good, monkeypatch):
+    before = good.read_bytes()
+
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(SemFS(3), good)
+    assert good.read_bytes() == before
+    assert [p.name for p in good.parent.iterdir()] == ["good.npz"]
