@@ -19,6 +19,7 @@ __all__ = [
     "class_weights",
     "encode_labels",
     "feature_indices",
+    "is_missing",
     "label_array",
 ]
 
@@ -56,6 +57,13 @@ def label_array(labels: list) -> np.ndarray:
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
+
+
+def is_missing(label: Any) -> bool:
+    """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, (float, np.floating)) and label != label
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
@@ -188,7 +196,7 @@ def _label_vector(y: Any) -> np.ndarray:
 
 def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     labels = [v.item() if isinstance(v, np.generic) else v for v in y]
-    if any(v is None or v != v for v in labels):
+    if any(map(is_missing, labels)):
         raise ValueError(
             "Input y contains NaN or None: missing labels. Drop those rows, or label them."
         )

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 
 from semfs.attributes.tables import AttributeTable, as_attribute_table
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective
+from semfs.method.objective import Objective, Quadratic, absolute_penalty, drowns
 
-__all__ = [
-    "SMALLEST_R2",
-    "MeanPrediction",
-    "TargetClasses",
-    "predict_means",
-    "target_objective",
-]
+__all__ = ["SMALLEST_R2", "MeanPrediction", "predict_means", "target_classes"]
 
 #: Descriptions that predict less of the means of held-out classes than this share are not
 #: used; where it was lower, they did more harm than good (docs/choosing.md).
@@ -36,13 +30,13 @@ RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of the Gaussian kernel, in median distances; 0: linear
 
 
-def target_objective(
+def target_classes(
     objective: Objective, table: AttributeTable, target_attributes: Any
-) -> tuple[TargetClasses | None, float]:
+) -> tuple[list[Quadratic], float]:
     """Return J of telling the described classes apart, and R² of predicting seen classes.
 
-    The first is None, with a warning, if descriptions predict too little. It weighs as much
-    as ``objective``: the features would lower both by the same amount in a first step.
+    There is none, with a warning, if descriptions predict too little. It weighs as much as
+    ``objective``: the features would lower both by the same amount in a first step.
 
     Parameters
     ----------
@@ -58,13 +52,13 @@ def target_objective(
     if len(table.classes) < FEWEST_CLASSES:
         reason = f"there are only {len(table.classes)} seen classes to learn from"
         _warn_not_used(reason, f"at least {FEWEST_CLASSES} are needed")
-        return None, 0.0
+        return [], 0.0
     found = predict_means(table.values, moments.means, described)
     if found.r2 < SMALLEST_R2:
         reason = f"descriptions predict {found.r2:.0%} of the means of classes left out"
         _warn_not_used(reason, f"at least {SMALLEST_R2:.0%} are needed")
-        return None, found.r2
-    target = TargetClasses.of_means(
+        return [], found.r2
+    target = target_quadratic(
         moments,
         found.means,
         alpha=objective.alpha,
@@ -72,7 +66,8 @@ def target_objective(
         penalty_scale=objective.penalty_scale,
     )
     reach = _reach(target)
-    return target.weighing(_reach(objective) / reach if reach else 0.0), found.r2
+    weight = _reach(objective.quadratic()) / reach if reach else 0.0
+    return [target.weighing(weight)], found.r2
 
 
 def _new_classes(table: AttributeTable, target_attributes: Any) -> np.ndarray:
@@ -98,9 +93,9 @@ def _warn_not_used(reason: str, wanted: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=6)
 
 
-def _reach(objective: Objective) -> float:
+def _reach(quadratic: Quadratic) -> float:
     """How much all features together would lower J if each entered first."""
-    return float((objective.B**2).sum() / (objective.diag + objective.gamma).sum())
+    return float((quadratic.B**2).sum() / (quadratic.diag + quadratic.gamma).sum())
 
 
 @dataclass(frozen=True)
@@ -158,14 +153,9 @@ def predict_means(A: np.ndarray, means: np.ndarray, targets: np.ndarray) -> Mean
 def _kernel(A: np.ndarray, B: np.ndarray, width: float, seen: np.ndarray) -> np.ndarray:
     if width == 0.0:
         return A @ B.T
-    distances = _squared_distances(seen, seen)
+    distances = euclidean_distances(seen, squared=True)
     typical = float(np.median(distances[distances > 1e-12])) if distances.any() else 1.0
-    return np.exp(-_squared_distances(A, B) / (width * typical))
-
-
-def _squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1) - 2.0 * A @ B.T
-    return np.maximum(squares, 0.0)
+    return rbf_kernel(A, B, gamma=1.0 / (width * typical))
 
 
 def _centred(K: np.ndarray) -> np.ndarray:
@@ -195,76 +185,28 @@ def _left_out_r2(K: np.ndarray, products: np.ndarray) -> Iterator[tuple[float, f
         yield ridge, 1.0 - float((errors / np.maximum(1.0 - own, 1e-12) ** 2).sum()) / total
 
 
-@dataclass(frozen=True, eq=False)
-class TargetClasses(Objective):
-    """J of telling apart classes with predicted ``means`` (U, d), labels as targets.
+def target_quadratic(
+    moments: Moments, means: np.ndarray, *, alpha: float, gamma: float, penalty_scale: str
+) -> Quadratic:
+    """Return J of telling apart classes of equal size with these means (U, d), by label.
 
-    ``moments`` are those of the seen classes, whose within-class scatter is used.
+    ``moments`` are those of the seen classes, whose within-class scatter is used:
+    G = within-class scatter + (1 + α) M'N M.
     """
+    U = len(means)
+    share = moments.total / U  # rows per target class
+    root = np.sqrt(share) * (means - means.mean(axis=0))
+    seen_root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
+    within = moments.scatter_diag - np.einsum("cd,cd->d", seen_root, seen_root)
+    diag = np.maximum(within, 0.0) + (1.0 + alpha) * np.einsum("cd,cd->d", root, root)
+    gamma = absolute_penalty(gamma, penalty_scale, float(diag.mean()))
 
-    means: np.ndarray
-    weight: float
-
-    @classmethod
-    def of_means(
-        cls,
-        moments: Moments,
-        means: np.ndarray,
-        *,
-        alpha: float,
-        gamma: float,
-        penalty_scale: str,
-    ) -> TargetClasses:
-        """Return the objective of target classes of equal size, with weight 1."""
-        U = len(means)
-        targets = np.eye(U) - 1.0 / U
-        return cls(
-            moments, targets, float(alpha), float(gamma), penalty_scale, True, means, 1.0
-        )
-
-    def weighing(self, weight: float) -> TargetClasses:
-        """Return the same J, multiplied by a weight."""
-        return replace(self, weight=float(weight))
-
-    @property
-    def _share(self) -> float:
-        """Rows per target class."""
-        return self.moments.total / len(self.means)
-
-    @cached_property
-    def root(self) -> np.ndarray:
-        """N^½ M (U, d) of the target classes, centred."""
-        return np.sqrt(self._share) * (self.means - self.means.mean(axis=0))
-
-    @cached_property
-    def seen_root(self) -> np.ndarray:
-        """The same of the seen classes: root'root is what is not within classes."""
-        moments = self.moments
-        return np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
-
-    @cached_property
-    def B(self) -> np.ndarray:
-        """√weight (1 + α) M'N T (d, U)."""
-        factor = np.sqrt(self.weight * self._share) * (1.0 + self.alpha)
-        return factor * (self.root.T @ self.targets)
-
-    @cached_property
-    def q(self) -> float:
-        """weight (1 + α) tr(T'N T)."""
-        return self.weight * (1.0 + self.alpha) * self._share * float((self.targets**2).sum())
-
-    @cached_property
-    def diag(self) -> np.ndarray:
-        """Diagonal of G (d,)."""
-        within = self.moments.scatter_diag - np.einsum(
-            "cd,cd->d", self.seen_root, self.seen_root
-        )
-        between = np.einsum("cd,cd->d", self.root, self.root)
-        return np.maximum(within, 0.0) + (1.0 + self.alpha) * between
-
-    def columns(self, columns: np.ndarray) -> np.ndarray:
-        """Columns (d, b) of G: within-class scatter + (1 + α) M'N M."""
-        out = self.moments.scatter_columns(columns, precise=self.precise)
-        out -= self.seen_root.T @ self.seen_root[:, columns]
-        out += (1.0 + self.alpha) * (self.root.T @ self.root[:, columns])
+    def columns(wanted: np.ndarray) -> np.ndarray:
+        out = moments.scatter_columns(wanted, precise=drowns(gamma, diag))
+        out -= seen_root.T @ seen_root[:, wanted]
+        out += (1.0 + alpha) * (root.T @ root[:, wanted])
         return out
+
+    B = (1.0 + alpha) * np.sqrt(share) * (root.T @ (np.eye(U) - 1.0 / U))
+    q = (1.0 + alpha) * share * (U - 1.0)
+    return Quadratic(q, B, diag, gamma, columns, moments.itemsize_error)

@@ -164,7 +164,11 @@ class Moments:
             raise ValueError(
                 f"Cannot add moments of {self.n_features} and {other.n_features} features."
             )
-        return _stack([self, other]) if _rows_stay([self, other]) else _merge(self, other)
+        if _rows_stay([self, other]):
+            return _stack([self, other])
+        sums = _accumulated(self)
+        sums.merge(_accumulated(other))
+        return self.from_sums(sums)
 
     def keep(self, classes: Iterable) -> Moments:
         """Return the moments of the rows of these classes only."""
@@ -178,16 +182,13 @@ class Moments:
         index = np.array([position[c] for c in wanted], dtype=np.intp)
         if set(wanted) == set(position):
             return self
-        if not isinstance(self.rows, Rows):
-            raise ValueError(
-                "keep(classes) needs the rows, but these moments have only the scatter "
-                "matrix summed over all classes. Build one Moments per group of classes "
-                "and add the groups you want."
-            )
+        rows = self._rows_of(
+            "keep(classes)", "Build one Moments per group of classes and add those you want."
+        )
         new_code = np.full(len(self.classes), -1, dtype=np.intp)
         new_code[index] = np.arange(len(index))
-        chosen = np.flatnonzero(new_code[self.rows.codes] >= 0)
-        rows = self.rows.take(chosen, new_code[self.rows.codes[chosen]])
+        chosen = np.flatnonzero(new_code[rows.codes] >= 0)
+        rows = rows.take(chosen, new_code[rows.codes[chosen]])
         return self.from_checked(rows.X, rows.codes, self.classes[index], rows.weights)
 
     def reweighted(self, class_weight: dict) -> Moments:
@@ -195,16 +196,20 @@ class Moments:
         factors = np.array([float(class_weight.get(c, 1.0)) for c in self.classes.tolist()])
         if (factors == 1.0).all():
             return self
-        if not isinstance(self.rows, Rows):
-            raise ValueError(
-                "class_weight needs the rows, but these moments have only the scatter "
-                "matrix summed over all classes. Pass the weights as sample_weight when "
-                "the moments are built."
-            )
-        weights = factors[self.rows.codes]
-        if self.rows.weights is not None:
-            weights = weights * self.rows.weights
-        return self.from_checked(self.rows.X, self.rows.codes, self.classes, weights)
+        rows = self._rows_of(
+            "class_weight", "Pass the weights as sample_weight when the moments are built."
+        )
+        weights = factors[rows.codes] * (1.0 if rows.weights is None else rows.weights)
+        return self.from_checked(rows.X, rows.codes, self.classes, weights)
+
+    def _rows_of(self, what: str, remedy: str) -> Rows:
+        """The rows, which ``what`` needs."""
+        if isinstance(self.rows, Rows):
+            return self.rows
+        raise ValueError(
+            f"{what} needs the rows, but these moments have only the scatter matrix summed "
+            f"over all classes. {remedy}"
+        )
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""
@@ -360,24 +365,13 @@ def _stack(parts: list[Moments]) -> Moments:
     return Moments.from_checked(X, codes, classes, weights)
 
 
-def _merge(a: Moments, b: Moments) -> Moments:
-    """Pool means and scatter about the mean (Chan, Golub and LeVeque), free of cancellation."""
-    classes, places = _unite([a, b])
-    counts, means = np.zeros((2, len(classes))), np.zeros((2, len(classes), a.n_features))
-    for i, (part, place) in enumerate(zip((a, b), places)):
-        counts[i, place], means[i, place] = part.counts, part.means
-    pooled = counts.sum(axis=0)
-    share = np.divide(counts[1], pooled, out=np.zeros_like(pooled), where=pooled > 0)
-    gap = b.mean - a.mean
-    factor = a.total * b.total / (a.total + b.total)
-    scatter = a.scatter() + b.scatter()
-    scatter += factor * np.outer(gap, gap)
-    return Moments(
-        classes,
-        pooled,
-        means[0] + share[:, None] * (means[1] - means[0]),
-        a.scatter_diag + b.scatter_diag + factor * gap**2,
-        None,
-        scatter,
-        max(a.itemsize_error, b.itemsize_error),
-    )
+def _accumulated(moments: Moments) -> Accumulator:
+    """An accumulator that has collected what the moments hold."""
+    sums = Accumulator(moments.n_features)
+    sums.position = {label: i for i, label in enumerate(moments.classes.tolist())}
+    sums.counts, sums.total = moments.counts.copy(), moments.total
+    sums.origin = sums.mean = moments.mean
+    sums.class_sums = moments.counts[:, None] * (moments.means - moments.mean)
+    sums.diag, sums.upper = moments.scatter_diag.copy(), moments.scatter().copy()
+    sums.rounding = moments.itemsize_error
+    return sums

@@ -1,4 +1,4 @@
-"""The paper's objective as a function of moments: value, gradients, Gram columns.
+"""The paper's objective as a function of moments, and the quadratic form that solvers see.
 
 Notation of the paper (Eqs. 4 and 5): X (n, d) rows, X̄ their class means, A (C, m) class
 attributes, Y_s (n, m) the attribute row of each row's class, S = diag(s)::
@@ -14,7 +14,8 @@ intercept, X and A are centred: both losses have the same optimal one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +26,91 @@ from semfs.method.moments import Moments
 from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
 
-__all__ = ["Objective", "reduce_rank"]
+__all__ = [
+    "Monitor",
+    "Objective",
+    "Quadratic",
+    "Solution",
+    "absolute_penalty",
+    "drowns",
+    "reduce_rank",
+]
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
 SAFE_RELATIVE_PENALTY = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
+
+    This is all that forward selection asks for. Whoever wants features to do something
+    further well returns another one.
+
+    Attributes
+    ----------
+    q : float
+        J when nothing is selected.
+    B : ndarray of shape (d, r)
+    diag : ndarray of shape (d,)
+        Diagonal of G.
+    gamma : float
+        The penalty, in absolute units.
+    columns : callable
+        From indices (b,) to those columns (d, b) of G.
+    rounding : float
+        Rounding unit of the data; gains that differ less are ties.
+
+    Examples
+    --------
+    >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
+    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).first_gains()
+    array([0.5, 1.8])
+    """
+
+    q: float
+    B: np.ndarray
+    diag: np.ndarray
+    gamma: float
+    columns: Callable[[np.ndarray], np.ndarray]
+    rounding: float
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return len(self.diag)
+
+    def first_gains(self) -> np.ndarray:
+        """Fall of J (d,) if the feature is the first to be selected."""
+        pivots = np.maximum(self.diag + self.gamma, np.finfo(float).tiny)
+        return np.einsum("ij,ij->i", self.B, self.B) / pivots
+
+    def weighing(self, weight: float) -> Quadratic:
+        """Return the same J, multiplied by a weight."""
+        return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver found.
+
+    ``scores`` and ``order`` (d,) rank all features; ``W`` (d, r) solves Eq. 12 for the
+    selection ``s`` (d,), which is 0/1 for `forward_selection`; ``objective`` holds J after
+    each step.
+    """
+
+    s: np.ndarray
+    W: np.ndarray
+    scores: np.ndarray
+    order: np.ndarray
+    objective: np.ndarray
+    converged: bool
+
+
+# Called after each step with its number, J, the feature added (or None) and a function that
+# makes the Solution so far; a true answer stops the solver.
+Monitor = Callable[[int, float, int | None, Callable[[], Solution]], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,16 +153,37 @@ class Objective:
             targets = targets - moments.counts @ targets / moments.total
         return cls(moments, targets, float(alpha), float(gamma), penalty_scale, fit_intercept)
 
+    def quadratic(self) -> Quadratic:
+        """Return what forward selection needs to know."""
+        rounding = self.moments.itemsize_error
+        return Quadratic(self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+
+    def centred(self) -> Objective:
+        """Return the same about the mean of the rows, γ in absolute units.
+
+        J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
+        the mean of the rows and ā that of their targets.
+        """
+        return Objective.from_moments(
+            self.moments, self.targets, alpha=self.alpha, gamma=self.gamma, fit_intercept=True
+        )
+
+    # ---- its parts -------------------------------------------------------------------
+
     @cached_property
     def gamma(self) -> float:
         """The penalty γ in absolute units."""
-        scale = float(self.diag.mean()) if self.penalty_scale == "gram" else 1.0
-        return self.penalty * scale
+        return absolute_penalty(self.penalty, self.penalty_scale, float(self.diag.mean()))
 
     @property
     def n_features(self) -> int:
         """Number of features d."""
         return self.moments.n_features
+
+    @property
+    def origin_weight(self) -> float:
+        """Weight of μμ' in G: about the origin, X'X is scatter + n μμ'; so is X̄'X̄."""
+        return 0.0 if self.fit_intercept else (1.0 + self.alpha) * self.moments.total
 
     @cached_property
     def centre(self) -> np.ndarray:
@@ -116,27 +218,24 @@ class Objective:
     @cached_property
     def diag(self) -> np.ndarray:
         """Diagonal of G (d,)."""
-        origin = self._origin_weight * self.moments.mean**2
+        origin = 0.0 if self.fit_intercept else self.moments.total * self.moments.mean**2
         between = np.einsum("cd,cd->d", self.root, self.root).astype(np.float64)
         return self.moments.scatter_diag + origin + self.alpha * between
 
     @property
     def precise(self) -> bool:
         """Whether γ is so small that float32 products would drown it."""
-        return self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
-
-    @property
-    def _origin_weight(self) -> float:
-        """Weight of mean·mean' in G: about the origin, X'X is scatter + n·mean·mean'."""
-        return 0.0 if self.fit_intercept else self.moments.total
+        return drowns(self.gamma, self.diag)
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
         out = self.moments.stretched_columns(columns, self.alpha, precise=self.precise)
-        if self._origin_weight:
+        if self.origin_weight:
             mean = self.moments.mean
-            out += (1.0 + self.alpha) * self._origin_weight * np.outer(mean, mean[columns])
+            out += self.origin_weight * np.outer(mean, mean[columns])
         return out
+
+    # ---- the whole of it, for Algorithm 1 ----------------------------------------------
 
     def gram(self) -> np.ndarray:
         """G (d, d) in float64."""
@@ -145,8 +244,7 @@ class Objective:
             return out
         if out is self.moments.scatter_matrix:
             out = out.copy()
-        weight = (1.0 + self.alpha) * self.moments.total
-        return add_outer(out, weight, self.moments.mean)
+        return add_outer(out, self.origin_weight, self.moments.mean)
 
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""
@@ -158,41 +256,19 @@ class Objective:
     def value(self, W: np.ndarray, s: np.ndarray) -> float:
         """J at W (d, r) and s (d,)."""
         U = s[:, None] * W
-        fit = np.sum(U * (self.times(U) - 2.0 * self.B))
+        fit = np.sum(U * (self.gram() @ U - 2.0 * self.B))
         return float(self.q + fit + self.gamma * np.sum(W * W))
-
-    def gradient_W(self, W: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """∂J/∂W (d, r), paper Eq. 7."""
-        residual = self.times(s[:, None] * W) - self.B
-        return 2.0 * s[:, None] * residual + 2.0 * self.gamma * W
-
-    def gradient_s(self, W: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """∂J/∂s (d,), paper Eq. 10.
-
-        After an exact W-step it is −2γ‖w_i‖²/s_i (multiply row i of Eq. 12 by w_i); that
-        form has no cancellation and is what the solver uses.
-        """
-        return 2.0 * np.sum(W * (self.times(s[:, None] * W) - self.B), axis=1)
-
-    def times(self, V: np.ndarray) -> np.ndarray:
-        """G V (d, r), without the d × d matrix if n < d."""
-        factor = self.factor()
-        return self.gram() @ V if factor is None else factor.adjoint(factor.apply(V))
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """F (n, d) with F'F = G: rows √w_i (x_i + (√(1+α) − 1) x̄_i), centred if asked for.
+    """F = T X (n, d) with F'F = G: rows √w_i (x_i + (√(1+α) − 1) x̄_i), centred if asked for.
 
-    Sparse rows stay sparse: F is applied as T·X with a small n × n map T.
+    Applied as T (n, n) after X, so that sparse rows stay sparse.
     """
 
     X: Any
-    codes: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
-    stretch: float
-    fit_intercept: bool
+    T: np.ndarray
     targets: np.ndarray
 
     @classmethod
@@ -201,59 +277,41 @@ class Factor:
         moments, rows = objective.moments, objective.moments.rows
         if isinstance(rows, ArrayRows):
             rows = rows.own()  # n × n problems are solved in numpy
-        X = rows.X
-        X = X.astype(np.float64) if sp.issparse(X) else X.astype(np.float64) - objective.centre
+        X = rows.X.astype(np.float64)
+        X = X if sp.issparse(X) else X - objective.centre
         weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
-        targets = np.sqrt(weights)[:, None] * objective.targets[rows.codes]
         stretch = np.sqrt(1.0 + objective.alpha)
-        return cls(
-            X,
-            rows.codes,
-            weights,
-            moments.counts,
-            stretch - 1.0,
-            objective.fit_intercept,
-            stretch * targets,
-        )
+        same_class = np.equal.outer(rows.codes, rows.codes)
+        class_means = same_class * (weights / moments.counts[rows.codes])
+        T = np.eye(len(weights)) + (stretch - 1.0) * class_means
+        if objective.fit_intercept:
+            T -= stretch * weights / moments.total
+        roots = np.sqrt(weights)[:, None]
+        return cls(X, roots * T, stretch * roots * objective.targets[rows.codes])
 
     def apply(self, V: np.ndarray) -> np.ndarray:
         """F V for V (d, r)."""
-        return self._mix(self.X @ V)
+        return self.T @ (self.X @ V)
 
     def adjoint(self, V: np.ndarray) -> np.ndarray:
         """F'V for V (n, r)."""
-        return self.X.T @ self._mix_adjoint(V)
+        return self.X.T @ (self.T.T @ V)
 
     def dual_gram(self, s: np.ndarray) -> np.ndarray:
         """F S² F' (n, n)."""
         scaled = self.X.multiply(s) if sp.issparse(self.X) else self.X * s
         K = scaled @ scaled.T
-        K = K.toarray() if sp.issparse(K) else K
-        return self._mix(self._mix(K).T)
+        return self.T @ (K.toarray() if sp.issparse(K) else K) @ self.T.T
 
-    def _mix(self, V: np.ndarray) -> np.ndarray:
-        """T V: centre, stretch the class means, weight."""
-        weighted = self.weights[:, None] * V
-        class_means = self._class_sums(weighted) / self.counts[:, None]
-        out = V + self.stretch * class_means[self.codes]
-        if self.fit_intercept:
-            out -= (1.0 + self.stretch) * weighted.sum(axis=0) / self.counts.sum()
-        return np.sqrt(self.weights)[:, None] * out
 
-    def _mix_adjoint(self, V: np.ndarray) -> np.ndarray:
-        """T'V."""
-        U = np.sqrt(self.weights)[:, None] * V
-        class_means = self._class_sums(U) / self.counts[:, None]
-        out = self.stretch * class_means[self.codes]
-        if self.fit_intercept:
-            out -= (1.0 + self.stretch) * U.sum(axis=0) / self.counts.sum()
-        return U + self.weights[:, None] * out
+def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:
+    """Return γ in absolute units; "gram" means units of the mean diagonal of G, tr(G)/d."""
+    return gamma * mean_diagonal if penalty_scale == "gram" else gamma
 
-    def _class_sums(self, V: np.ndarray) -> np.ndarray:
-        n = len(self.codes)
-        index = (self.codes, np.arange(n))
-        indicator = sp.csr_array((np.ones(n), index), shape=(len(self.counts), n))
-        return indicator @ V
+
+def drowns(gamma: float, diag: np.ndarray) -> bool:
+    """Whether rounding errors of float32 products with G would drown γ."""
+    return gamma < SAFE_RELATIVE_PENALTY * float(diag.mean())
 
 
 def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,12 @@
-"""Base class of all selectors: from scores to a ranking, a mask and feature names."""
+"""Base classes of all selectors: from scores to a ranking, and what a linear model adds."""
 
 from __future__ import annotations
 
+import html
+import inspect
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +14,29 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.rows.devices import as_numpy, floating_dtypes
-from semfs.selectors.display import features_html, short_repr
-from semfs.validation import encode_labels
+from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.method.moments import Moments
+from semfs.rows import Rows
+from semfs.rows.devices import (
+    as_numpy,
+    check_same_namespace,
+    floating_dtypes,
+    is_foreign,
+    like,
+    predict_linear,
+    spread_columns,
+)
+from semfs.validation import check_integer, encode_labels
 
-__all__ = ["RankingSelector", "constant_columns", "stable_order"]
+__all__ = ["LinearSelector", "RankingSelector", "constant_columns", "stable_order"]
+
+#: Rows up to this size are remembered, so that `explain` needs no arguments.
+REMEMBERED_BYTES = 256 * 2**20
+#: A notebook shows at most this many features; get_feature_names_out() has the rest.
+SHOWN = 200
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
@@ -122,17 +140,203 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 stacklevel=4,
             )
 
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self, "support_")
+        return as_numpy(self.support_)
+
+    def _name_of(self, feature: int) -> str:
+        names = getattr(self, "feature_names_in_", None)
+        return f"x{feature}" if names is None else str(names[feature])
+
+    # ---- how it looks ------------------------------------------------------------------
+
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return short_repr(self)[:N_CHAR_MAX]
+        """The call that makes it, tables and long lists in words, defaults left out."""
+        signature = inspect.signature(type(self)).parameters
+        shown = []
+        for name, value in sorted(self.get_params(deep=False).items()):
+            text = _in_words(name, value)
+            if text != _in_words(name, signature[name].default):
+                shown.append(f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram, and below it the chosen features once there are some."""
         diagram = super()._html_repr()
-        return diagram + features_html(self) if hasattr(self, "support_") else diagram
+        return diagram + self._features_html() if hasattr(self, "support_") else diagram
 
-    def _get_support_mask(self) -> np.ndarray:
-        check_is_fitted(self, "support_")
-        return as_numpy(self.support_)
+    def _features_html(self) -> str:
+        """The chosen features, best first, to unfold; names are untrusted text."""
+        order, scores = (np.asarray(as_numpy(v)) for v in (self.order_, self.scores_))
+        chosen = order[: int(self.get_support().sum())].tolist()
+        names = [html.escape(self._name_of(j)) for j in chosen]
+        rows = "".join(
+            f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
+            for rank, (name, j) in enumerate(zip(names, chosen[:SHOWN]), start=1)
+        )
+        more = len(chosen) - SHOWN
+        rest = f"<p>… and {more:,} more: get_feature_names_out()</p>" if more > 0 else ""
+        first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return (
+            f"<details><summary>{len(chosen):,} of {self.n_features_in_:,} features chosen: "
+            f"{first}</summary><table><thead><tr><th>rank</th><th>feature</th><th>score</th>"
+            f"</tr></thead><tbody>{rows}</tbody></table>{rest}</details>"
+        )
+
+
+class LinearSelector(RankingSelector):
+    """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
+
+    coef_: np.ndarray
+    selection_: np.ndarray
+    intercept_: np.ndarray
+    class_table_: AttributeTable
+
+    @property
+    def attribute_names_in_(self) -> np.ndarray:
+        """Names (m,) of the attributes of the table given."""
+        return self.class_table_.names
+
+    def predict_attributes(self, X: Any) -> np.ndarray:
+        """Predict the attributes (n, m) of each row of X (n, d).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`; only the selected ones are read.
+
+        Returns
+        -------
+        attributes : ndarray of shape (n, m)
+            In the columns of the table given.
+        """
+        return self._attributes_of(X, "predict_attributes")
+
+    def _attributes_of(self, X: Any, method: str) -> Any:
+        check_is_fitted(self)
+        check_same_namespace(X, self, attribute="coef_", method=method)
+        types = floating_dtypes(X) or [np.float64, np.float32]
+        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        coef, s, intercept = map(as_numpy, (self.coef_, self.selection_, self.intercept_))
+        used = np.flatnonzero(s)
+        W = s[used, None] * coef[used]
+        if is_foreign(X):
+            return predict_linear(X, used, W, intercept)
+        picked = X[:, used]
+        out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
+        return out + intercept
+
+    def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
+        """Return the class whose description is nearest to each row's predicted attributes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`.
+        class_table : like `attributes`, optional
+            Descriptions to choose among, for example those of unseen classes. By default
+            those of the seen classes.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+            Class labels.
+        """
+        predicted = as_numpy(self._attributes_of(X, "predict"))
+        table = self.class_table_ if class_table is None else as_attribute_table(class_table)
+        if table.values.shape[1] != self.coef_.shape[1]:
+            raise ValueError(
+                f"class_table has {table.values.shape[1]} attributes, but the selector was "
+                f"fitted with {self.coef_.shape[1]}. Use the same columns in the same order."
+            )
+        return like(table.classes[pairwise_distances_argmin(predicted, table.values)], X)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Put the selected columns back in their places, zeros elsewhere.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, k)
+            Selected columns.
+
+        Returns
+        -------
+        X_original : array-like of shape (n, d)
+            All columns.
+        """
+        if floating_dtypes(X) is None:
+            return super().inverse_transform(X)
+        return spread_columns(X, self.get_support())
+
+    def _transform(self, X: Any) -> Any:
+        check_same_namespace(X, self, attribute="support_", method="transform")
+        return super()._transform(X)
+
+    # ---- explaining --------------------------------------------------------------------
+
+    def explain(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        n_bootstraps: int = 100,
+        random_state: Any = 0,
+    ) -> Any:
+        """Explain the chosen features, by name; needs pandas.
+
+        Parameters
+        ----------
+        X, y : array-like, optional
+            The rows and labels of `fit`. By default those of the last `fit`, which are
+            remembered, by reference, if they take up to 256 MB (not by saved or pickled
+            selectors). Without rows only gains and weights are explained.
+        sample_weight : array-like of shape (n,), optional
+            Row weights that go with X.
+        n_bootstraps : int, default=100
+            Bootstraps of the classes for the stability of the selection; 0 for none. They
+            take labelled rows into account, not `target_attributes` or unlabelled rows.
+        random_state : int, default=0
+            Seed of the bootstraps.
+
+        Returns
+        -------
+        explanation : Explanation
+            Print it, look at its frames (``features``, ``attributes``, ``weights``,
+            ``classes``, ``duplicates``, ``stability``) or plot it (``plot_gains``,
+            ``plot_attributes``, ``plot_stability``).
+        """
+        from semfs.selectors.explanation import explain_selection
+
+        check_is_fitted(self)
+        check_integer("n_bootstraps", n_bootstraps, 0)
+        moments = getattr(self, "_evidence", None)
+        if X is not None:
+            model: Any = getattr(self, "best_estimator_", self)
+            data = model._training_data(X, y, sample_weight, reset=False)
+            moments = data.moments.without_empty_classes()
+            fitted = self.class_table_.classes
+            if not np.array_equal(moments.classes, fitted):
+                raise ValueError(
+                    f"explain needs rows of the {len(fitted)} classes that were fitted, from "
+                    f"{fitted[0]!r} to {fitted[-1]!r}; found {len(moments.classes)}, from "
+                    f"{moments.classes[0]!r} to {moments.classes[-1]!r}."
+                )
+        return explain_selection(
+            self, moments, n_bootstraps=n_bootstraps, random_state=random_state
+        )
+
+    def _remember(self, moments: Moments) -> None:
+        """Keep what `explain` needs, by reference, unless it is large."""
+        rows = moments.rows
+        size = rows.nbytes if isinstance(rows, Rows) else 8 * moments.n_features**2
+        small = size <= REMEMBERED_BYTES and (rows is None or isinstance(rows, Rows))
+        self._evidence = moments if small else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_evidence", None)  # the data do not travel with the selector
+        return state
 
 
 def check_n_features_to_select(k: Any) -> None:
@@ -157,3 +361,27 @@ def constant_columns(X: Any) -> np.ndarray:
         low = np.asarray(X.min(axis=0).todense()).ravel()
         return top == low
     return np.asarray(X.max(axis=0) == X.min(axis=0))
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name.endswith("attributes") and value is not None:
+        return f"<{_table_size(value)}>"
+    shape = getattr(value, "shape", ())
+    if shape:
+        return f"<array of shape {tuple(shape)}>"
+    text = repr(value)
+    if len(text) > 80:
+        size = f" of {len(value)}" if hasattr(value, "__len__") else ""
+        return f"<{type(value).__name__}{size}>"
+    return text
+
+
+def _table_size(table: Any) -> str:
+    if isinstance(table, Mapping):
+        first = next(iter(table.values()), ())
+        return f"{len(table)} classes × {np.size(first)} attributes"
+    shape = tuple(np.shape(table))
+    if len(shape) != 2:
+        return type(table).__name__
+    m = shape[1] - 1 if hasattr(table, "get_columns") else shape[1]  # polars: labels first
+    return f"{shape[0]} classes × {m} attributes"

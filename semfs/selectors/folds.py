@@ -1,26 +1,27 @@
-"""Forward selection on many resamples of the classes, from one pass over the rows.
+"""Forward selection on folds of the classes, from one pass over the rows.
 
-Folds and bootstraps only change how much each class counts. For a limited set of candidate
-features the scatter of each group of classes is computed once; what a resample needs are sums
-of these blocks. All targets enter through H = B B', so attributes, labels and their mix cost
-the same, and a path over D candidates takes O(D k²) whatever the number of attributes.
+Folds and class weights only change how much each class counts. For a limited set of candidate
+features the scatter of each group of classes is computed once; what a fold needs are sums of
+these, which make a `Quadratic` over the candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
+from semfs.method.objective import Quadratic, absolute_penalty
 from semfs.rows import Rows
+from semfs.selectors.training import FeatureLimits
+from semfs.validation import class_weights
 
-__all__ = ["ClassSums", "Resample", "Setting", "forward_path", "screen_features"]
-
+__all__ = ["ClassFolds", "Setting"]
 
 #: More groups of classes than this are not summed up one by one: it would take memory.
 MOST_GROUPS = 32
@@ -28,243 +29,202 @@ MOST_GROUPS = 32
 
 @dataclass(frozen=True)
 class Setting:
-    """The parameters of `SemFS` that a resample can vary at no cost."""
+    """The parameters of `SemFS` that all folds share the sums for."""
 
     alpha: float = 1.0
     gamma: float = 10.0
     penalty_scale: str = "gram"
     fit_intercept: bool = True
-    balanced: bool = False
+    class_weight: str | None = None
     label_weight: float = 0.0
 
     @classmethod
     def of_params(cls, params: Mapping[str, Any]) -> Setting:
         """Read the parameters of a `SemFS`."""
-        return cls(
-            float(params["alpha"]),
-            float(params["gamma"]),
-            params["penalty_scale"],
-            bool(params["fit_intercept"]),
-            params["class_weight"] == "balanced",
-            float(params["label_weight"]),
-        )
+        return cls(**{name: params[name] for name in cls.__dataclass_fields__})
+
+    @property
+    def kind(self) -> tuple[str | None, bool]:
+        """What the sums over rows depend on."""
+        return self.class_weight, self.fit_intercept
 
 
-@dataclass(frozen=True, eq=False)
-class ClassSums:
-    """Counts (C,), means (C, D) and group-wise scatter of the candidate columns.
+class ClassFolds:
+    """The features that settings choose on folds of the classes.
 
-    ``groups`` (C,) says which classes are always resampled together; means are about the
-    overall mean ``centre`` (D,). ``table`` (C, m) holds the attributes, or is None for labels.
+    Parameters
+    ----------
+    moments : Moments
+        Of all seen classes, with their rows in memory.
+    table : ndarray of shape (C, m) or None
+        Attributes of the classes; None for labels as targets.
+    settings : list of Setting
+    splits : list of (ndarray, ndarray)
+        Masks (C,) of training and test classes.
+    limits : FeatureLimits
+    n_candidates : int or None
+        Number of features that enter the search (`screen_features`); None for all.
     """
 
-    Z: np.ndarray
-    codes: np.ndarray
-    weights: np.ndarray | None
-    counts: np.ndarray
-    means: np.ndarray
-    centre: np.ndarray
-    groups: np.ndarray
-    table: np.ndarray | None
-
-    @classmethod
-    def of_columns(
-        cls,
+    def __init__(
+        self,
         moments: Moments,
-        columns: np.ndarray,
-        groups: np.ndarray,
         table: np.ndarray | None,
-    ) -> ClassSums:
-        """Return the sums of some columns of the rows that moments hold."""
-        rows = moments.rows
-        assert isinstance(rows, Rows)
-        centre = moments.mean[columns]
-        picked = rows.X[:, columns]
-        picked = picked.toarray() if sp.issparse(picked) else picked
-        Z = picked - centre.astype(picked.dtype)
-        means = moments.means[:, columns] - centre
-        return cls(Z, rows.codes, rows.weights, moments.counts, means, centre, groups, table)
+        settings: list[Setting],
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        limits: FeatureLimits,
+        n_candidates: int | None = None,
+    ) -> None:
+        self.settings, self.table = settings, table
+        self.columns = np.arange(moments.n_features)
+        self.diagonals: dict[Setting, float] = {}
+        if n_candidates is not None and n_candidates < moments.n_features:
+            self.columns, self.diagonals = screen_features(
+                moments, table, settings, n_candidates, limits
+            )
+        self.allowed = limits.candidates[self.columns]
+        self.first = np.flatnonzero(np.isin(self.columns, limits.include))
+        membership = np.array([train for train, _ in splits]).T
+        groups = np.unique(membership, axis=0, return_inverse=True)[1].reshape(-1)
+        self.sums = _GroupSums(moments, self.columns, groups)
 
-    @cached_property
-    def _plain_scatter(self) -> np.ndarray:
-        return self._scatter_by_group(np.ones(len(self.counts)))
+    def paths(self, train: np.ndarray, k: int) -> list[np.ndarray]:
+        """The first k features of each setting on the training classes (mask)."""
+        folds = {s.kind: self.sums.fold(train, self.table, *s.kind) for s in self.settings}
+        return [self._path(folds[setting.kind], setting, k) for setting in self.settings]
 
-    @cached_property
-    def _balanced_scatter(self) -> np.ndarray:
-        return self._scatter_by_group(1.0 / np.maximum(self.counts, 1e-300))
+    def _path(self, fold: _Fold, setting: Setting, k: int) -> np.ndarray:
+        quadratic = fold.quadratic(setting, self.diagonals.get(setting))
+        found = forward_selection([quadratic], k, candidates=self.allowed, include=self.first)
+        return self.columns[found.order[: len(found.objective)]]
 
-    def _scatter_by_group(self, factors: np.ndarray) -> np.ndarray:
-        """Sums (g, D, D) of z z' over the rows of each group, a class factor times each."""
-        of_rows = self.groups[self.codes]
-        groups = range(int(self.groups.max()) + 1)
-        return np.stack(
-            [self._weighted_scatter(factors, np.flatnonzero(of_rows == g)) for g in groups]
-        )
 
-    def _weighted_scatter(self, factors: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        """Sum (D, D) of z z' over rows, a class factor times each."""
-        Z, weights = self.Z[rows], factors[self.codes[rows]]
-        if self.weights is not None:
-            weights = weights * self.weights[rows]
+class _GroupSums:
+    """Candidate columns Z (n, D) of the rows about their mean, summed up by groups of classes.
+
+    ``groups`` (C,) says which classes are always in the same folds.
+    """
+
+    def __init__(self, moments: Moments, columns: np.ndarray, groups: np.ndarray) -> None:
+        self.moments, self.rows, self.groups = moments, moments.rows, groups
+        assert isinstance(self.rows, Rows)
+        self.centre = moments.mean[columns]
+        self.means = moments.means[:, columns] - self.centre
+        picked = _dense_columns(self.rows, columns)
+        self.Z = picked - self.centre.astype(picked.dtype)
+        self.known: dict[str | None, np.ndarray] = {}
+
+    def fold(
+        self,
+        train: np.ndarray,
+        table: np.ndarray | None,
+        class_weight: str | None,
+        fit_intercept: bool,
+    ) -> _Fold:
+        """Return what settings of one kind share on the training classes (mask)."""
+        factors = self._factors(class_weight, train)
+        n, M = (factors * self.moments.counts)[train], self.means[train]
+        mean = n @ M / n.sum()
+        shift = -mean if fit_intercept else self.centre  # from the mean of all rows
+        scatter = self._scatter(train, class_weight, factors)
+        cross = n.sum() * np.outer(mean, shift)
+        scatter += cross + cross.T + n.sum() * np.outer(shift, shift)
+        M = (M + shift).astype(self.Z.dtype)
+        root = np.sqrt(n).astype(M.dtype)[:, None] * M
+        targets = None if table is None else table[train]
+        if targets is not None and fit_intercept:
+            targets = targets - n @ targets / n.sum()
+        sums = n.astype(M.dtype)[:, None] * M
+        share = float(self.moments.counts[train].sum() / self.moments.total)
+        return _Fold(scatter, _square(root), sums, targets, share)
+
+    def _factors(self, class_weight: str | None, on: np.ndarray) -> np.ndarray:
+        """What each class counts for (C,), relative to its rows; 0 for those that are off."""
+        moments, factors = self.moments, on.astype(np.float64)
+        weights = class_weights(class_weight, moments.classes[on], moments.counts[on])
+        factors[on] = 1.0 if weights is None else weights
+        return factors
+
+    def _scatter(
+        self, train: np.ndarray, class_weight: str | None, factors: np.ndarray
+    ) -> np.ndarray:
+        """Σ z z' over the training classes, a class factor times each."""
+        n_groups = int(self.groups.max()) + 1
+        if n_groups > MOST_GROUPS:
+            return self._weighted_scatter(factors, np.flatnonzero(factors[self.rows.codes]))
+        every = self._factors(class_weight, np.ones_like(train))
+        if class_weight not in self.known:
+            of_rows = self.groups[self.rows.codes]
+            members = [np.flatnonzero(of_rows == g) for g in range(n_groups)]
+            found = [self._weighted_scatter(every, rows) for rows in members]
+            self.known[class_weight] = np.stack(found)
+        # factors of fewer classes differ by a common scale only
+        scale = float(factors[train][0] / every[train][0])
+        share = np.zeros(n_groups)
+        share[self.groups[train]] = scale
+        return np.tensordot(share, self.known[class_weight], axes=1)
+
+    def _weighted_scatter(self, factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        Z, weights = self.Z[rows], factors[self.rows.codes[rows]]
+        if self.rows.weights is not None:
+            weights = weights * self.rows.weights[rows]
         if not (weights == 1.0).all():
             Z = Z * np.sqrt(weights).astype(Z.dtype)[:, None]
         return _square(Z)
 
-    def resample(self, times: np.ndarray, *, balanced: bool, fit_intercept: bool) -> Resample:
-        """Return what settings of one kind share on a resample.
-
-        Parameters
-        ----------
-        times : ndarray of shape (C,)
-            How often each class counts; equal within a group.
-        balanced, fit_intercept : bool
-            As in `Setting`.
-        """
-        on = times > 0
-        n = times * _class_factors_on(self.counts, on, balanced) * self.counts
-        total, mean = self._total(times, on, balanced), n @ self.means / n.sum()
-        M, n_on = self.means[on], n[on]
-        if fit_intercept:
-            total -= n.sum() * np.outer(mean, mean)
-            M = M - mean
-        else:  # about the origin
-            cross = n.sum() * np.outer(mean, self.centre)
-            total += cross + cross.T + n.sum() * np.outer(self.centre, self.centre)
-            M = M + self.centre
-        M = M.astype(self.Z.dtype)
-        root = np.sqrt(n_on).astype(M.dtype)[:, None] * M
-        sums = n_on.astype(M.dtype)[:, None] * M
-        by_attributes = None
-        if self.table is not None:
-            A = self.table[on]
-            A = A - n_on @ A / n_on.sum() if fit_intercept else A
-            B = sums.T @ A.astype(M.dtype)
-            by_attributes = _square(B.T)
-        share = float(times @ self.counts / self.counts.sum())
-        return Resample(total, _square(root), by_attributes, _square(sums), share)
-
-    def _total(self, times: np.ndarray, on: np.ndarray, balanced: bool) -> np.ndarray:
-        """Scatter about the overall mean, summed over groups."""
-        share = np.zeros(int(self.groups.max()) + 1)
-        share[self.groups] = times
-        if len(share) > MOST_GROUPS:
-            return self._weighted_scatter(times * _class_factors_on(self.counts, on, balanced))
-        if not balanced:
-            return np.tensordot(share, self._plain_scatter, axes=1)
-        scale = self.counts[on].sum() / on.sum()  # as in _class_factors
-        return scale * np.tensordot(share, self._balanced_scatter, axes=1)
-
 
 @dataclass(frozen=True, eq=False)
-class Resample:
-    """Matrices (D, D) of a resample: scatter, between-class part, and M'N T T'N M for
-    attributes (None without) and labels as targets T; ``share`` of the rows in it."""
+class _Fold:
+    """Training classes over D candidates: scatter (D, D), between-class part (D, D), class
+    sums N M (C, D), attributes (C, m) or None; ``share`` of all rows that they have."""
 
-    total: np.ndarray
+    scatter: np.ndarray
     between: np.ndarray
-    by_attributes: np.ndarray | None
-    by_labels: np.ndarray
+    sums: np.ndarray
+    attributes: np.ndarray | None
     share: float
+    known: dict[float, np.ndarray] = field(default_factory=dict)
 
-    def path(
-        self, setting: Setting, n_select: int, diagonal: float, **limits: Any
-    ) -> np.ndarray:
-        """The features that a setting chooses, in order of entry.
+    def quadratic(self, setting: Setting, diagonal: float | None) -> Quadratic:
+        """J of a setting; gains count, its value does not, so that q is 0.
 
         ``diagonal`` is the mean diagonal of G over all features and classes, for the scale of
-        γ; nan if all features are candidates. ``limits`` are passed to `forward_path`.
+        γ; None if all features are candidates.
         """
-        G = self.total + setting.alpha * self.between
-        gamma = setting.gamma
-        if setting.penalty_scale == "gram":
-            gamma *= float(np.diag(G).mean()) if np.isnan(diagonal) else self.share * diagonal
-        H = self.by_labels if self.by_attributes is None else self.by_attributes
-        if self.by_attributes is not None and setting.label_weight:
-            H = H + setting.label_weight * self.by_labels
-        # (1 + α)² H would be B B'; a common factor changes all gains alike
-        return forward_path(G, H, gamma, n_select, **limits)
+        G = self.scatter + setting.alpha * self.between
+        diag = np.diag(G)
+        mean = float(diag.mean()) if diagonal is None else self.share * diagonal
+        gamma = absolute_penalty(setting.gamma, setting.penalty_scale, mean)
+        if setting.label_weight not in self.known:
+            self.known[setting.label_weight] = self._B(setting.label_weight)
+        B = (1.0 + setting.alpha) * self.known[setting.label_weight]
+        rounding = float(np.finfo(self.sums.dtype).eps)
+        return Quadratic(0.0, B, diag, gamma, lambda columns: G[columns].T, rounding)
+
+    def _B(self, label_weight: float) -> np.ndarray:
+        """M'N T (D, r) for attributes, labels or both as targets T; r is at most D."""
+        B = self.sums.T
+        if self.attributes is not None:
+            labels = np.sqrt(label_weight).astype(B.dtype) * B if label_weight else B[:, :0]
+            B = np.hstack([B @ self.attributes.astype(B.dtype), labels])
+        B = B.astype(np.float64)
+        if B.shape[1] <= len(B):
+            return B
+        try:  # only B B' counts
+            return np.linalg.cholesky(B @ B.T)
+        except np.linalg.LinAlgError:
+            return B
+
+
+def _dense_columns(rows: Rows, columns: np.ndarray) -> np.ndarray:
+    return rows.X[:, columns].toarray() if sp.issparse(rows.X) else rows.X[:, columns]
 
 
 def _square(root: np.ndarray) -> np.ndarray:
     return (root.T @ root).astype(np.float64)
 
 
-def _class_factors_on(counts: np.ndarray, on: np.ndarray, balanced: bool) -> np.ndarray:
-    """The same, for the classes that are on; zero for others."""
-    factors = np.zeros(len(counts))
-    factors[on] = _class_factors(counts[on], balanced)
-    return factors
-
-
-def _class_factors(counts: np.ndarray, balanced: bool) -> np.ndarray:
-    """What each class counts for (C,), relative to its rows."""
-    if not balanced:
-        return np.ones(len(counts))
-    return counts.sum() / (len(counts) * np.maximum(counts, 1e-300))
-
-
-def forward_path(
-    G: np.ndarray,
-    H: np.ndarray,
-    gamma: float,
-    n_select: int,
-    *,
-    allowed: np.ndarray | None = None,
-    first: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the features that forward selection chooses, in order of entry.
-
-    The same search as `solve_direct`, with G (D, D) and H = B B' (D, D) at hand:
-    R R' is needed for one column at a time, and follows from P = B Q' and Q Q'.
-
-    Parameters
-    ----------
-    G, H : ndarray of shape (D, D)
-    gamma : float
-    n_select : int
-    allowed : ndarray of bool of shape (D,), optional
-        Features that may enter.
-    first : ndarray of int, optional
-        Features that enter before the others.
-
-    Examples
-    --------
-    >>> forward_path(np.eye(3), np.diag([1.0, 4.0, 2.0]), 0.1, 2)
-    array([1, 2])
-    """
-    D = len(G)
-    pivots, norms = np.diag(G) + gamma, np.diag(H).copy()
-    smallest = 1e-12 * pivots
-    closed = np.zeros(D, dtype=bool) if allowed is None else ~allowed
-    waiting = [] if first is None else [int(j) for j in first]
-    closed[waiting] = False
-    n_select = min(n_select, D - int(closed.sum()))
-    # rows of L' and P' are contiguous, and so are those of the symmetric G and H
-    L, P, QQ = np.empty((n_select, D)), np.empty((n_select, D)), np.zeros((n_select,) * 2)
-    chosen: list[int] = []
-    for t in range(n_select):
-        closed |= pivots <= smallest  # copies of chosen features
-        gains = norms / np.where(closed, np.inf, pivots)
-        gains[closed] = -1.0
-        waiting = [i for i in waiting if not closed[i]]
-        j = max(waiting, key=lambda i: gains[i]) if waiting else int(np.argmax(gains))
-        if closed[j]:
-            break
-        root, row = np.sqrt(pivots[j]), L[:t, j].copy()
-        column = G[j] - row @ L[:t]
-        column[j] += gamma
-        column /= root
-        with_B = (H[j] - row @ P[:t]) / root  # B q
-        with_Q = (P[:t, j] - QQ[:t, :t] @ row) / root  # Q q
-        length = max(gains[j], 0.0)  # q'q
-        norms += column * (column * length - 2.0 * (with_B - with_Q @ L[:t]))
-        pivots -= column**2
-        L[t], P[t] = column, with_B
-        QQ[t, :t] = QQ[:t, t] = with_Q
-        QQ[t, t] = length
-        closed[j] = True
-        chosen.append(j)
-    return np.array(chosen, dtype=np.intp)
+# ---- candidates ------------------------------------------------------------------------
 
 
 def screen_features(
@@ -272,39 +232,39 @@ def screen_features(
     table: np.ndarray | None,
     settings: list[Setting],
     n_candidates: int,
-    *,
-    allowed: np.ndarray,
-    keep: np.ndarray,
+    limits: FeatureLimits,
 ) -> tuple[np.ndarray, dict[Setting, float]]:
     """Return candidate features and, per setting, the mean diagonal of G over all features.
 
     Each setting ranks the features by the gain of entering first; candidates are taken from
-    the tops of these rankings in turn. ``keep`` features are candidates in any case.
+    the tops of these rankings in turn, after the features to include.
     """
-    rankings, diagonals = [], {}
-    screens: dict[bool, _Screen] = {}
+    allowed, rankings, diagonals = limits.candidates, [], {}
+    screens = {w: _Screen(moments, table, w) for w in {s.class_weight for s in settings}}
     for setting in dict.fromkeys(settings):
-        if setting.balanced not in screens:
-            screens[setting.balanced] = _Screen(moments, table, setting.balanced)
-        diag, norms = screens[setting.balanced].diagonal_and_norms(setting)
+        diag, norms = screens[setting.class_weight].diagonal_and_norms(setting)
         diagonals[setting] = float(diag.mean())
-        scale = diag.mean() if setting.penalty_scale == "gram" else 1.0
-        gains = norms / np.maximum(diag + setting.gamma * scale, np.finfo(float).tiny)
+        gamma = absolute_penalty(setting.gamma, setting.penalty_scale, diagonals[setting])
+        gains = norms / np.maximum(diag + gamma, np.finfo(float).tiny)
         gains[~allowed] = -1.0
         rankings.append(np.argsort(-gains, kind="stable"))
     turns = np.stack(rankings, axis=1).ravel()  # best of each, then second best of each, …
     turns = turns[allowed[turns]]
-    found = list(dict.fromkeys([*keep.tolist(), *turns.tolist()]))
-    return np.sort(np.array(found[: max(n_candidates, len(keep))], dtype=np.intp)), diagonals
+    found = list(dict.fromkeys([*limits.include.tolist(), *turns.tolist()]))
+    kept = found[: max(n_candidates, len(limits.include))]
+    return np.sort(np.array(kept, dtype=np.intp)), diagonals
 
 
 class _Screen:
     """Sums over classes that give the first gains of all features, centred or not."""
 
-    def __init__(self, moments: Moments, table: np.ndarray | None, balanced: bool) -> None:
+    def __init__(
+        self, moments: Moments, table: np.ndarray | None, class_weight: str | None
+    ) -> None:
         M, squares = moments.means, moments.means**2
+        factors = class_weights(class_weight, moments.classes, moments.counts)
+        self.n = n = moments.counts if factors is None else factors * moments.counts
         self.table = table
-        self.n = n = _class_factors(moments.counts, balanced) * moments.counts
         self.mean, self.second = n @ M / n.sum(), n @ squares
         # "balanced" weighs within-class scatter too; its total is enough to rank by
         spread = moments.counts @ squares - moments.total * moments.mean**2

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
+from sklearn.utils.validation import validate_data
 
 from semfs.attributes import AttributeTable, align_attributes
-from semfs.attributes.targets import target_objective
-from semfs.method.joint import solve_jointly
+from semfs.attributes.targets import target_classes
+from semfs.method.alternating import STEP_RULES, solve_alternating
+from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective, reduce_rank
-from semfs.method.solvers import STEP_RULES, Solution, solve_alternating, solve_direct
-from semfs.rows.devices import like
-from semfs.selectors.base import check_n_features_to_select
-from semfs.selectors.prediction import PredictingSelector
-from semfs.selectors.training import (
-    TrainingData,
-    refuse_unlabeled,
-    rows_beyond_memory,
-    streamed,
-    training_data,
+from semfs.method.objective import (
+    SAFE_RELATIVE_PENALTY,
+    Objective,
+    Quadratic,
+    Solution,
+    reduce_rank,
 )
-from semfs.selectors.unlabeled import UNLABELED, Reconstruction
+from semfs.rows import Rows
+from semfs.rows.devices import as_numpy, like
+from semfs.selectors.base import LinearSelector, check_n_features_to_select
+from semfs.selectors.training import (
+    FeatureLimits,
+    TrainingData,
+    check_labelled,
+    check_two_classes,
+    rows_beyond_memory,
+    split_labels,
+    sum_up,
+)
 from semfs.validation import (
     check_integer,
     check_number,
     check_option,
+    check_weights,
     class_weights,
-    feature_indices,
 )
 
 __all__ = ["AS_PUBLISHED", "SemFS"]
@@ -50,7 +59,7 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 
 
-class SemFS(CallbackSupportMixin, PredictingSelector):
+class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that tell apart classes nobody has labelled yet.
 
     Features are chosen on labelled *seen* classes so that they predict the *attributes*
@@ -97,9 +106,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         are predicted from their descriptions and must be told apart as well. Not used, with
         a warning, if descriptions predict too little of the seen classes' means (see
         ``target_r2_``). Rows of seen classes are ignored.
-    unlabeled_weight : float, default=1.0
-        Weight of reconstructing all rows, if `fit` is given unlabelled ones (label -1, or
-        ``X_unlabeled``), relative to the attributes. Without unlabelled rows nothing changes.
     include, exclude : sequence of int or str, optional
         Features, by index or by name, that are chosen before all others or never.
     max_iter : int, default=20
@@ -192,7 +198,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         class_weight: Any = None,
         label_weight: float = 0.0,
         target_attributes: Any = None,
-        unlabeled_weight: float = 1.0,
         include: Any = None,
         exclude: Any = None,
         max_iter: int = 20,
@@ -213,7 +218,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         self.class_weight = class_weight
         self.label_weight = label_weight
         self.target_attributes = target_attributes
-        self.unlabeled_weight = unlabeled_weight
         self.include = include
         self.exclude = exclude
         self.max_iter = max_iter
@@ -248,8 +252,8 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
             where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
-            them. Not for (X, y) blocks. The label -1 marks unlabelled rows, unless
-            `attributes` describes a class -1.
+            them. Not for (X, y) blocks. -1 (unless `attributes` describes a class -1), None,
+            NaN and NA mark unlabelled rows.
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
@@ -264,9 +268,9 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
             self._check_parameters()
             rows = rows_beyond_memory(X, y, sample_weight)
             if rows is None:
-                data = training_data(self, X, y, sample_weight, X_unlabeled=X_unlabeled)
+                data = self._training_data(X, y, sample_weight, X_unlabeled=X_unlabeled)
             elif X_unlabeled is None:
-                data = streamed(self, rows)
+                data = self._streamed_data(rows)
             else:
                 raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
             self.__dict__.pop("moments_", None)
@@ -294,7 +298,7 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         check_n_features_to_select(self.n_features_to_select)
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
-        refuse_unlabeled(self, moments.classes)
+        check_labelled(moments.classes, self.attributes)
         weights = class_weights(self.class_weight, moments.classes, moments.counts)
         if weights is not None:
             moments = moments.reweighted(dict(zip(moments.classes.tolist(), weights)))
@@ -333,10 +337,10 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
-            data = training_data(self, X, y, sample_weight, reset=collected is None)
+            data = self._training_data(X, y, sample_weight, reset=collected is None)
             if data.unlabeled is not None:
                 raise ValueError(
-                    f"partial_fit takes labelled rows only, found the label {UNLABELED}. Drop "
+                    "partial_fit takes labelled rows only, found some without a label. Drop "
                     "those rows, or collect all rows and use fit."
                 )
             align_attributes(self.attributes, data.moments.classes)  # refuse before adding
@@ -346,119 +350,157 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
                 self._fit_from(TrainingData(data.X, moments, None), y)
         return self
 
+    def _training_data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_unlabeled: Any = None,
+        reset: bool = True,
+    ) -> TrainingData:
+        """Validate rows in memory; finiteness shows in the moments."""
+        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
+        y, hidden = split_labels(y, self.attributes)
+        X, classes, codes = self._check_training_data(
+            X, y, accept_sparse=True, ensure_all_finite=False, reset=reset
+        )
+        if X_unlabeled is not None:
+            types = [np.float64, np.float32]
+            X_unlabeled = validate_data(
+                self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
+            )
+        assert classes is not None
+        assert codes is not None
+        return TrainingData.of_rows(
+            X,
+            codes,
+            classes,
+            check_weights(sample_weight, X.shape[0]),
+            hidden=hidden,
+            X_unlabeled=X_unlabeled,
+            class_weight=self.class_weight,
+        )
+
+    def _streamed_data(self, rows: Any) -> TrainingData:
+        """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
+        check_n_features_to_select(self.n_features_to_select)
+        if rows.fits:
+            data = replace(self._training_data(*rows.load()), X=None)
+        else:
+            direct = self.solver == "direct"
+            moments = sum_up(
+                rows,
+                self.class_weight,
+                n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
+                precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
+                verbose=self.verbose,
+            )
+            check_labelled(moments.classes, self.attributes)
+            data = TrainingData(None, moments, None)
+        self.n_features_in_ = rows.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if rows.feature_names is not None:
+            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
+        return data
+
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""
         X, moments = data.X, data.moments.without_empty_classes()
-        if len(moments.classes) < 2:
-            raise ValueError(
-                f"y has only one class ({moments.classes.tolist()[0]!r}). SemFS compares "
-                "classes: pass rows of at least two."
-            )
+        check_two_classes(moments)
         table = align_attributes(self.attributes, moments.classes)
-        targets, basis = self._targets(table, moments)
-        objective = Objective.from_moments(
-            moments,
-            targets,
-            alpha=self.alpha,
-            gamma=self.gamma,
-            penalty_scale=self.penalty_scale,
-            fit_intercept=self.fit_intercept,
-        )
-        further = self._further_objectives(objective, table, data.unlabeled)
-        constant, include, exclude = self._restrictions(moments)
-        n_steps = self.n_features_to_select if self.solver == "direct" else self.max_iter
-        n_steps = min(n_steps, moments.n_features) if self.solver == "direct" else n_steps
+        objective, basis = self._objective(table, moments)
+        further = self._target_quadratics(objective, table)
+        further += self._new_class_quadratics(objective, data.unlabeled)
+        limits = self._limits(moments)
+        n_steps = self.max_iter
+        if self.solver == "direct":
+            n_steps = min(self.n_features_to_select, moments.n_features)
         context = self._init_callback_context(max_subtasks=n_steps)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def fitted(solution: Solution) -> dict[str, Any]:
             attributes = self._coefficients(solution, basis, table, moments)
-            return attributes | self._ranking(solution, constant, include, exclude)
+            return attributes | self._ranking(solution, limits)
 
         monitor = self._monitor(context, n_steps, fitted, X, y)
-        solution = self._solve([objective, *further], constant, include, exclude, monitor)
-        results = fitted(solution)
+        results = fitted(self._solve(objective, further, limits, monitor))
         self.classes_ = moments.classes
         self.class_table_ = table
         self._remember(moments)
         for name, value in results.items():
             setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
-        self._warn_if_too_many(moments.n_features - len(exclude))
+        self._warn_if_too_many(moments.n_features - len(limits.exclude))
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: results
         )
         return self
 
-    def _targets(
+    # ---- what is solved ------------------------------------------------------------------
+
+    def _objective(
         self, table: AttributeTable, moments: Moments
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Attributes (C, r) in a basis (m, r) of their row space; None is the unit basis.
+    ) -> tuple[Objective, np.ndarray | None]:
+        """J of the seen classes, and the basis (m, r) of its targets; None is the unit basis.
 
-        With `label_weight` the basis is that of [A, √β I], and its first m rows are returned.
+        With `label_weight` the targets are [A, √β I]; the basis has the rows of A.
         """
-        if self.attributes is None:
-            return table.values, None
-        A = table.values
-        if self.label_weight:
-            A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
-        if self.fit_intercept:
-            A = A - moments.counts @ A / moments.total
-        targets, basis = reduce_rank(A)
-        return targets, basis[: table.values.shape[1]]
+        A, basis = table.values, None
+        if self.attributes is not None:
+            if self.label_weight:
+                A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
+            if self.fit_intercept:
+                A = A - moments.counts @ A / moments.total
+            A, basis = reduce_rank(A)
+            basis = basis[: table.values.shape[1]]
+        objective = Objective.from_moments(
+            moments,
+            A,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            penalty_scale=self.penalty_scale,
+            fit_intercept=self.fit_intercept,
+        )
+        return objective, basis
 
-    def _further_objectives(
-        self, objective: Objective, table: AttributeTable, unlabeled: Moments | None
-    ) -> list[Objective]:
-        """What else the features should do well, each with its weight."""
+    def _target_quadratics(
+        self, objective: Objective, table: AttributeTable
+    ) -> list[Quadratic]:
+        """What `target_attributes` asks of the features."""
         for name in ("target_r2_", "target_used_"):
             self.__dict__.pop(name, None)
-        found: list[Objective] = []
-        if unlabeled is not None and self.unlabeled_weight:
-            loss = Reconstruction.of_rows(
-                objective.moments, unlabeled, gamma=self.gamma, penalty_scale=self.penalty_scale
-            )
-            found.append(loss.weighing(self.unlabeled_weight * objective.q / loss.q))
-        if self.target_attributes is not None:
-            target, self.target_r2_ = target_objective(objective, table, self.target_attributes)
-            self.target_used_ = target is not None
-            found += [] if target is None else [target]
-        if found and (self.solver != "direct" or self.n_swaps):
-            raise ValueError(
-                'target_attributes and unlabelled rows need solver="direct" and n_swaps=0.'
-            )
+        if self.target_attributes is None:
+            return []
+        found, self.target_r2_ = target_classes(objective, table, self.target_attributes)
+        self.target_used_ = bool(found)
         return found
+
+    def _new_class_quadratics(
+        self, objective: Objective, unlabeled: Rows | None
+    ) -> list[Quadratic]:
+        """What unlabelled rows, if there are any, ask of the features."""
+        if unlabeled is not None and self.solver != "direct":
+            raise ValueError('unlabelled rows need solver="direct".')
+        return []
 
     def _solve(
         self,
-        objectives: list[Objective],
-        constant: np.ndarray,
-        include: np.ndarray,
-        exclude: np.ndarray,
+        objective: Objective,
+        further: list[Quadratic],
+        limits: FeatureLimits,
         monitor: Callable[..., bool] | None,
     ) -> Solution:
-        objective = objectives[0]
-        left_out = constant.copy()
-        left_out[exclude] = True
-        left_out[include] = False
-        if len(objectives) > 1:
-            return solve_jointly(
-                objectives,
-                min(self.n_features_to_select, objective.n_features),
-                candidates=~left_out,
-                include=include,
-                monitor=monitor,
-            )
         if self.solver == "direct":
-            return solve_direct(
-                objective,
+            return forward_selection(
+                [objective.quadratic(), *further],
                 min(self.n_features_to_select, objective.n_features),
-                candidates=~left_out,
-                include=include,
+                candidates=limits.candidates,
+                include=limits.include,
                 n_swaps=self.n_swaps,
                 monitor=monitor,
             )
-        s_init = self._start(objective.n_features)
-        s_init[left_out] = 0.0  # where s starts at 0 it stays there
+        # where s starts at 0 it stays there
+        s_init = np.where(limits.candidates, self._start(objective.n_features), 0.0)
         return solve_alternating(
             objective,
             max_iter=self.max_iter,
@@ -501,17 +543,14 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
             "n_iter_": len(solution.objective),
         }
 
-    def _ranking(
-        self, solution: Solution, constant: np.ndarray, include: np.ndarray, exclude: np.ndarray
-    ) -> dict[str, Any]:
+    def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
-        d = len(solution.scores)
-        group = np.where(constant, 2, 1)
-        group[include] = 0
-        group[exclude] = 3
+        group = np.where(limits.constant, 2, 1)
+        group[limits.include] = 0
+        group[limits.exclude] = 3
         scores = np.where(group >= 2, -np.inf, solution.scores)
         order = solution.order[np.argsort(group[solution.order], kind="stable")]
-        return self._ranking_attributes(scores, order, d - len(exclude))
+        return self._ranking_attributes(scores, order, len(scores) - len(limits.exclude))
 
     def _monitor(
         self,
@@ -548,10 +587,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         added = "" if feature is None else f"  + {self._name_of(feature)}"
         print(f"[SemFS] {step:>{len(str(n_steps))}}/{n_steps}  J = {J:.6g}{added}")
 
-    def _name_of(self, feature: int) -> str:
-        names = getattr(self, "feature_names_in_", None)
-        return f"x{feature}" if names is None else str(names[feature])
-
     # ---- checking ------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -564,7 +599,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         check_number("alpha", self.alpha, at_least=0.0)
         check_number("gamma", self.gamma, at_least=0.0)
         check_number("label_weight", self.label_weight, at_least=0.0)
-        check_number("unlabeled_weight", self.unlabeled_weight, at_least=0.0)
         check_number("tol", self.tol, at_least=0.0)
         check_integer("max_iter", self.max_iter, 1)
         check_integer("n_inner", self.n_inner, 1)
@@ -574,26 +608,25 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
                 "target_attributes needs attributes: descriptions of the seen classes in the "
                 "same columns."
             )
+        if self.target_attributes is not None and self.solver != "direct":
+            raise ValueError('target_attributes needs solver="direct".')
         if self.solver == "alternating" and self.gamma == 0:
             raise ValueError(
                 'gamma must be positive with solver="alternating": with gamma=0 every s '
                 "gives the same J."
             )
 
-    def _restrictions(self, moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Constant columns (mask), and indices of included and excluded features."""
+    def _limits(self, moments: Moments) -> FeatureLimits:
         names = getattr(self, "feature_names_in_", None)
-        d = moments.n_features
-        include = feature_indices("include", self.include, d, names)
-        exclude = feature_indices("exclude", self.exclude, d, names)
-        both = np.intersect1d(include, exclude)
+        limits = FeatureLimits.of(moments, self.include, self.exclude, names)
+        both = np.intersect1d(limits.include, limits.exclude)
         if both.size:
             raise ValueError(f"{self._name_of(both[0])!r} is in include and in exclude.")
-        if len(include) > self.n_features_to_select:
+        if len(limits.include) > self.n_features_to_select:
             raise ValueError(
-                f"include has {len(include)} features, more than "
+                f"include has {len(limits.include)} features, more than "
                 f"n_features_to_select={self.n_features_to_select}."
             )
-        if len(exclude) == d:
+        if len(limits.exclude) == moments.n_features:
             raise ValueError("exclude holds every feature: nothing is left to select.")
-        return moments.constant(), include, exclude
+        return limits
