@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 
 __all__ = [
     "check_all_finite",
+    "check_distinct",
     "check_integer",
     "check_number",
     "check_option",
@@ -19,6 +23,7 @@ __all__ = [
     "class_weights",
     "encode_labels",
     "feature_indices",
+    "is_missing",
     "label_array",
 ]
 
@@ -56,6 +61,27 @@ def label_array(labels: list) -> np.ndarray:
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
+
+
+def is_missing(label: Any) -> bool:
+    """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, (float, np.floating)) and label != label
+
+
+def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
+    """Raise if an item occurs twice; ``{}`` in the message stands for it.
+
+    Examples
+    --------
+    >>> check_distinct(["a", "b", "a"], "two columns are named {}. Rename one.")
+    Traceback (most recent call last):
+    ValueError: two columns are named 'a'. Rename one.
+    """
+    repeated = [item for item, times in Counter(items).items() if times > 1]
+    if repeated:
+        raise error(message.replace("{}", repr(repeated[0]), 1))
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
@@ -119,10 +145,13 @@ def feature_indices(parameter: str, features: Any, d: int, names: Any = None) ->
 
 
 def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> int:
+    if isinstance(feature, str) and not names and re.fullmatch(r"x\d+", feature):
+        feature = int(feature[1:])  # as get_feature_names_out calls them
     if isinstance(feature, str):
         if feature not in names:
-            hint = "X has no feature names; use indices" if not names else "check spelling"
-            raise ValueError(f"{parameter}: no feature named {feature!r} in X ({hint}).")
+            near = difflib.get_close_matches(feature, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ". Check the spelling."
+            raise ValueError(f"{parameter}: no feature named {feature!r} in X{hint}")
         return names.index(feature)
     if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
         raise TypeError(f"{parameter} must hold indices or names, got {feature!r}.")
@@ -188,7 +217,7 @@ def _label_vector(y: Any) -> np.ndarray:
 
 def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     labels = [v.item() if isinstance(v, np.generic) else v for v in y]
-    if any(v is None or v != v for v in labels):
+    if any(map(is_missing, labels)):
         raise ValueError(
             "Input y contains NaN or None: missing labels. Drop those rows, or label them."
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.attributes.files import import_pandas
+from semfs.files import need
 
 __all__ = ["AttributeReport", "describe_values"]
 
@@ -51,7 +51,7 @@ class AttributeReport:
         rows += [("constant attribute", name) for name in self.constant]
         rows += [("equal attributes", f"{a} = {b}") for a, b in self.duplicate]
         rows += [("identical classes", f"{a} = {b}") for a, b in self.identical]
-        return import_pandas().DataFrame(rows, columns=["kind", "what"])
+        return need("pandas", "data").DataFrame(rows, columns=["kind", "what"])
 
     def nearest(self, n: int = 1) -> Any:
         """Return a frame (C · n rows): each class, its n nearest classes, their similarity."""
@@ -64,7 +64,9 @@ class AttributeReport:
             for i in range(len(self.classes))
             for j in best[i]
         ]
-        return import_pandas().DataFrame(rows, columns=["class", "nearest", "similarity"])
+        return need("pandas", "data").DataFrame(
+            rows, columns=["class", "nearest", "similarity"]
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the similarity of all classes, ordered so that like stands by like."""

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.attributes.files import import_pandas
-from semfs.files import FileError, open_existing, reading
+from semfs.files import FileError, need, open_existing, reading
 
 __all__ = ["cache_folder", "clean_name", "encode_class_names", "read_names"]
 
@@ -87,7 +86,7 @@ def encode_class_names(
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         message = f"{len(unknown)} words have no vector: {shown}."
         warnings.warn(message, UserWarning, stacklevel=2)
-    frame = import_pandas().DataFrame(values, index=labels)
+    frame = need("pandas", "data").DataFrame(values, index=labels)
     frame.columns = [f"e{j}" for j in range(frame.shape[1])]
     frame.attrs["unknown_words"] = unknown
     return frame

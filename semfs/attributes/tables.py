@@ -13,7 +13,8 @@ import numpy as np
 
 from semfs.attributes.checks import AttributeReport, describe_values
 from semfs.attributes.encoders import encode_class_names
-from semfs.attributes.files import import_pandas, read_attributes
+from semfs.attributes.files import read_attributes
+from semfs.files import need
 from semfs.validation import encode_labels, label_array
 
 __all__ = [
@@ -134,7 +135,7 @@ def normalize_attributes(table: Any, method: str = "unit") -> Any:
             f"method must be 'unit', 'standard', 'range' or 'center', got {method!r}."
         )
     values = np.divide(A, scale, out=np.zeros_like(A), where=scale > 0)
-    return import_pandas().DataFrame(values, index=table.classes, columns=table.names)
+    return need("pandas", "data").DataFrame(values, index=table.classes, columns=table.names)
 
 
 def describe_attributes(table: Any) -> AttributeReport:

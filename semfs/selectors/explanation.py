@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from semfs.attributes.files import import_pandas
+from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.rows import Rows
 from semfs.selectors.folds import ClassSums, Setting, screen_features
@@ -106,7 +106,7 @@ def explain_selection(
 
     Without moments only gains and weights are known. See `SemFS.explain`.
     """
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
     names = _names(selector, chosen)
     gains = np.asarray(selector.scores_)[chosen]
@@ -173,11 +173,13 @@ class _Parts:
     classes: np.ndarray
 
     def by_attribute(self, values: np.ndarray) -> Any:
-        return import_pandas().DataFrame(values, index=self.names, columns=self.attributes)
+        return need("pandas", "data").DataFrame(
+            values, index=self.names, columns=self.attributes
+        )
 
     def by_class(self, values: np.ndarray) -> Any:
         labels = [str(label) for label in self.classes.tolist()]
-        return import_pandas().DataFrame(values, index=self.names, columns=labels)
+        return need("pandas", "data").DataFrame(values, index=self.names, columns=labels)
 
 
 def _names(selector: Any, features: np.ndarray) -> list[str]:

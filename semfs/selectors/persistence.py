@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import math
-import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,18 @@ import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.files import FileError, check_declared_size, in_bytes, open_existing, reading
+from semfs.files import (
+    FileError,
+    appearing,
+    check_declared_size,
+    need,
+    open_existing,
+    reading,
+    size_text,
+)
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
+from semfs.rows.readers import read_npz
 
 __all__ = ["load", "save"]
 
@@ -77,11 +84,11 @@ def save(selector: Any, path: Any) -> Path:
     if len(text) > LARGEST_HEADER:
         raise ValueError(
             f"the names and settings of this {type(selector).__name__} take "
-            f"{in_bytes(len(text))}; {in_bytes(LARGEST_HEADER)} can be saved. Give attributes "
+            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give attributes "
             "as an array or a DataFrame, or use shorter feature names."
         )
     path = Path(path)
-    with _appearing(path) as beside, beside.open("wb") as file:
+    with appearing(path) as beside, beside.open("wb") as file:
         np.savez(file, header=np.frombuffer(text, dtype=np.uint8), **writer.arrays)  # type: ignore[arg-type]
     return path
 
@@ -121,23 +128,7 @@ def load(path: Any) -> Any:
 # ---- files ---------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """A place beside ``path``; what is written there is moved to it if the block succeeds."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield beside
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-
-
 def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    from semfs.datasets.arrays import read_npz
-
     if not zipfile.is_zipfile(path):
         _refuse_what_is_no_archive(path)
     _check_members(path)
@@ -192,8 +183,8 @@ def _check_names_and_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
     header = members[names.index("header.npy")]
     if header.file_size > LARGEST_HEADER + 1024:
         raise FileError(
-            f"{path} has a header of {in_bytes(header.file_size)}; at most "
-            f"{in_bytes(LARGEST_HEADER)} are read. Refused."
+            f"{path} has a header of {size_text(header.file_size)}; at most "
+            f"{size_text(LARGEST_HEADER)} are read. Refused."
         )
 
 
@@ -326,7 +317,7 @@ def _moment_parts(moments: Moments) -> dict[str, Any]:
     size = 8 * moments.n_features**2
     if size > LARGEST_MOMENTS:
         raise ValueError(
-            f"what partial_fit collected takes {in_bytes(size)}. To save the selector without "
+            f"what partial_fit collected takes {size_text(size)}. To save the selector without "
             "it: del selector.moments_"
         )
     small = moments.compact(precise=True)
@@ -425,9 +416,7 @@ class _Reader:
         return flat.reshape(found["shape"])
 
     def frame(self, found: dict) -> Any:
-        from semfs.attributes.files import import_pandas
-
-        pandas = import_pandas()
+        pandas = need("pandas", "data")
         index = pandas.Index(self.value(found["index"]), name=self.value(found["index_name"]))
         values = dict(enumerate(self.items(found["values"])))
         frame = pandas.DataFrame(values, index=index)
