@@ -367,13 +367,14 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
     Few rows are sent instead. They travel as part of the tasks, so that a lost worker takes
     none of them along.
     """
-    warn_of_unlabelled(source)
-    threads, n = sum(client.nthreads().values()) or 1, source.n_rows
+    n = source.n_rows
     if n is None or not (source.fits or source.reader.shared):
         raise ValueError(
             f"a cluster needs data that each worker can read in part, not {source.reader.path}. "
             "Convert them to Parquet (with row groups of 64 MB at most) or .npy."
         )
+    warn_of_unlabelled(source)
+    threads = sum(client.nthreads().values()) or 1
     if source.fits:
         parts: list[Any] = _chunks(source.load(), PARTS_PER_THREAD * threads)
     else:

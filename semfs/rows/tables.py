@@ -133,10 +133,17 @@ class TableReader(Reader):
         assert self.path is not None
         if self.path.stat().st_size == 0:
             raise FileError(f"{self.path} is empty.")
-        dataset = self._dataset()
-        known = [n for n in dataset.schema.names if n != self.label and n not in drop]
-        _refuse_broken_numbers(self.path, dataset.head(200).select(known))
-        return dataset.schema
+        import pyarrow.csv as pc
+
+        convert = pc.ConvertOptions(strings_can_be_null=False)
+        with pc.open_csv(self.path, *_csv_options(self.path), convert) as reader:
+            batch = next(iter(reader), None)
+        if batch is None:
+            raise FileError(f"{self.path} has no rows.")
+        known = [n for n in batch.schema.names if n != self.label and n not in drop]
+        if len(set(known)) == len(known):
+            _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
+        return batch.schema
 
     def _groups(self) -> list[int]:
         """Rows of each row group; empty if there are none."""
@@ -158,7 +165,7 @@ class TableReader(Reader):
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         column = column.unify_dictionaries()
-        codes = [c.indices.fill_null(-1).to_numpy(zero_copy_only=False) for c in column.chunks]
+        codes = [c.indices.cast("int32").fill_null(-1).to_numpy(zero_copy_only=False) for c in column.chunks]
         classes = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
         found = Labels(
             classes, np.concatenate([np.zeros(0, np.int32), *codes]).astype(np.int32)
@@ -306,19 +313,25 @@ def _check_known(path: Any, name: str, names: list[str]) -> None:
 
 
 def _csv_format(path: Path, types: dict[str, Any]) -> Any:
-    """How to read a text file: its separator, and the types of columns as far as known."""
+    """How to read a text file whose columns have these types."""
     import pyarrow.csv as pc
     import pyarrow.dataset as ds
+
+    read, parse = _csv_options(path)
+    convert = pc.ConvertOptions(column_types=types, strings_can_be_null=False)
+    return ds.CsvFileFormat(parse_options=parse, convert_options=convert, read_options=read)
+
+
+def _csv_options(path: Path) -> tuple[Any, Any]:
+    import pyarrow.csv as pc
 
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         header = file.readline(2**24).decode("utf-8-sig", "replace")
     block = min(max(BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
-    return ds.CsvFileFormat(
-        parse_options=pc.ParseOptions(
-            delimiter=max(",;\t", key=header.count), newlines_in_values=True
-        ),
-        convert_options=pc.ConvertOptions(column_types=types, strings_can_be_null=False),
-        read_options=pc.ReadOptions(block_size=block, use_threads=False),
+    delimiter = max(",;\t", key=header.count)
+    return (
+        pc.ReadOptions(block_size=block, use_threads=False),
+        pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
     )
 
 
