@@ -262,7 +262,9 @@ def report(
 
 @command
 def select(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr or H5AD file.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr or H5AD file.")
+    ],
     label: Annotated[
         str | None,
         typer.Option(
@@ -327,22 +329,12 @@ def select(
 
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
-    from semfs.attributes.files import read_attributes
-    from semfs.datasets.files import npz_classes
+    from semfs.datasets.files import class_table
     from semfs.rows import open_blocks
     from semfs.selectors.files import select_features
 
     source = open_blocks(data, label, key=layer, drop=drop or ())
-    table, hidden = npz_classes(data) if data.suffix.lower() == ".npz" else (None, [])
-    if str(attributes) != "labels" or attributes.exists():
-        table = table if attributes is None else read_attributes(attributes)
-        if table is None:
-            raise ValueError(
-                f"{data} has no class attributes. Give a table (--attributes TABLE), or choose "
-                "by the class labels (--attributes labels)."
-            )
-    else:
-        table = None
+    table, hidden = class_table(data, attributes)
     selector = semfs.SemFS(
         k,
         attributes=table,
@@ -350,8 +342,9 @@ def select(
         exclude=exclude,
         alpha=alpha,
         verbose=int(sys.stderr.isatty()),
-        **({} if gamma is None else {"gamma": gamma}),
     )
+    if gamma is not None:
+        selector.set_params(gamma=gamma)
     done = select_features(
         source,
         selector,
@@ -361,7 +354,8 @@ def select(
         resume=resume,
         scheduler=scheduler,
     )
-    files = done.files if save is None else [*done.files, semfs.save(selector, save)]
+    if save is not None:
+        done.files.append(semfs.save(selector, save))
     if as_json:
         print_json(done.as_dict())
         return
@@ -369,7 +363,7 @@ def select(
     lines = [
         f"{int(done.features['selected'].sum())} of {len(done.features)} features chosen on "
         f"{done.n_rows} rows of {len(done.selector.classes_)} classes; best: {best}",
-        *(f"Wrote {path}" for path in files),
+        *(f"Wrote {path}" for path in done.files),
     ]
     say("\n".join(lines))
 

@@ -16,9 +16,9 @@ from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.matlab import names_in_h5, names_in_mat, read_h5, read_mat
 from semfs.files import FileError, need, open_existing, reading
 from semfs.rows import BlockSource, open_blocks
+from semfs.rows.hdf5 import h5ad_column
 from semfs.rows.readers import (
     check_matrix,
-    h5ad_column,
     named,
     names_in_npz,
     npz_labels,
@@ -27,7 +27,7 @@ from semfs.rows.readers import (
     sparse_from_npz,
 )
 
-__all__ = ["load_h5ad", "load_npz", "load_table", "npz_classes", "read_features"]
+__all__ = ["class_table", "load_h5ad", "load_npz", "load_table", "read_features"]
 
 _USUAL = ("X", "features", "feats", "data", "embeddings")
 
@@ -199,7 +199,7 @@ def load_npz(
         if frame is None:
             raise _no_array(path, table)
         arrays = read_npz(path, ("X", "feature_names"))
-        X = arrays.get("X") if "X" in arrays else sparse_from_npz(path)
+        X: Any = arrays["X"] if "X" in arrays else sparse_from_npz(path)
         check_matrix(f"{path}: X", X.shape, X.dtype)
         labels = npz_labels(path, label)
         kept = labels.codes >= 0
@@ -210,8 +210,35 @@ def load_npz(
         return ZeroShotDataset(name or path.stem, _widened(X), y, frame, unseen, names)
 
 
+def class_table(path: Any, attributes: Any = None) -> tuple[Any, list]:
+    """Return class descriptions for the data in a file, and the unseen classes it names.
+
+    Parameters
+    ----------
+    path : path-like
+        The data. An NPZ file may bring both.
+    attributes : path-like, optional
+        A file for `semfs.attributes.read_attributes`; "labels" means none.
+
+    Returns
+    -------
+    table : pandas.DataFrame or None
+        None for "labels".
+    unseen : list of class labels
+    """
+    own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
+    if str(attributes) == "labels" and not Path(attributes).exists():
+        return None, unseen
+    if attributes is None and own is None:
+        raise ValueError(
+            f"{path} has no class attributes. Give a table (--attributes TABLE), or choose by "
+            "the class labels (--attributes labels)."
+        )
+    return own if attributes is None else read_attributes(attributes), unseen
+
+
 def npz_classes(path: Any, table: str = "A") -> tuple[Any, list]:
-    """Return the attributes in an ``.npz`` file as a frame (None without) and unseen classes."""
+    """Return the attributes of an ``.npz`` file (a frame, or None), and its unseen classes."""
     path = open_existing(path)
     arrays = read_npz(path, (table, "classes", "unseen", "attribute_names", "attributes"))
     frame, classes = None, None
@@ -223,8 +250,8 @@ def npz_classes(path: Any, table: str = "A") -> tuple[Any, list]:
         classes = list(range(len(A))) if classes is None else classes
         if len(classes) != len(A):
             raise FileError(
-                f"{path}: classes has {len(classes)} names but the attribute table has {len(A)} "
-                "rows. Store one row per class, in the order of classes."
+                f"{path}: classes has {len(classes)} names but the attribute table has "
+                f"{len(A)} rows. Store one row per class, in the order of classes."
             )
         pandas = need("pandas", "data", what="A data set")
         columns = _attribute_names(arrays, A.shape[1])

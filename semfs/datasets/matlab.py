@@ -10,7 +10,7 @@ import numpy as np
 
 from semfs.datasets.mat5 import names_in_mat5, read_mat5
 from semfs.files import FileError, need, open_existing, reading
-from semfs.rows.readers import checked_dataset
+from semfs.rows.hdf5 import checked_dataset
 
 __all__ = ["names_in_h5", "names_in_mat", "read_h5", "read_mat", "texts"]
 

@@ -370,8 +370,8 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
     n = source.n_rows
     if n is None or not (source.fits or source.reader.shared):
         raise ValueError(
-            f"a cluster needs data that each worker can read in part, not {source.reader.path}. "
-            "Convert them to Parquet (with row groups of 64 MB at most) or .npy."
+            f"a cluster needs data that each worker can read in part; {source.reader.path} is "
+            "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
     warn_of_unlabelled(source)
     threads = sum(client.nthreads().values()) or 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ class Labels:
             return cls(list(values.categories), codes)._coded()
         values = values.to_numpy() if hasattr(values, "to_numpy") else values
         if isinstance(values, np.ndarray) and values.dtype.kind in "biufU":
-            classes, codes = np.unique(values.reshape(-1), return_inverse=True)
-            return cls(classes.tolist(), codes.reshape(-1).astype(np.int32))._coded()
+            classes, places = np.unique(values.reshape(-1), return_inverse=True)
+            return cls(classes.tolist(), places.reshape(-1).astype(np.int32))._coded()
         position: dict[Any, int] = {}
         items = (v.item() if isinstance(v, np.generic) else v for v in values)
         codes = np.array(
@@ -90,26 +90,22 @@ class Labels:
         return self._coded([int(c) for c in self.classes])
 
     def without(self, classes: Iterable) -> Labels:
-        """Return the labels with the rows of some classes, which may be named as text, left out."""
+        """Return the labels with the rows of some classes left out; text may name them."""
         hidden = {_text(c) for c in classes}
         unknown = hidden - {_text(c) for c in self.classes}
         if unknown:
             raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data.")
-        codes = self.codes.copy()
-        codes[np.isin(codes, [i for i, c in enumerate(self.classes) if _text(c) in hidden])] = (
-            LEFT_OUT
-        )
-        return replace(self, codes=codes)._coded()
+        places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
+        codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
+        return Labels(self.classes, codes.astype(np.int32))._coded()
 
     def matched(self, known: Iterable) -> Labels:
         """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
         known = list(known)
         by_text = {_text(item): item for item in known}
-        if set(self.classes) <= set(known) or not {_text(c) for c in self.classes} <= set(
-            by_text
-        ):
-            return self
-        return self._coded([by_text[_text(c)] for c in self.classes])
+        names = [by_text.get(_text(c), c) for c in self.classes]
+        same = set(self.classes) <= set(known) or not set(names) <= set(known)
+        return self if same else self._coded(names)
 
     def _coded(self, classes: list | None = None) -> Labels:
         """The same rows under new names of the classes: equal ones joined, unused ones gone."""

@@ -1,8 +1,8 @@
-"""Readers of matrices that stay where they are: NPY, NPZ, HDF5, Zarr, AnnData.
+"""Readers of matrices that stay where they are: NPY, NPZ and all that has row slices.
 
 A reader knows its shape and yields ``(first row, X, labels)`` for a range of rows; labels are
 None unless they come with the rows. It can be pickled, so that workers of a cluster open the
-same file. Nothing is ever unpickled from a file, and sizes are checked before they are believed.
+same file. Nothing is ever unpickled from a file; sizes are checked before they are believed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_declared_size, need, open_existing, reading, size_text
+from semfs.files import FileError, check_declared_size, open_existing, reading, size_text
 from semfs.rows.labels import Labels
 from semfs.validation import check_distinct
 
@@ -32,10 +32,6 @@ __all__ = [
     "Reader",
     "Slab",
     "array_reader",
-    "checked_dataset",
-    "group_reader",
-    "h5ad_column",
-    "h5ad_reader",
     "memmap_reader",
     "names_in_npz",
     "npz_reader",
@@ -383,12 +379,11 @@ def named(where: str, values: np.ndarray, classes: list | None) -> Labels:
     check_distinct(classes, f"{where}: classes has {{}} more than once.", FileError)
     low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
     if low < -1 or high >= len(classes):
-        shift = (
-            " Ids start at 0; subtract 1." if ids.min() == 1 == high + 1 - len(classes) else ""
-        )
+        one_based = ids.min() == 1 and high == len(classes)
+        hint = " Ids start at 0; subtract 1." if one_based else ""
         raise FileError(
             f"{where} holds class id {low if low < -1 else high}, but there are {len(classes)} "
-            f"classes, with ids 0 to {len(classes) - 1}.{shift}"
+            f"classes, with ids 0 to {len(classes) - 1}.{hint}"
         )
     return Labels(classes, ids.astype(np.int32)).tidied()
 
@@ -403,10 +398,12 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
     with reading(path, "data set"):
-        return _checked(sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
+        return checked_sparse(
+            sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+        )
 
 
-def _checked(X: Any) -> Any:
+def checked_sparse(X: Any) -> Any:
     """A sparse matrix whose indices are in range: others would crash later, in C."""
     X.check_format(full_check=True)
     return X
@@ -450,7 +447,7 @@ class ArrayReader(Reader):
             self._array = self.open_array()
         if not self.sparse:
             return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
-        return _checked(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
@@ -465,146 +462,10 @@ class ArrayReader(Reader):
 
 
 def array_reader(array: Any, path: Any = None) -> ArrayReader:
-    """Return a reader of an array in memory, an open Zarr array or an HDF5 data set."""
-    if type(array).__module__.startswith("h5py"):
-        path = Path(array.file.filename)
-        return ArrayReader(partial(_open_member, path, array.name), path)
+    """Return a reader of an array in memory or an open Zarr array."""
     array = array.tocsr() if sp.issparse(array) else array
     return ArrayReader(partial(_itself, array), path)
 
 
 def _itself(array: Any) -> Any:
     return array
-
-
-# ---- HDF5 and Zarr ----------------------------------------------------------------------
-
-
-def group_reader(path: Path, key: str | None) -> ArrayReader:
-    """Return a reader of a matrix in an HDF5 file or a Zarr array or group."""
-    if key is None:
-        shapes = {name: _open_member(path, name).shape for name in _members(path)}
-        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-        if "X" not in matrices and len(matrices) != 1:
-            found = ", ".join(shapes) or "nothing"
-            raise FileError(f"{path} holds {found}: say which is the matrix with key=...")
-        key = "X" if "X" in matrices else matrices[0]
-    return ArrayReader(partial(_open_member, path, key), path)
-
-
-def group_labels(path: Path, name: str) -> Labels:
-    """Return the labels in an array of an HDF5 file or a Zarr group."""
-    array = _open_member(path, name)
-    text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
-
-
-def is_zarr(path: Path) -> bool:
-    """Whether this is a Zarr array or group."""
-    marks = ("zarr.json", ".zarray", ".zgroup")
-    return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in marks)
-
-
-def _members(path: Path) -> list[str]:
-    if is_zarr(path):
-        opened = need("zarr").open(str(path), mode="r")
-        return [""] if hasattr(opened, "shape") else [name for name, _ in opened.arrays()]
-    h5py = need("h5py", "data", what=str(path))
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        names = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
-        return [name for name in names if isinstance(file[name], h5py.Dataset)]
-
-
-def _open_member(path: Path, name: str) -> Any:
-    if name.removeprefix("/") not in _members(path) and "/" not in name.removeprefix("/"):
-        found = ", ".join(_members(path)) or "a single array"
-        raise FileError(f"{path} has no array {name!r}, only {found}.")
-    if is_zarr(path):
-        opened = need("zarr").open(str(path), mode="r")
-        return opened if name == "" else opened[name]
-    with reading(path, "HDF5"):
-        return checked_dataset(path, need("h5py").File(path, "r"), name)
-
-
-def checked_dataset(path: Path, file: Any, name: str) -> Any:
-    """Return a data set after checking that it is plain, local and of a credible size."""
-    h5py = need("h5py", "data", what=str(path))
-    if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-        raise FileError(f"{path}: {name} is a link to another file, which is not followed.")
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise FileError(f"{path}: {name} is a group; an array was expected.")
-    if dataset.external or dataset.is_virtual:
-        raise FileError(f"{path}: {name} takes its data from other files; it is not read.")
-    if dataset.shape is None:
-        raise FileError(f"{path}: {name} is empty.")
-    declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size())
-    return dataset
-
-
-# ---- AnnData ----------------------------------------------------------------------------
-
-
-def h5ad_reader(data: Any, layer: str | None) -> ArrayReader:
-    """Return a reader of X, a layer or "raw" of an AnnData object or ``.h5ad`` file."""
-    if isinstance(data, Path):
-        with reading(data, ".h5ad"):
-            out = ArrayReader(partial(_h5ad_matrix, data, layer), data)
-            frame = "raw/var" if layer == "raw" else "var"
-            names = h5ad_column(data, frame, None)
-    elif data.isbacked and not data.is_view:
-        path = Path(data.filename)
-        out, names = ArrayReader(partial(_h5ad_matrix, path, layer), path), data.var_names
-    else:
-        holder = data.raw if layer == "raw" else data
-        X = holder.X if layer in (None, "raw") else data.layers[layer]
-        out, names = array_reader(X), holder.var_names
-    utils = need("anndata.utils", "data", what="AnnData")
-    index = need("pandas").Index([str(name) for name in names])
-    out.feature_names = utils.make_index_unique(index).tolist()
-    return out
-
-
-def _h5ad_matrix(path: Path, layer: str | None) -> Any:
-    """X or a layer of a file, dense or sparse; stored by columns it must be read whole."""
-    io = need("anndata.io", "data", what=str(path))
-    file = need("h5py").File(path, "r")
-    name = {None: "X", "raw": "raw/X"}.get(layer, f"layers/{layer}")
-    if name not in file:
-        layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
-        raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
-    _check_node(path, file, name)
-    if hasattr(file[name], "shape"):
-        return file[name]
-    matrix = io.sparse_dataset(file[name])
-    n_values, n_rows = len(file[name]["data"]), matrix.shape[matrix.format == "csc"]
-    indptr = file[name]["indptr"]
-    if len(indptr) != n_rows + 1 or not indptr[-1] == n_values == len(file[name]["indices"]):
-        raise FileError(f"{path}: {name} has {n_values} values, {indptr[-1]} expected.")
-    return _checked(matrix.to_memory()).tocsr() if matrix.format == "csc" else matrix
-
-
-def h5ad_column(path: Path, frame: str, column: str | None) -> Any:
-    """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
-    io = need("anndata.io", "data", what=str(path))
-    h5py = need("h5py")
-    with reading(path, ".h5ad"), h5py.File(path, "r") as file:
-        group = file.get(frame)
-        if not isinstance(group, h5py.Group):
-            hint = " It was written by AnnData before 0.7: write it again." if group else ""
-            raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
-        name = str(group.attrs.get("_index", "_index")) if column is None else column
-        if name not in group:
-            names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-            raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
-        _check_node(path, group, name)
-        if "categories" in group[name].attrs:  # AnnData 0.7
-            return io.read_elem(group)[name].array
-        return io.read_elem(group[name])
-
-
-def _check_node(path: Path, group: Any, name: str) -> None:
-    node = group[name]
-    for part in node if hasattr(node, "keys") else [name]:
-        checked_dataset(path, node if hasattr(node, "keys") else group, part)

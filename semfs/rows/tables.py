@@ -61,7 +61,8 @@ class TableReader(Reader):
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
-        self.label, self._copy, self.table = label, None, None
+        self.label, self.table = label, None
+        self._copy: FileReader | None = None
         if isinstance(data, Path):
             self.path, self.kind = data.resolve(), table_kind(data)
         else:
@@ -160,17 +161,9 @@ class TableReader(Reader):
     def labels(self) -> Labels:
         """Return the label of each row; only that column is kept."""
         assert self.label is not None
-        pa = need("pyarrow")
-        column = pa.chunked_array([batch.column(0) for batch in self.scan([self.label])])
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        column = column.unify_dictionaries()
-        codes = [c.indices.cast("int32").fill_null(-1).to_numpy(zero_copy_only=False) for c in column.chunks]
-        classes = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
-        found = Labels(
-            classes, np.concatenate([np.zeros(0, np.int32), *codes]).astype(np.int32)
-        )
-        return found.tidied().whole_numbers() if self.kind == "csv" else found.tidied()
+        batches = self.scan([self.label])
+        found = Labels.of(v for batch in batches for v in batch.column(0).to_pylist()).tidied()
+        return found.whole_numbers() if self.kind == "csv" else found
 
     # ---- rows ---------------------------------------------------------------------------
 

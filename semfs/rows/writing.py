@@ -1,4 +1,4 @@
-"""The selected columns of a source, written in blocks: NPY, NPZ, CSV, Parquet, Feather, H5AD."""
+"""The selected columns of a source, written in blocks, in the formats that are read."""
 
 from __future__ import annotations
 

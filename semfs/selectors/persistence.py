@@ -84,8 +84,8 @@ def save(selector: Any, path: Any) -> Path:
     if len(text) > LARGEST_HEADER:
         raise ValueError(
             f"the names and settings of this {type(selector).__name__} take "
-            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give attributes "
-            "as an array or a DataFrame, or use shorter feature names."
+            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give "
+            "attributes as an array or a DataFrame, or use shorter feature names."
         )
     path = Path(path)
     with appearing(path) as beside, beside.open("wb") as file:

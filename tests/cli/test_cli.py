@@ -165,13 +165,10 @@ def test_a_selector_of_a_file_without_names_takes_plain_arrays(tmp_path):
     assert back.transform(X).shape == (30, 2)
 
 
-def test_datasets_plan_and_evaluate_print_json_too():
+def test_datasets_and_evaluate_print_json_too():
     known = parsed("datasets", "--json")
     assert known[0]["name"] == "sample"
     assert {"loader", "source", "licence", "found"} <= set(known[0])
-    plan = parsed("plan", "1e4x64:float32", "-k", "5", "--workers", "2", "--json")
-    assert [found["workers"] for found in plan["plans"]] == [1, 2]
-    assert plan["plans"][0]["stages"][0]["seconds"] >= 0
     rows = parsed("evaluate", "sample", "-m", "variance", "-k", "5", "--repeats", "2", "--json")
     assert rows[0]["method"] == "variance"
 

@@ -1,6 +1,5 @@
-"""One file, one answer: `fit`, `select` and the loaders agree on the same data in every format."""
+"""One file, one answer: `fit`, `select` and loaders agree on the same data in any format."""
 
-import gzip
 import warnings
 
 import numpy as np
@@ -135,7 +134,11 @@ def memory(request, monkeypatch):
 def table_for(source):
     """The class table with labels as text, whatever the file has."""
     numbers = not isinstance(source.labels.classes[0], str)
-    return TEXTS.set_index(TEXTS.index.map(lambda k: str(list(TEXTS.index).index(k)))) if numbers else TEXTS
+    return (
+        TEXTS.set_index(TEXTS.index.map(lambda k: str(list(TEXTS.index).index(k))))
+        if numbers
+        else TEXTS
+    )
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -228,7 +231,7 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
         assert_array_equal(source.reader.load().toarray(), factor * X)
     view = anndata.read_h5ad(path)[:60]
     assert_array_equal(open_blocks(view, "kind", key=layer).load()[1], KINDS[:60])
-    with pytest.raises(ValueError, match="no column 'nothing'|no obs column 'nothing'"):
+    with pytest.raises(ValueError, match="no column 'nothing'"):
         open_blocks(view, "nothing")
 
 
@@ -264,7 +267,9 @@ def test_integer_text_and_float_labels_are_one_class(tmp_path):
 
 
 @pytest.mark.parametrize("claimed", [".npy", ".npz", ".parquet", ".h5ad", ".h5", ".feather"])
-@pytest.mark.parametrize("really", [npy, npz, parquet, h5ad, feather, lambda f: text(f, ".csv")])
+@pytest.mark.parametrize(
+    "really", [npy, npz, parquet, h5ad, feather, lambda f: text(f, ".csv")]
+)
 def test_a_healthy_file_of_another_format_is_not_called_damaged(claimed, really, tmp_path):
     path, _ = really(tmp_path)
     if path.suffix == claimed or {path.suffix, claimed} == {".h5ad", ".h5"}:
@@ -284,5 +289,5 @@ def test_links_to_other_files_are_not_followed(tmp_path):
             file["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
             obs = file.create_group("obs")
             obs["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
-        with pytest.raises(FileError, match="another file|no array 'y'"):
+        with pytest.raises(FileError, match=r"another file|no array 'y'"):
             open_blocks(tmp_path / f"a.{ending}", "y")

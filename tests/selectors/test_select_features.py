@@ -144,7 +144,9 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
     with pytest.raises(ValueError, match=r"only data from an \.h5ad file"):
         select_features(
-            open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y"), SemFS(1), tmp_path / "x.h5ad"
+            open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y"),
+            SemFS(1),
+            tmp_path / "x.h5ad",
         )
 
 
@@ -254,5 +256,3 @@ def test_load_table_leaves_out_text_and_index_columns(files, sample):
     assert data.info["left_out"] == ["", "note", "when"]
     assert_array_equal(data.y, sample.y)
     np.testing.assert_allclose(data.X, sample.X, rtol=1e-6)
-
-
