@@ -123,19 +123,12 @@ def test_version_73_files_load_the_same(tmp_path):
     pytest.importorskip("h5py")
     from test_datasets_arrays import write_mat73
 
-    write_zoo(tmp_path)
-    before = load_xlsa17(tmp_path, "ZOO")
-    folder = tmp_path / "ZOO"
-    for file in ("res101.mat", "att_splits.mat"):
-        content = loadmat(folder / file)
-        plain = {k: v for k, v in content.items() if k[0] != "_" and v.dtype != object}
-        names = {
-            k: [str(c[0]) for c in v[:, 0]]
-            for k, v in content.items()
-            if k[0] != "_" and v.dtype == object
-        }
-        (folder / file).unlink()
-        write_mat73(folder / file, plain, names)
+    before = load_xlsa17(write_zoo(tmp_path), "ZOO")
+    for path in (tmp_path / "ZOO").glob("*.mat"):
+        content = {k: v for k, v in loadmat(path).items() if k[0] != "_"}
+        texts = {k: [c[0] for c in v[:, 0]] for k, v in content.items() if v.dtype == object}
+        path.unlink()
+        write_mat73(path, {k: v for k, v in content.items() if k not in texts}, texts)
     after = load_xlsa17(tmp_path, "ZOO")
     assert_array_equal(after.X, before.X)
     assert_array_equal(after.y, before.y)
@@ -207,9 +200,8 @@ def test_real_splits_load_with_features_of_their_size(tmp_path):
     unseen = (SHARED / "xlsa17" / "APY" / "testclasses.txt").read_text().split()
     seen = [label for label in splits.classes if label not in unseen]
     labels = np.resize([splits.classes.index(c) for c in seen], 15339)
-    labels[splits.rows["test_unseen"]] = np.resize(
-        [splits.classes.index(c) for c in unseen], 7924
-    )
+    codes = [splits.classes.index(c) for c in unseen]
+    labels[splits.rows["test_unseen"]] = np.resize(codes, 7924)
     X = np.arange(15339.0)[:, None]
     savemat(tmp_path / "APY" / "res101.mat", {"features": X.T, "labels": labels[:, None] + 1})
     data = load_xlsa17(tmp_path, "APY")
@@ -229,9 +221,8 @@ def test_real_sun_equals_the_benchmark_table_and_table_1(tmp_path):
     _, y_seen, _, y_unseen = data.split()
     assert (len(y_seen), len(y_unseen)) == (14140, 200)
     golden = json.loads((SHARED.parent / "golden" / "sun_apy_splits.json").read_text())["sun"]
-    rows = [
-        i for a, b in golden["unseen_image_rows_0based_first_last"] for i in range(a, b + 1)
-    ]
+    ranges = golden["unseen_image_rows_0based_first_last"]
+    rows = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
     assert_array_equal(np.flatnonzero(np.isin(data.y, data.unseen)), rows)
 
 
@@ -345,21 +336,15 @@ WORDS = pd.DataFrame(np.arange(50.0).reshape(10, 5), index=CIFAR10_CLASSES)
 
 
 @pytest.mark.parametrize("form", ["binary", "python"])
-def test_cifar10_batches_of_both_forms_agree(tmp_path, form):
+def test_cifar10_batches_of_both_forms_agree_and_give_45_splits(tmp_path, form):
     pixels = write_cifar(tmp_path / "c", form)
     data = load_cifar10(tmp_path / "c", "pixels", attributes=WORDS)
     assert data.X.dtype == np.float32
     assert_allclose(data.X, pixels / 255, rtol=1e-6)
     assert data.y[:3].tolist() == ["airplane", "automobile", "bird"]
     assert (len(data.rows["train"]), len(data.rows["test"])) == (50, 10)
-
-
-def test_cifar10_has_45_two_class_splits(tmp_path):
-    write_cifar(tmp_path / "c", "binary")
-    data = load_cifar10(tmp_path / "c", attributes=WORDS)
     splits = list(data.every_split(n_seen=2))
-    assert len(splits) == 45
-    assert len({tuple(s.seen) for s in splits}) == 45
+    assert len({tuple(s.seen) for s in splits}) == len(splits) == 45
     assert all(len(s.unseen) == 8 and len(s.split()[1]) == 12 for s in splits)
 
 
