@@ -232,7 +232,7 @@ def unpack(archive: Path, target: Path) -> Path:
     """Unpack a .zip, .tar or .tar.gz file into a new folder, which appears whole.
 
     Nothing is written outside the folder, and an archive that expands beyond belief is
-    refused. (pooch's own processors do neither on every Python.)
+    refused. (pooch's processors check no sizes, and no paths of tar files before Python 3.12.)
     """
     with reading(archive, "archive"), tempfile.TemporaryDirectory(dir=target.parent) as beside:
         content = Path(beside) / target.name
