@@ -27,7 +27,7 @@ from semfs.rows.readers import (
     sparse_from_npz,
 )
 
-__all__ = ["class_table", "load_h5ad", "load_npz", "load_table", "read_features"]
+__all__ = ["as_frame", "class_table", "load_h5ad", "load_npz", "load_table", "read_features"]
 
 _USUAL = ("X", "features", "feats", "data", "embeddings")
 
@@ -119,7 +119,7 @@ def _loaded(
     source: BlockSource, attributes: Any, unseen: Any, name: str, info: Any = None
 ) -> ZeroShotDataset:
     """The labelled rows of a source, with labels in the type of the table's."""
-    table, labels = _as_frame(attributes), source.labels
+    table, labels = as_frame(attributes), source.labels
     assert labels is not None
     labels = labels.matched(table.index)
     kept = labels.codes >= 0
@@ -132,7 +132,7 @@ def _loaded(
     return ZeroShotDataset(name, X, y, table, unseen, source.feature_names, info=info)
 
 
-def _as_frame(attributes: Any) -> Any:
+def as_frame(attributes: Any) -> Any:
     """Class descriptions, from a file or in any accepted form, as a frame."""
     if isinstance(attributes, (str, Path)):
         return read_attributes(attributes)

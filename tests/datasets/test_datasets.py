@@ -77,10 +77,7 @@ def test_with_unseen_changes_only_the_split():
     assert other.X is data.X
     assert_array_equal(other.seen, ["ant", "hen"])
     assert_array_equal(data.unseen, ["hen"])
-
-
-def test_no_unseen_class_is_allowed_for_data_without_a_split():
-    X_seen, _, X_unseen, y_unseen = farm(unseen=()).split()
+    X_seen, _, X_unseen, y_unseen = data.with_unseen([]).split()
     assert (len(X_seen), len(X_unseen), len(y_unseen)) == (6, 0, 0)
 
 
@@ -94,10 +91,17 @@ def test_random_splits_are_reproducible_and_of_the_size_asked():
     assert all(len(set(unseen)) == 2 for unseen in draw(0))
 
 
-@pytest.mark.parametrize("n_unseen", [0, 4, 9])
-def test_random_splits_refuses_an_impossible_size_at_once(n_unseen):
+def test_every_split_takes_each_choice_of_seen_classes_once():
+    splits = list(farm().every_split(n_seen=2))
+    assert len(splits) == len({tuple(split.seen) for split in splits}) == 6
+
+
+@pytest.mark.parametrize("count", [0, 4, 9])
+def test_splits_of_an_impossible_size_are_refused_at_once(count):
     with pytest.raises(ValueError, match=r"n_unseen is .* from 1 to 3"):
-        farm().random_splits(2, n_unseen)
+        farm().random_splits(2, count)
+    with pytest.raises(ValueError, match=rf"n_seen is {count}; .* from 1 to 3"):
+        farm().every_split(count)
 
 
 def test_repr_names_sizes_and_stays_short():
@@ -108,14 +112,15 @@ def test_repr_names_sizes_and_stays_short():
     assert len(repr(many)) < 300
 
 
-def test_survives_pickling():
+def test_survives_pickling_and_cannot_be_changed():
     again = pickle.loads(pickle.dumps(farm()))
     assert_array_equal(again.split()[3], ["hen"])
-
-
-def test_cannot_be_changed():
     with pytest.raises(AttributeError):
-        farm().y = []
+        again.y = []
+
+
+def test_row_groups_are_kept_by_name():
+    assert farm(rows={"train": [0, 5], "none": []}).rows["train"].tolist() == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,8 @@ def test_cannot_be_changed():
         ({"unseen": ["cat", "ant", "hen", "cow"]}, "all 4 classes are unseen"),
         ({"feature_names": ["a"]}, "X has 2 columns but feature_names has 1 names"),
         ({"feature_names": ["a", "a"]}, "feature_names has 'a' more than once"),
+        ({"rows": {"train": [0, 6]}}, "points at row 6, but X has rows 0 to 5"),
+        ({"rows": {"train": [0.5]}}, "must be a list of row numbers"),
     ],
 )
 def test_bad_parts_are_refused_with_advice(changes, message):
@@ -146,19 +153,13 @@ def test_bad_parts_are_refused_with_advice(changes, message):
 # --- the bundled sample ----------------------------------------------------------------
 
 
-def test_sample_has_the_documented_shape(sample):
-    assert sample.X.shape == (700, 765)
-    assert sample.X.dtype == np.float32
-    assert len(sample.classes) == 10
+def test_sample_has_the_documented_shape_and_split(sample):
+    assert (sample.X.shape, sample.X.dtype) == ((700, 765), np.float32)
     assert (len(sample.seen), len(sample.unseen)) == (6, 4)
     assert len(set(sample.feature_names)) == 765
-
-
-def test_sample_split_is_disjoint_and_complete(sample):
     X_seen, y_seen, X_unseen, y_unseen = sample.split()
-    assert not set(y_seen) & set(y_unseen)
     assert (len(X_seen), len(X_unseen)) == (402, 298)
-    assert set(y_unseen) == set(sample.unseen)
+    assert (set(y_seen), set(y_unseen)) == (set(sample.seen), set(sample.unseen))
 
 
 def test_sample_values_are_log_normalised_counts(sample):
@@ -178,6 +179,7 @@ def test_sample_attributes_tell_all_types_apart_and_none_is_constant(sample):
     assert (table.nunique() > 1).all()
     assert not table.T.duplicated().any()  # no fact is said twice
     assert set(np.unique(table)) == {0.0, 0.5, 1.0}
+    assert not table.loc[sample.seen].duplicated().any()
 
 
 def test_sample_attributes_agree_with_the_markers_in_the_names(sample):
@@ -189,32 +191,19 @@ def test_sample_attributes_agree_with_the_markers_in_the_names(sample):
     assert sample.attributes.loc["CD4+/CD45RA+/CD25- Naive T", "CD25"] == 0
 
 
-def test_seen_types_can_be_told_apart_by_their_attributes(sample):
-    assert not sample.attributes.loc[sample.seen].duplicated().any()
-
-
-@pytest.mark.parametrize(
-    "gene, cell_type",
-    [
-        ("MS4A1", "CD19+ B"),
-        ("CD79A", "CD19+ B"),
-        ("NKG7", "CD56+ NK"),
-        ("GNLY", "CD56+ NK"),
-        ("CD8B", "CD8+/CD45RA+ Naive Cytotoxic"),
-        ("FCER1A", "Dendritic"),
-        ("SOX4", "CD34+"),
-    ],
-)
-def test_marker_genes_peak_in_their_cell_type(sample, gene, cell_type):
-    expression = pd.Series(sample.X[:, sample.feature_names == gene].ravel())
-    assert expression.groupby(sample.y).mean().idxmax() == cell_type
-
-
-def test_lyz_is_high_in_both_myeloid_types_only(sample):
-    lyz = pd.Series(sample.X[:, sample.feature_names == "LYZ"].ravel())
-    means = lyz.groupby(sample.y).mean()
-    myeloid = sample.attributes["myeloid"] == 1
-    assert means[myeloid[means.index]].min() > 4 * means[~myeloid[means.index]].max()
+def test_marker_genes_peak_in_their_cell_type(sample):
+    means = pd.DataFrame(sample.X, columns=sample.feature_names).groupby(sample.y).mean()
+    markers = {
+        "CD19+ B": ["MS4A1", "CD79A"],
+        "CD56+ NK": ["NKG7", "GNLY"],
+        "CD8+/CD45RA+ Naive Cytotoxic": ["CD8B"],
+        "Dendritic": ["FCER1A"],
+        "CD34+": ["SOX4"],
+    }
+    for cell_type, genes in markers.items():
+        assert (means[genes].idxmax() == cell_type).all(), cell_type
+    myeloid = sample.attributes["myeloid"].loc[means.index] == 1
+    assert means["LYZ"][myeloid].min() > 4 * means["LYZ"][~myeloid].max()
 
 
 def test_bundled_file_is_small_and_holds_no_pickles():
@@ -224,41 +213,27 @@ def test_bundled_file_is_small_and_holds_no_pickles():
         assert all(arrays[name].dtype.kind in "uiU" for name in arrays)
 
 
-def test_import_works_without_pandas_and_load_sample_says_what_to_install():
-    code = (
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_without_pandas_load_sample_says_what_to_install():
+    result = run(
         "import sys; sys.modules['pandas'] = None\n"
         "from semfs.datasets import load_sample\n"
         "try:\n    load_sample()\n"
         "except ImportError as error:\n    print(error)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'pip install "semfs[data]"' in result.stdout, result.stderr
+    assert "pip install 'semfs[data]'" in result.stdout, result.stderr
 
 
 def test_import_needs_no_optional_package():
     optional = ("pandas", "h5py", "pyarrow", "polars", "pooch", "matplotlib", "anndata", "PIL")
-    code = (
+    result = run(
         f"import sys; sys.modules.update(dict.fromkeys({optional!r}))\n"
         "import semfs, semfs.attributes, semfs.datasets, semfs.cli.select; print('fine')"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "fine\n", result.stderr
-
-
-def test_every_split_takes_each_choice_of_seen_classes_once():
-    splits = list(farm().every_split(n_seen=2))
-    assert len(splits) == 6
-    assert len({tuple(split.seen) for split in splits}) == 6
-    with pytest.raises(ValueError, match="n_seen is 4"):
-        farm().every_split(4)
-
-
-def test_row_groups_must_be_rows():
-    assert farm(rows={"train": [0, 5]}).rows["train"].tolist() == [0, 5]
-    with pytest.raises(ValueError, match="points at row 6, but X has rows 0 to 5"):
-        farm(rows={"train": [0, 6]})
-    with pytest.raises(ValueError, match="must be a list of row numbers"):
-        farm(rows={"train": [0.5]})
 
 
 def test_every_attribute_is_documented(sample):

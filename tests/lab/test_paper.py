@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.io import savemat
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 from semfs import AS_PUBLISHED, SemFS
 from semfs.baselines import L20ALM, MCFS
 from semfs.cli import app
-from semfs.datasets import ZeroShotDataset, load_sample, to_xlsa17
+from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.lab import Display
 from semfs.lab.measures import Case, convergence, scaling_data, with_ratio
@@ -141,7 +142,12 @@ def test_data_sets_are_the_npz_files_with_x_y_and_a(tmp_path):
 
 
 def test_folders_of_the_xlsa17_benchmark_are_data_sets_too(tmp_path, monkeypatch, sample):
-    to_xlsa17(sample, tmp_path, "CUB")
+    (tmp_path / "CUB").mkdir()
+    table, unseen = sample.attributes, np.flatnonzero(np.isin(sample.y, sample.unseen)) + 1
+    images = {"features": sample.X.T, "labels": table.index.get_indexer(sample.y) + 1}
+    savemat(tmp_path / "CUB" / "res101.mat", images)
+    splits = {"att": table.to_numpy().T, "test_unseen_loc": unseen}
+    savemat(tmp_path / "CUB" / "att_splits.mat", splits)
     (source,) = find_sources(tmp_path)
     assert source.name == "CUB"
     data = source.load()
