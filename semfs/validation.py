@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 
 __all__ = [
     "check_all_finite",
+    "check_distinct",
     "check_integer",
     "check_number",
     "check_option",
@@ -56,6 +58,20 @@ def label_array(labels: list) -> np.ndarray:
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
+
+
+def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
+    """Raise if an item occurs twice; ``{}`` in the message stands for it.
+
+    Examples
+    --------
+    >>> check_distinct(["a", "b", "a"], "two columns are named {}. Rename one.")
+    Traceback (most recent call last):
+    ValueError: two columns are named 'a'. Rename one.
+    """
+    repeated = [item for item, times in Counter(items).items() if times > 1]
+    if repeated:
+        raise error(message.replace("{}", repr(repeated[0]), 1))
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:

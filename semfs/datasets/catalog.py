@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from semfs.attributes.encoders import cache_folder
+from semfs.files import cache_folder
 
 __all__ = ["CATALOG", "Entry", "data_folders", "find_entry", "find_files"]
 

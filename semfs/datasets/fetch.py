@@ -11,13 +11,12 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from semfs.attributes.encoders import cache_folder
 from semfs.datasets.apy import load_apy
 from semfs.datasets.catalog import Entry, find_entry, find_files
 from semfs.datasets.cifar10 import load_cifar10
 from semfs.datasets.sun import load_sun
 from semfs.datasets.xlsa17 import load_xlsa17
-from semfs.files import FileError, check_declared_size, reading
+from semfs.files import FileError, cache_folder, check_declared_size, reading
 
 __all__ = [
     "fetch_apy",
@@ -39,7 +38,7 @@ def fetch_cifar10(features: Any = None, *, attributes: Any, folder: Any = None) 
     features, attributes
         See `load_cifar10`; there are no word vectors in the download, so pass attributes.
     folder : path-like, optional
-        Where to keep it; by default `semfs.attributes.encoders.cache_folder`.
+        Where to keep it; by default `semfs.files.cache_folder`.
     """
     root = _unpacked(find_entry("CIFAR10"), folder)
     return load_cifar10(root, features, attributes=attributes)
@@ -53,7 +52,7 @@ def fetch_glove(size: int = 100, *, folder: Any = None) -> Path:
     size : {50, 100, 200, 300}, default=100
         Numbers per word.
     folder : path-like, optional
-        Where to keep it; by default `semfs.attributes.encoders.cache_folder`.
+        Where to keep it; by default `semfs.files.cache_folder`.
     """
     if size not in (50, 100, 200, 300):
         raise ValueError(f"size must be 50, 100, 200 or 300, got {size!r}.")
