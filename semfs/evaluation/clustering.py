@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from threadpoolctl import ThreadpoolController
 
 from semfs.evaluation.measures import accuracy_and_nmi
+from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
 
 __all__ = ["cluster_scorer", "cluster_scores", "starting_rows"]
@@ -84,14 +84,9 @@ def _kmeans_labels(X: np.ndarray, starts: np.ndarray) -> list[np.ndarray]:
     K = starts.shape[1]
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
-    with _threads().limit(limits=1), checked, warnings.catch_warnings():
+    with libraries().limit(limits=1), checked, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def starting_rows(

