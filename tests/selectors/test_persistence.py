@@ -240,26 +240,28 @@ def members_of(path):
         return {name: stored.read(name) for name in stored.namelist()}
 
 
-def coef(shape, rows="a0"):
-    return {"array": "a0", "rows": rows, "shape": shape}
+def coef(shape):
+    return {"is": "some_rows", "name": "a0", "rows": "a0", "shape": shape}
 
 
 UNREADABLE = "not a readable semfs selector"
 CHANGES = {  # where in the header, what is put there, what is said
     "later format": ("format_version", FORMAT + 1, "Upgrade semfs"),
     "format zero": ("format_version", 0, "reads up to format"),
-    "format true": ("format_version", True, "no valid 'format_version'"),
+    "format true": ("format_version", True, "has format True"),
     "another program": ("format", "skops", "not one of semfs.save"),
     "forbidden type": ("selector/type", "os.system", "holds a 'os.system'"),
     "pipeline": ("selector/type", "Pipeline", "this version loads"),
-    "type of another kind": ("selector/type", ["SemFS"], "no valid 'type'"),
+    "type of another kind": ("selector/type", ["SemFS"], UNREADABLE),
+    "no selector": ("selector", [], "holds no selector"),
     "unknown parameter": ("selector/params/beta2", 1, "no parameter 'beta2'"),
-    "unknown value": ("selector/params/gamma", {"eval": "1"}, "'eval'"),
-    "list as value": ("selector/params/gamma", [1], "unknown kind of value"),
+    "unknown value": ("selector/params/gamma", {"is": "eval", "code": "1"}, "'eval'"),
+    "unknown part": ("selector/params/gamma", {"is": "tuple", "code": "1"}, UNREADABLE),
+    "tag of another kind": ("selector/params/gamma", {"is": []}, UNREADABLE),
     "method replaced": ("selector/state/transform", 1, "no fitted attribute"),
     "dunder": ("selector/state/__class__", 1, "no fitted attribute"),
     "property replaced": ("selector/state/attribute_names_in_", 1, "no fitted attribute"),
-    "missing array": ("selector/state/coef_", {"array": "a99"}, UNREADABLE),
+    "missing array": ("selector/state/coef_", {"is": "array", "name": "a99"}, UNREADABLE),
     "wrong length": ("selector/state/n_features_in_", 3, "does not have 3"),
     "huge shape": ("selector/state/coef_", coef([9**9, 9**9]), "this machine's memory"),
     "negative shape": ("selector/state/coef_", coef([-1, 2]), UNREADABLE),
