@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,6 +23,7 @@ __all__ = [
     "class_weights",
     "encode_labels",
     "feature_indices",
+    "is_missing",
     "label_array",
 ]
 
@@ -58,6 +61,13 @@ def label_array(labels: list) -> np.ndarray:
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
+
+
+def is_missing(label: Any) -> bool:
+    """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, (float, np.floating)) and label != label
 
 
 def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
@@ -135,10 +145,13 @@ def feature_indices(parameter: str, features: Any, d: int, names: Any = None) ->
 
 
 def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> int:
+    if isinstance(feature, str) and not names and re.fullmatch(r"x\d+", feature):
+        feature = int(feature[1:])  # as get_feature_names_out calls them
     if isinstance(feature, str):
         if feature not in names:
-            hint = "X has no feature names; use indices" if not names else "check spelling"
-            raise ValueError(f"{parameter}: no feature named {feature!r} in X ({hint}).")
+            near = difflib.get_close_matches(feature, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ". Check the spelling."
+            raise ValueError(f"{parameter}: no feature named {feature!r} in X{hint}")
         return names.index(feature)
     if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
         raise TypeError(f"{parameter} must hold indices or names, got {feature!r}.")
@@ -204,7 +217,7 @@ def _label_vector(y: Any) -> np.ndarray:
 
 def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     labels = [v.item() if isinstance(v, np.generic) else v for v in y]
-    if any(v is None or v != v for v in labels):
+    if any(map(is_missing, labels)):
         raise ValueError(
             "Input y contains NaN or None: missing labels. Drop those rows, or label them."
         )

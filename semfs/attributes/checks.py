@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics.pairwise import cosine_similarity
 
-from semfs.attributes.files import import_pandas
 from semfs.attributes.tables import as_attribute_table
+from semfs.files import need
 
 __all__ = ["AttributeReport", "describe_attributes"]
 
@@ -53,7 +53,7 @@ class AttributeReport:
         rows += [("constant attribute", name) for name in self.constant]
         rows += [("equal attributes", f"{a} = {b}") for a, b in self.duplicate]
         rows += [("identical classes", f"{a} = {b}") for a, b in self.identical]
-        return import_pandas().DataFrame(rows, columns=["kind", "what"])
+        return need("pandas", "data").DataFrame(rows, columns=["kind", "what"])
 
     def nearest(self, n: int = 1) -> Any:
         """Return a frame (C · n rows): each class, its n nearest classes, their similarity."""
@@ -66,7 +66,9 @@ class AttributeReport:
             for i in range(len(self.classes))
             for j in best[i]
         ]
-        return import_pandas().DataFrame(rows, columns=["class", "nearest", "similarity"])
+        return need("pandas", "data").DataFrame(
+            rows, columns=["class", "nearest", "similarity"]
+        )
 
     def __str__(self) -> str:
         lines = [f"{kind}: {what}" for kind, what in self.findings().to_numpy()]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from semfs.attributes.files import import_pandas
 from semfs.files import FileError, appearing, cache_folder, need, open_existing, reading
 from semfs.validation import check_distinct
 
@@ -84,7 +83,7 @@ def encode_class_names(
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         message = f"{len(unknown)} words have no vector: {shown}."
         warnings.warn(message, UserWarning, stacklevel=2)
-    frame = import_pandas().DataFrame(values, index=labels)
+    frame = need("pandas", "data").DataFrame(values, index=labels)
     frame.columns = [f"e{j}" for j in range(frame.shape[1])]
     frame.attrs["unknown_words"] = unknown
     return frame

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
-from semfs.attributes.files import import_pandas
+from semfs.files import need
 from semfs.validation import check_distinct, check_option, label_array
 
 __all__ = ["AttributeTable", "align_attributes", "as_attribute_table", "normalize_attributes"]
@@ -123,7 +123,7 @@ def normalize_attributes(table: Any, method: str = "unit") -> Any:
     check_option("method", method, tuple(scalers))
     table = as_attribute_table(table)
     values = scalers[method].fit_transform(table.values)
-    return import_pandas().DataFrame(values, index=table.classes, columns=table.names)
+    return need("pandas", "data").DataFrame(values, index=table.classes, columns=table.names)
 
 
 def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:

@@ -22,7 +22,6 @@ from semfs.cli.console import (
     complain,
     demo_story,
     gene_table,
-    plan_table,
     print_json,
     print_table,
     say,
@@ -263,7 +262,7 @@ def report(
 
 @command
 def select(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, NPY, NPZ or H5AD file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr or H5AD file.")],
     label: Annotated[
         str | None,
         typer.Option(
@@ -324,33 +323,45 @@ def select(
 ) -> None:
     """Select features in a data file: a ranked feature table and the reduced data come out.
 
-    Rows without a label are not used for the selection, but are in the reduced data.
+    Rows without a label count as unlabelled (`SemFS.fit`), and are in the reduced data.
 
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
-    from semfs.cli.select import select_file
+    from semfs.attributes.files import read_attributes
+    from semfs.datasets.files import npz_classes
+    from semfs.rows import open_blocks
+    from semfs.selectors.files import select_features
 
-    done = select_file(
-        data,
-        out,
-        label=label,
-        attributes=attributes,
-        n_features_to_select=k,
-        unseen=unseen or (),
-        drop=drop or (),
-        include=include or (),
-        exclude=exclude or (),
-        layer=layer,
-        subset=subset,
+    source = open_blocks(data, label, key=layer, drop=drop or ())
+    table, hidden = npz_classes(data) if data.suffix.lower() == ".npz" else (None, [])
+    if str(attributes) != "labels" or attributes.exists():
+        table = table if attributes is None else read_attributes(attributes)
+        if table is None:
+            raise ValueError(
+                f"{data} has no class attributes. Give a table (--attributes TABLE), or choose "
+                "by the class labels (--attributes labels)."
+            )
+    else:
+        table = None
+    selector = semfs.SemFS(
+        k,
+        attributes=table,
+        include=include,
+        exclude=exclude,
         alpha=alpha,
-        resume=resume,
-        scheduler=scheduler,
-        save=save,
         verbose=int(sys.stderr.isatty()),
         **({} if gamma is None else {"gamma": gamma}),
     )
-    for note in done.notes:
-        complain(note)
+    done = select_features(
+        source,
+        selector,
+        out,
+        unseen=[*(unseen or ()), *hidden],
+        subset=subset,
+        resume=resume,
+        scheduler=scheduler,
+    )
+    files = done.files if save is None else [*done.files, semfs.save(selector, save)]
     if as_json:
         print_json(done.as_dict())
         return
@@ -358,48 +369,9 @@ def select(
     lines = [
         f"{int(done.features['selected'].sum())} of {len(done.features)} features chosen on "
         f"{done.n_rows} rows of {len(done.selector.classes_)} classes; best: {best}",
-        *(f"Wrote {path}" for path in done.files),
+        *(f"Wrote {path}" for path in files),
     ]
     say("\n".join(lines))
-
-
-@command
-def plan(
-    data: Annotated[
-        str, typer.Argument(help="A file or folder, or a shape such as 1e8x4096:float32.")
-    ],
-    k: Annotated[int, typer.Option("-k", help="Number of features to select.")] = 50,
-    workers: Annotated[int, typer.Option(help="Workers of a cluster.")] = 16,
-    classes: Annotated[int, typer.Option(help="Number of seen classes.")] = 100,
-    as_json: AsJson = False,
-) -> None:
-    """Tell what a selection will cost: passes, bytes, memory, time here and on a cluster.
-
-    Example: `semfs plan embeddings.npy -k 50 --workers 16`
-    """
-    from dataclasses import asdict
-
-    from semfs.cli.plan import cheaper, measure_rates, shape_of
-
-    if k < 1 or workers < 1 or classes < 2:
-        raise ValueError("-k and --workers must be at least 1, --classes at least 2.")
-    n, d, itemsize = shape_of(data)
-    rates = measure_rates(data if Path(data).exists() else None, d=d)
-    plans = [
-        cheaper(n, d, itemsize, k, rates, n_classes=classes, workers=number)
-        for number in dict.fromkeys((1, workers))
-    ]
-    if as_json:
-        print_json({"rates": asdict(rates), "plans": [asdict(found) for found in plans]})
-        return
-    say(
-        f"{n:,} rows × {d:,} columns of {itemsize} bytes: {n * d * itemsize / 1e9:,.1f} GB\n"
-        f"this machine: reads {rates.read / 1e6:,.0f} MB/s, sums {rates.sums / 1e6:,.0f} MB/s, "
-        f"Gram columns {rates.columns / 1e6:,.0f} MB/s, X'X {rates.products / 1e9:,.1f} G "
-        f"products/s; network taken as {rates.network / 1e6:,.0f} MB/s",
-    )
-    for found in plans:
-        print_table(plan_table(found))
 
 
 @command

@@ -14,7 +14,6 @@ __all__ = [
     "complain",
     "demo_story",
     "gene_table",
-    "plan_table",
     "print_json",
     "print_table",
     "say",
@@ -69,30 +68,6 @@ def print_json(value: Any) -> None:
 
 
 # ---- what -----------------------------------------------------------------------------
-
-
-def plan_table(found: Any) -> Any:
-    where = "this machine" if found.workers == 1 else f"{found.workers} workers like it"
-    table = Table(
-        "stage",
-        "passes",
-        "GB read",
-        "GB sent",
-        "seconds",
-        title=f"{where}: {found.seconds:,.0f} s, {found.memory / 1e6:,.0f} MB of memory each",
-        box=None,
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for stage in found.stages:
-        table.add_row(
-            stage.name,
-            str(stage.passes or ""),
-            f"{stage.bytes_read / 1e9:,.1f}" if stage.bytes_read else "",
-            f"{stage.bytes_sent / 1e9:,.2f}" if stage.bytes_sent else "",
-            f"{stage.seconds:,.1f}",
-        )
-    return table
 
 
 def demo_story(found: Any) -> str:

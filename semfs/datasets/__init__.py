@@ -15,12 +15,9 @@ from semfs.datasets.fetch import (
     fetch_sun,
     fetch_xlsa17,
 )
-from semfs.datasets.files import read_features
-from semfs.datasets.h5ad import load_h5ad
-from semfs.datasets.npz import load_npz
+from semfs.datasets.files import load_h5ad, load_npz, load_table, read_features
 from semfs.datasets.sample import load_sample
 from semfs.datasets.sun import load_sun
-from semfs.datasets.tables import load_table
 from semfs.datasets.xlsa17 import Xlsa17Splits, load_xlsa17, read_xlsa17_splits
 from semfs.datasets.xlsa17_export import check_xlsa17, to_xlsa17
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from semfs.datasets.base import ZeroShotDataset, import_pandas
+from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.files import read_features
-from semfs.files import FileError, open_existing, reading
+from semfs.files import FileError, need, open_existing, reading
 
 __all__ = ["load_apy"]
 
@@ -45,7 +45,7 @@ def load_apy(root: Any, features: Any = None, *, key: str | None = None) -> Zero
     files = [name for part in parts.values() for name in part[0]]
     classes = [label for part in parts.values() for label in part[1]]
     numbers = np.array([row for part in parts.values() for row in part[2]], dtype=np.int64)
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     bits = pandas.DataFrame(numbers[:, 4:], columns=names)
     table = bits.groupby(np.array(classes)).mean()
     _check_classes(folder, order, list(table.index))

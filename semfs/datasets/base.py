@@ -13,10 +13,9 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
-from semfs.attributes.files import import_pandas
 from semfs.validation import encode_labels, label_array
 
-__all__ = ["ZeroShotDataset", "import_pandas"]
+__all__ = ["ZeroShotDataset"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

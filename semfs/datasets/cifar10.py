@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from semfs.attributes import as_attribute_table, read_attributes
-from semfs.datasets.arrays import names_in_npz, read_npz
-from semfs.datasets.base import ZeroShotDataset, import_pandas
+from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import read_mat
-from semfs.files import FileError, open_existing, reading
+from semfs.files import FileError, need, open_existing, reading
+from semfs.rows.readers import names_in_npz, read_npz
 
 __all__ = ["CIFAR10_CLASSES", "load_cifar10", "read_word_table"]
 
@@ -239,7 +239,7 @@ def _table(folder: Path, attributes: Any) -> Any:
                 "attributes=, for example encode_class_names(CIFAR10_CLASSES, encoder=...)."
             )
         attributes = found[0]
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     if isinstance(attributes, (str, Path)):
         if Path(attributes).suffix != ".mat":
             return read_attributes(attributes)
@@ -260,4 +260,4 @@ def read_word_table(path: Any) -> Any:
             "was expected."
         )
     labels = [str(name).strip() for name in names]
-    return import_pandas().DataFrame(words.T, index=labels).add_prefix("w")
+    return need("pandas", "data").DataFrame(words.T, index=labels).add_prefix("w")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.mat5 import names_in_mat5, read_mat5
-from semfs.files import FileError, check_declared_size, open_existing, reading
+from semfs.files import FileError, need, open_existing, reading
+from semfs.rows.readers import checked_dataset
 
-__all__ = ["import_h5py", "names_in_h5", "names_in_mat", "read_h5", "read_mat", "texts"]
+__all__ = ["names_in_h5", "names_in_mat", "read_h5", "read_mat", "texts"]
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -54,7 +54,7 @@ def read_h5(path: Any, name: str) -> np.ndarray:
 def names_in_h5(path: Any) -> list[str]:
     """Return the names of the top-level data sets of an HDF5 file."""
     path = open_existing(path)
-    h5py = import_h5py(path)
+    h5py = need("h5py", "data", what=str(path))
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
         plain = (h5py.HardLink,)
         links = {name: file.get(name, getlink=True) for name in file}
@@ -85,44 +85,15 @@ def _is_hdf5(path: Path) -> bool:
 # ---- HDF5, and version 7.3 on top of it ------------------------------------------------------
 
 
-def import_h5py(path: Any) -> Any:
-    """Return h5py, or say how to install it."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is an HDF5 file, which needs h5py: pip install 'semfs[data]'"
-        ) from error
-    return h5py
-
-
 def _read_hdf5(path: Path, names: list[str], *, matlab: bool) -> dict[str, Any]:
-    h5py = import_h5py(path)
+    h5py = need("h5py", "data", what=str(path))
     with h5py.File(path, "r") as file:
         present = [name for name in names if name in file]
         return {name: _read_dataset(path, file, name, matlab) for name in present}
 
 
-def open_dataset(path: Path, file: Any, name: str) -> Any:
-    """Return a data set after checking that it is plain, local and of a credible size."""
-    h5py = import_h5py(path)
-    link = file.get(name, getlink=True)
-    if isinstance(link, h5py.ExternalLink):
-        raise FileError(f"{path}: {name} is a link to another file, which is not followed.")
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise FileError(f"{path}: {name} is a group; an array was expected.")
-    if dataset.external or dataset.is_virtual:
-        raise FileError(f"{path}: {name} takes its data from other files; it is not read.")
-    if dataset.shape is None:
-        raise FileError(f"{path}: {name} is empty.")
-    declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size())
-    return dataset
-
-
 def _read_dataset(path: Path, file: Any, name: str, matlab: bool) -> Any:
-    dataset = open_dataset(path, file, name)
+    dataset = checked_dataset(path, file, name)
     kind = dataset.dtype.kind
     if kind in "fiub":
         if matlab and _matlab_class(dataset) == "char":
@@ -140,7 +111,7 @@ def _matlab_class(dataset: Any) -> str:
 
 def _cell_texts(path: Path, file: Any, name: str, dataset: Any) -> list[str]:
     """Strings of a cell array: references to arrays of character codes, or to such cells."""
-    h5py = import_h5py(path)
+    h5py = need("h5py", "data", what=str(path))
     if h5py.check_dtype(ref=dataset.dtype) is not h5py.Reference:
         raise FileError(f"{path}: {name} has type {dataset.dtype}; text was expected.")
     out = []

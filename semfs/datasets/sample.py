@@ -7,7 +7,8 @@ from importlib import resources
 import numpy as np
 from scipy import sparse
 
-from semfs.datasets.base import ZeroShotDataset, import_pandas
+from semfs.datasets.base import ZeroShotDataset
+from semfs.files import need
 
 __all__ = ["load_sample"]
 
@@ -46,7 +47,7 @@ def load_sample() -> ZeroShotDataset:
     >>> data.attributes.loc["CD19+ B", ["CD19", "lymphoid", "T_cell"]].tolist()
     [1.0, 1.0, 0.0]
     """
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     folder = resources.files("semfs") / "data"
     with (folder / "pbmc68k_attributes.csv").open(encoding="utf-8") as text:
         attributes = pandas.read_csv(text, index_col="cell_type").astype(np.float64)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from semfs.datasets.base import ZeroShotDataset, import_pandas
+from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import read_mat
-from semfs.files import FileError
+from semfs.files import FileError, need
 
 __all__ = ["SUN_UNSEEN", "load_sun"]
 
@@ -67,7 +67,7 @@ def load_sun(
         )
     if binarize is not None:
         votes = (votes >= binarize - 1e-9).astype(np.float64)  # 2/3 is not exact in binary
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     frame = pandas.DataFrame(votes, columns=[str(name).strip() for name in names])
     table = frame.groupby(np.array(classes)).mean()
     table.index.name = None

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from semfs.datasets.base import ZeroShotDataset, import_pandas
+from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
-from semfs.files import FileError
+from semfs.files import FileError, need
 
 __all__ = ["SPLITS_OF", "Xlsa17Splits", "load_xlsa17", "read_xlsa17_splits"]
 
@@ -123,7 +123,7 @@ def read_xlsa17_splits(
         )
     att = _numbers(path, table, found[table])
     classes = _class_names(path, folder, found.get("allclasses_names"), att)
-    pandas = import_pandas()
+    pandas = need("pandas", "data")
     frame = pandas.DataFrame(
         np.ascontiguousarray(att.T, dtype=np.float64),
         index=classes,

@@ -15,18 +15,18 @@ import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.datasets.arrays import read_npz
 from semfs.files import (
     FileError,
     appearing,
     check_declared_size,
-    in_bytes,
     need,
     open_existing,
     reading,
+    size_text,
 )
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
+from semfs.rows.readers import read_npz
 
 __all__ = ["load", "save"]
 
@@ -95,8 +95,8 @@ def save(selector: Any, path: Any) -> Path:
     if len(text) > LARGEST_HEADER:
         raise ValueError(
             f"the names and settings of this {type(selector).__name__} take "
-            f"{in_bytes(len(text))}; {in_bytes(LARGEST_HEADER)} can be saved. Give attributes "
-            "as an array or a DataFrame, or use shorter feature names."
+            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give "
+            "attributes as an array or a DataFrame, or use shorter feature names."
         )
     path = Path(path)
     with appearing(path) as beside, beside.open("wb") as file:
@@ -172,8 +172,8 @@ def _check_members(path: Path, members: dict[str, zipfile.ZipInfo]) -> None:
     size = members["header.npy"].file_size
     if size > LARGEST_HEADER + 1024:
         raise FileError(
-            f"{path} has a header of {in_bytes(size)}; at most {in_bytes(LARGEST_HEADER)} are "
-            "read. Refused."
+            f"{path} has a header of {size_text(size)}; at most {size_text(LARGEST_HEADER)} "
+            "are read. Refused."
         )
 
 
@@ -296,7 +296,7 @@ def _moment_parts(moments: Moments) -> dict[str, Any]:
     size = 8 * moments.n_features**2
     if size > LARGEST_MOMENTS:
         raise ValueError(
-            f"what partial_fit collected takes {in_bytes(size)}. To save the selector without "
+            f"what partial_fit collected takes {size_text(size)}. To save the selector without "
             "it: del selector.moments_"
         )
     small = moments.compact(precise=True)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import SourceRows, as_source, is_foreign
+from semfs.rows import as_source, is_foreign
 from semfs.rows.devices import as_numpy
 from semfs.selectors.base import check_n_features_to_select
 from semfs.selectors.unlabeled import UNLABELED, unlabeled_rows
@@ -79,13 +79,14 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
         from semfs.rows.cluster import dask_rows
 
         return dask_rows(X, y, sample_weight)
-    source = as_source(X, y, sample_weight)
-    return None if source is None else SourceRows(source)
+    return as_source(X, y, sample_weight)
 
 
 def streamed(selector: Any, rows: Any) -> TrainingData:
     """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
     check_n_features_to_select(selector.n_features_to_select)
+    if selector.attributes is not None:
+        rows = rows.matched(as_attribute_table(selector.attributes).classes.tolist())
     if rows.fits:
         loaded = training_data(selector, *rows.load())
         data = TrainingData(None, loaded.moments, loaded.unlabeled)

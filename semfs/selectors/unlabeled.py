@@ -19,6 +19,7 @@ from semfs.method.moments import Moments
 from semfs.method.objective import Objective
 from semfs.rows import Rows
 from semfs.rows.memory import spans
+from semfs.validation import is_missing
 
 __all__ = ["UNLABELED", "Reconstruction", "spread_agreement", "unlabeled_rows"]
 
@@ -33,7 +34,7 @@ ROWS_PER_CLASS = 2000
 
 
 def unlabeled_rows(y: Any) -> np.ndarray | None:
-    """Return a mask (n,) of the rows labelled -1, or None if there are none.
+    """Return a mask (n,) of the rows labelled -1, None, NaN or NA; None if there are none.
 
     Text labels are mixed with -1 in an array of objects, as scikit-learn does it.
 
@@ -54,11 +55,13 @@ def unlabeled_rows(y: Any) -> np.ndarray | None:
         if values.dtype.kind == "O":
             mask = np.array([_is_mark(v) for v in values], dtype=bool)
         else:
-            mask = values == UNLABELED
+            mask = (values == UNLABELED) | np.isnan(values)
     return mask if mask.any() else None
 
 
 def _is_mark(value: Any) -> bool:
+    if is_missing(value):
+        return True
     number = isinstance(value, (int, float, np.integer, np.floating))
     return number and not isinstance(value, bool) and bool(value == UNLABELED)
 
