@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "FileError",
     "appearing",
+    "cache_folder",
     "check_declared_size",
     "memory_limit",
     "need",
@@ -131,6 +132,15 @@ def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
         raise ImportError(
             f"{what} needs {missing}. Install it with: pip install {source}"
         ) from error
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads and encodings: ``$SEMFS_CACHE`` or the user's cache."""
+    chosen = os.environ.get("SEMFS_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "semfs"
 
 
 # ---- sizes ----------------------------------------------------------------------------

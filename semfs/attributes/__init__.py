@@ -1,15 +1,13 @@
 """What is known of classes: tables of attributes, their files, encoders and checks."""
 
+from semfs.attributes.checks import AttributeReport, describe_attributes
+from semfs.attributes.encoders import encode_class_names, read_names
+from semfs.attributes.files import read_attributes
 from semfs.attributes.tables import (
-    AttributeReport,
     AttributeTable,
     align_attributes,
     as_attribute_table,
-    describe_attributes,
-    encode_class_names,
-    encode_labels,
     normalize_attributes,
-    read_attributes,
 )
 
 __all__ = [
@@ -19,7 +17,7 @@ __all__ = [
     "as_attribute_table",
     "describe_attributes",
     "encode_class_names",
-    "encode_labels",
     "normalize_attributes",
     "read_attributes",
+    "read_names",
 ]

@@ -400,8 +400,7 @@ def attributes(
 
     Example: `semfs attributes "cat,dog,truck" -o animals.csv`
     """
-    from semfs.attributes import describe_attributes, encode_class_names
-    from semfs.attributes.encoders import read_names
+    from semfs.attributes import describe_attributes, encode_class_names, read_names
     from semfs.attributes.files import write_table
 
     table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}", cache=cache)

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from semfs.attributes import align_attributes, encode_labels
-from semfs.validation import label_array
+from semfs.attributes import align_attributes
+from semfs.validation import encode_labels, label_array
 
 __all__ = ["ZeroShotDataset"]
 

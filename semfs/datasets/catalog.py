@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semfs.attributes.encoders import cache_folder
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.originals import load_cifar10
-from semfs.files import check_declared_size, reading
+from semfs.files import cache_folder, check_declared_size, reading
 
 __all__ = [
     "CATALOG",

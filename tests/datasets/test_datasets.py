@@ -231,7 +231,7 @@ def test_import_needs_no_optional_package():
     optional = ("pandas", "h5py", "pyarrow", "polars", "pooch", "matplotlib", "anndata", "PIL")
     result = run(
         f"import sys; sys.modules.update(dict.fromkeys({optional!r}))\n"
-        "import semfs, semfs.attributes, semfs.datasets, semfs.cli.select; print('fine')"
+        "import semfs, semfs.attributes, semfs.datasets, semfs.selectors.files; print('fine')"
     )
     assert result.stdout == "fine\n", result.stderr
 
