@@ -14,14 +14,8 @@ from semfs.cli.console import AsJson, Scheduler, complain, given, print_json, sa
 __all__ = ["attributes", "datasets", "select"]
 
 Names = list[str] | None
-LABEL = (
-    "Label column (tables), obs column (H5AD), array (NPZ, default y), or a file with one "
-    "label per row (NPY)."
-)
-TABLE = (
-    "Class-attribute table: CSV, Parquet, Excel or JSON (NPZ: by default its array A); or "
-    "`labels` for the class labels."
-)
+LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
+TABLE = "Class table: CSV, Parquet, Excel or JSON (NPZ: default A); or `labels`, to use these."
 NAMES = "A file with a class name per line, or name, tab, description; or names with commas."
 ENCODER = "A sentence-transformers model, model2vec:NAME, or a file of word vectors."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
