@@ -19,7 +19,7 @@ __all__ = ["demo", "evaluate", "report", "reproduce"]
 
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
-Splits = Annotated[int | None, Option(help="At most so many class splits.")]
+Splits = Annotated[int | None, Option("--splits", help="At most so many class splits.")]
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
 INSTEAD = "These methods instead of all, with commas; or module:Selector."
