@@ -86,7 +86,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"attributes": "nowhere.csv"}, "does not exist"),
         ({"attributes": None}, "has no class attributes"),
         ({"out": "out.docx"}, "reduced data are written as"),
-        ({"k": "0"}, "n_features_to_select must be at least 1"),
+        ({"k": "0"}, "-k must be at least 1"),
         ({"extra": ["--unseen", "B cell"]}, "unseen class 'B cell' does not occur"),
         ({"extra": ["--include", "NKG8"]}, "'NKG8' in X; did you mean 'NKG7'"),
         ({"extra": ["--drop", "nothing"]}, "has no column 'nothing'"),
