@@ -88,7 +88,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"out": "out.docx"}, "reduced data are written as"),
         ({"k": "0"}, "-k must be at least 1"),
         ({"extra": ["--unseen", "B cell"]}, "unseen class 'B cell' does not occur"),
-        ({"extra": ["--include", "NKG8"]}, "'NKG8' in X; did you mean 'NKG7'"),
+        ({"extra": ["--include", "NKG8"]}, "'NKG8' in DATA; did you mean 'NKG7'"),
         ({"extra": ["--drop", "nothing"]}, "has no column 'nothing'"),
     ],
 )
