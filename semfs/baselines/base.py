@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -33,8 +33,8 @@ class Training:
     X: Any  # (n, d), dense or sparse
     constant: np.ndarray  # (d,), mask of the columns that hold one value only
     exponent: int = 0
-    codes: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # (n,)
-    table: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))  # (C, m), attributes
+    codes: Any = None  # (n,), number of the class of each row; supervised methods only
+    table: Any = None  # (C, m), attributes of the classes
 
     @property
     def varying(self) -> np.ndarray:
@@ -44,7 +44,7 @@ class Training:
     @property
     def T(self) -> np.ndarray:
         """Targets (n, m): the attributes of the class of each row."""
-        return self.table[self.codes]
+        return np.asarray(self.table[self.codes])
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
         """Return rows (d', c) as (d, c), with zeros for the constant columns."""

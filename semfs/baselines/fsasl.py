@@ -85,11 +85,7 @@ class FSASL(Baseline):
 
     Notes
     -----
-    Differences from the released program: ``inner="exact"`` is the default because the
-    released inner solver stops where rounding tells it to; constant columns are left out;
-    ridge solves use an n × n matrix when n < d, as the original intends but never does;
-    λ1 is 1; ``max_samples``, ``n_iter_no_change`` and ``mu="adaptive"`` are additions. See
-    the page on the comparison methods.
+    What differs from the released program, and why, is on the page on the comparison methods.
 
     Examples
     --------
@@ -143,30 +139,25 @@ class FSASL(Baseline):
 
     def _alternate(self, X: np.ndarray) -> np.ndarray:
         """Return W (d, c), in the order of steps of the released program."""
-        p = min(self.n_neighbors, X.shape[0] - 1)
+        n, k = len(X), self.n_features_to_select
+        p = min(self.n_neighbors, n - 1)
         width = mean_distance(X, check_random_state(self.random_state))
+        codes = exact_codes if self.inner == "exact" else codes_as_released
         solve_weights = row_sparse_ridge(X, self.lambda3)
         Z, S, objective = X, None, []
         selected, unchanged = np.empty(0, dtype=np.intp), 0
         for t in range(self.max_iter):
             if t > 0 or self.max_iter < 5:
-                codes = exact_codes if self.inner == "exact" else codes_as_released
                 S = codes(np.asarray(Z, dtype=np.float64), self.ratio)
             distance, index = nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
                 mu = neighborhood_scale(distance**2, p)
             near = distance[:, :p], index[:, :p]
-            if t == 0:
-                P = neighbor_graph(
-                    *near, mean_distance(X, check_random_state(self.random_state))
-                )
-            else:
-                P = neighbor_probabilities(*near, mu)
+            P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
             L = structure_laplacian(S, P, self.lambda2)
-            W = solve_weights(smallest_eigenvectors(L, self._n_vectors(len(X))))
+            W = solve_weights(smallest_eigenvectors(L, min(self.n_components or 5, n)))
             Z = np.asarray(X @ W.astype(X.dtype), dtype=np.float64)
             objective.append(self._objective(Z, L, S, P, W, mu))
-            k = self.n_features_to_select
             top = np.sort(np.argsort(-np.linalg.norm(W, axis=1), kind="stable")[:k])
             unchanged = unchanged + 1 if np.array_equal(top, selected) else 0
             selected = top
@@ -175,18 +166,7 @@ class FSASL(Baseline):
         self.objective_, self.mu_ = np.array(objective), mu
         return W
 
-    def _n_vectors(self, n: int) -> int:
-        return min(5 if self.n_components is None else self.n_components, n)
-
-    def _objective(
-        self,
-        Z: np.ndarray,
-        L: np.ndarray,
-        S: np.ndarray | None,
-        P: sp.csr_array,
-        W: np.ndarray,
-        mu: float,
-    ) -> float:
+    def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
         """Return the value printed by the released program (not the paper's objective)."""
         P_bar = 0.5 * (P + P.T)
         value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P_bar.data**2).sum()
@@ -197,9 +177,10 @@ class FSASL(Baseline):
     def _check_parameters(self) -> None:
         check_option("inner", self.inner, ("exact", "reference"))
         check_option("mu", self.mu, ("initial", "adaptive"))
-        lowest = {"n_neighbors": 1, "max_iter": 1, "n_components": 1, "n_iter_no_change": 1}
-        for name, low in (lowest | {"max_samples": 2}).items():
-            if getattr(self, name) is not None or name in ("n_neighbors", "max_iter"):
+        check_integer("n_neighbors", self.n_neighbors, 1)
+        check_integer("max_iter", self.max_iter, 1)
+        for name, low in {"n_components": 1, "n_iter_no_change": 1, "max_samples": 2}.items():
+            if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), low)
         check_number("lambda2", self.lambda2, at_least=0)
         check_number("lambda3", self.lambda3, above=0)

@@ -108,7 +108,7 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
 
 
 def _components_by_size(W: sp.csr_array) -> tuple[np.ndarray, int]:
-    """Return component labels (n,), 0 for the largest (ties by lowest row), and their number."""
+    """Return component labels (n,), 0 for the largest, ties by lowest row; and their number."""
     q, labels = connected_components(W, directed=False)
     position = np.empty(q, dtype=np.intp)  # components are numbered by their first row
     position[np.argsort(-np.bincount(labels), kind="stable")] = np.arange(q)

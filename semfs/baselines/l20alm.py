@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,12 +84,8 @@ class L20ALM(Baseline):
 
     Notes
     -----
-    The iterations are those of the public program. Differences: the zero start and
-    standardisation (with its random start and raw features the original selects constant
-    columns); the stopping rule; constant columns left out; a matrix factorised once; a
-    ranking inside and outside the selected set. Arrays of n rows keep the dtype of X if it
-    is large, and in float32 the iterations end when the penalty passes 1e6. See the page on
-    the comparison methods.
+    The iterations are those of the public program; what differs, and why, is on the page on
+    the comparison methods. Its random start on raw features selects constant columns.
 
     Examples
     --------
@@ -138,60 +134,53 @@ class L20ALM(Baseline):
         first, ks = clone(self), list(ks)
         with first._breakdown_explained():
             data = first._training(X, y)
-            problem, system = first._prepare(data)
             fitted = {k: copy.copy(first).set_params(n_features_to_select=k) for k in ks}
             for k in fitted:
                 check_integer("n_features_to_select", k, 1)
-            width = max(1, LARGEST_BLOCKS // problem.T.size)
-            for some in (list(fitted)[i : i + width] for i in range(0, len(fitted), width)):
-                starts = [fitted[k]._start(problem, system) for k in some]
-                for run in first._solve(problem, system, starts, some):
-                    fitted[run.k]._rank(fitted[run.k]._store(problem, run), data)
+            for selector, scores in first._solve(data, list(fitted.values())):
+                selector._rank(scores, data)
         return [fitted[k] for k in ks]
 
     def _scores(self, data: Training) -> np.ndarray:
-        problem, system = self._prepare(data)
-        start = self._start(problem, system)
-        (run,) = self._solve(problem, system, [start], [self.n_features_to_select])
-        return self._store(problem, run)
+        ((_, scores),) = self._solve(data, [self])
+        return scores
 
-    def _prepare(self, data: Training) -> tuple[LinearProblem, RidgeSystem]:
+    def _solve(
+        self, data: Training, selectors: list[L20ALM]
+    ) -> Iterator[tuple[L20ALM, np.ndarray]]:
+        """Yield each selector, which differ in k only, with its scores."""
         if not isinstance(self.init, str):  # a start in all columns, as they are
-            data = Training(
-                data.X, np.zeros_like(data.constant), data.exponent, data.codes, data.table
-            )
+            data = replace(data, constant=np.zeros_like(data.constant))
         problem = LinearProblem.of(data, center=True, scale=self.standardize)
-        return problem, RidgeSystem(problem.X)
+        system = RidgeSystem(problem.X)
+        width = max(1, LARGEST_BLOCKS // problem.T.size)
+        for some in (selectors[i : i + width] for i in range(0, len(selectors), width)):
+            starts = [selector._start(problem, system) for selector in some]
+            ks = [selector.n_features_to_select for selector in some]
+            lagrangian = AugmentedLagrangian(system, problem.T, starts, ks, self.mu)
+            runs = lagrangian.minimize(self.rho, self.max_iter, self.tol)
+            for selector, run in zip(some, runs):
+                yield selector, selector._store(problem, run)
 
     def _start(self, problem: LinearProblem, system: RidgeSystem) -> tuple[Any, Any]:
-        X, T = problem.X, problem.T
-        V, E = np.zeros((X.shape[1], T.shape[1])), np.zeros_like(T)
-        if not isinstance(self.init, str):
-            return self._given_start(V.shape, E.shape)
-        if self.init == "random":
-            rng = check_random_state(self.random_state)
-            return rng.uniform(size=V.shape), rng.uniform(size=E.shape)
+        """Return V (d, m) and E (n, m)."""
+        T = problem.T
+        V, E = np.zeros((problem.X.shape[1], T.shape[1])), np.zeros_like(T)
+        if self.init == "zero":
+            return V, E
         if self.init == "ridge":
             W, XW = system.solve(V, E, T - T.mean(axis=0))
             return keep_top_rows(W, self.n_features_to_select)[0], XW + T.mean(axis=0) - T
-        return V, E
-
-    def _given_start(
-        self, V_shape: tuple[int, ...], E_shape: tuple[int, ...]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        V, E = (np.array(part, dtype=np.float64) for part in self.init)
-        if V.shape != V_shape or E.shape != E_shape:
+        if self.init == "random":
+            rng = check_random_state(self.random_state)
+            return rng.uniform(size=V.shape), rng.uniform(size=E.shape)
+        V0, E0 = (np.array(part, dtype=np.float64) for part in self.init)
+        if V0.shape != V.shape or E0.shape != E.shape:
             raise ValueError(
-                f"init must be (V0, E0) of shapes {V_shape} and {E_shape} (features × outputs, "
-                f"samples × outputs); got {V.shape} and {E.shape}."
+                f"init must be (V0, E0) of shapes {V.shape} and {E.shape} (features × outputs, "
+                f"samples × outputs); got {V0.shape} and {E0.shape}."
             )
-        return V, E
-
-    def _solve(
-        self, problem: LinearProblem, system: RidgeSystem, starts: list[Any], ks: list[int]
-    ) -> list[Run]:
-        lagrangian = AugmentedLagrangian(system, problem.T, starts, ks, self.mu)
-        return lagrangian.minimize(self.rho, self.max_iter, self.tol)
+        return V0, E0
 
     def _store(self, problem: LinearProblem, run: Run) -> np.ndarray:
         b = np.asarray(run.b, dtype=np.float64)
@@ -258,17 +247,18 @@ class RidgeSystem:
         return W.reshape(shapes[0]), XW.reshape(shapes[1])
 
 
-@dataclass
 class Run:
     """What the iterations for one k have come to."""
 
-    k: int
-    V: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))  # (d, c), k rows not 0
-    b: np.ndarray = field(default_factory=lambda: np.empty(0))  # (c,), for centred data
-    row_norms: np.ndarray = field(default_factory=lambda: np.empty(0))  # (d,), ranks the rest
-    support: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    unchanged: int = 0  # iterations for which the support has been the same
-    objective: list[float] = field(default_factory=list)  # Σ_i ‖x̃_i V + b - t_i‖
+    V: np.ndarray  # (d, c), with k non-zero rows
+    b: np.ndarray  # (c,), for centred data
+    row_norms: np.ndarray  # (d,), rank the features left out
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self.support = np.empty(0, dtype=np.intp)
+        self.unchanged = 0  # iterations for which the support has been the same
+        self.objective: list[float] = []  # Σ_i ‖x̃_i V + b - t_i‖ after each iteration
 
 
 class AugmentedLagrangian:
@@ -279,14 +269,6 @@ class AugmentedLagrangian:
     XL follow V and L without a pass over X. Blocks are (d, K, c) or (n, K, c), the middle
     axis that of k: a pass over X for ten of them costs little more than for one. Those of n
     rows have the dtype of X.
-
-    Parameters
-    ----------
-    system : RidgeSystem
-    T : ndarray of shape (n, c)
-    starts : list of pairs (V (d, c), E (n, c)), one per k
-    ks : list of int
-    mu : float
     """
 
     def __init__(

@@ -69,11 +69,9 @@ class LassoSelector(Baseline):
 
     Notes
     -----
-    Reference numbers are SLEP's ``LeastR``: ``fit_intercept=False, standardize=False``. With
-    fewer than ``n_features_to_select`` non-zero rows the rest is filled by residual
-    correlation, with a warning, never by column index. Solved by FISTA on XᵀX for all outputs
-    at once: scikit-learn's coordinate descent has no Gram form for "l21" and is slower for
-    hundreds of outputs.
+    SLEP's ``LeastR`` is ``fit_intercept=False, standardize=False``. With fewer than
+    ``n_features_to_select`` non-zero rows the rest is filled by residual correlation, with a
+    warning, never by column index.
 
     Examples
     --------
@@ -115,11 +113,13 @@ class LassoSelector(Baseline):
         center = self.fit_intercept
         problem = LinearProblem.of(data, center=center, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = problem.T.mean(axis=0) if center else np.zeros(problem.T.shape[1])
+        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
         regression, tol = self._regression(problem.X, problem.T - mean.astype(problem.T.dtype))
         W, n_iter = regression.solve(tol, self.max_iter)
         self.coef_, self.intercept_ = problem.raw(W, mean)
         self.gap_, self.n_iter_ = float(regression.gap(W).max()), n_iter
+        if not np.isfinite(self.gap_):
+            raise ValueError(self._breakdown("found no finite duality gap"))
         scores = np.linalg.norm(W, axis=1)
         self._warn(int(np.count_nonzero(scores)), len(scores))
         return break_ties(scores, np.abs(regression.residual_correlations(W)).max(axis=1))
@@ -169,7 +169,7 @@ class SparseRegression:
     ``Ω`` is the sum of absolute values ("l1") or of row norms ("l21").
     """
 
-    G: np.ndarray  # (d, d), XᵀX; no zero on its diagonal
+    G: np.ndarray  # (d, d), XᵀX
     Q: np.ndarray  # (d, c), XᵀT
     t_squared: np.ndarray  # (c,), squared norms of the columns of T
     lam: float
@@ -279,7 +279,7 @@ def majorizer(G: np.ndarray) -> np.ndarray:
     Steps in proportion to 1/G_ii make raw columns of very different scale converge as
     standardised ones do.
     """
-    scale = np.sqrt(np.diag(G))
+    scale = np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))  # 0: lost to underflow
     unit = G / scale / scale[:, None]
     d = len(G)
     if d <= 500:

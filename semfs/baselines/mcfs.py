@@ -62,10 +62,8 @@ class MCFS(Baseline):
 
     Notes
     -----
-    As the authors' program v1.1 in every step. Differences: constant columns are left out;
-    equal distances go to the lower index; a graph in several pieces is embedded by its
-    pieces, largest first, with a warning; coefficients are those at the path's *first*
-    visit to k non-zero entries, or at its end; see the page on the comparison methods.
+    As the authors' program v1.1 in every step; what differs, and why, is on the page on the
+    comparison methods.
 
     Examples
     --------
@@ -153,20 +151,10 @@ def lars_to_cardinality(
 ) -> np.ndarray:
     """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (d, d)
-        XᵀX, plain: the ridge is added to the direction solve only.
-    correlation : ndarray of shape (d,)
-        Xᵀy.
-    cardinality : int
-        Number m of active features to reach. If the path ends earlier (residual or
-        features exhausted) its end is returned.
-
-    Notes
-    -----
-    A step that brings a feature in and drives another to zero shows only m-1 non-zeros;
-    the path goes on from there, as the original does for a single m.
+    From XᵀX (d, d) without the ridge, which is for the direction solve only, and Xᵀy (d,).
+    If the path ends earlier (residual or features exhausted), its end is returned. A step
+    that brings a feature in and drives another to zero shows one non-zero less; the path goes
+    on from there, as the original does for a single cardinality.
     """
     d = len(correlation)
     m = min(cardinality, d)

@@ -85,8 +85,9 @@ class VarianceSelector(Baseline):
 
     def _scores(self, data: Training) -> np.ndarray:
         X = data.X
-        scaled = mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
-        variance = np.ldexp(np.asarray(scaled, dtype=np.float64), 2 * data.exponent)
+        every = mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
+        scaled = np.asarray(every[~data.constant], dtype=np.float64)
+        variance = np.ldexp(scaled, 2 * data.exponent)
         if not np.array_equal(stable_order(variance), stable_order(scaled)):
             raise ValueError(self._breakdown("cannot tell the variances of X apart"))
         return variance

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
@@ -73,12 +75,9 @@ class WkNN(Baseline):
 
     Notes
     -----
-    Defaults and steps are those of the authors' program (Euclidean metric, plain gradient).
-    Differences: the gradient is written in closed form; the vote is a softmax with the row
-    maximum taken out; constant columns take part but rank last; features of weight 0 are
-    ranked too. With thousands of features and many classes the default ``lambda0`` takes all
-    weights to 0 within a few steps, with a warning: set it to 0 there. See the page on the
-    comparison methods.
+    Defaults and steps are those of the authors' program; what differs, and why, is on the
+    page on the comparison methods. With thousands of features and many classes the default
+    ``lambda0`` takes all weights to 0 within a few steps, with a warning: set it to 0 there.
 
     Examples
     --------
@@ -155,7 +154,7 @@ class WkNN(Baseline):
             penalty, penalty_gradient = self._penalty(w)
             w = _normalised_step(w, new_slope + penalty_gradient, eta)
             objective.append(value + penalty)
-            if not w.any():  # penalties only push down: 0 is final, and keeps this slope
+            if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
                 break
         self.weights_, self.objective_ = w, np.array(objective)
         return slope
@@ -216,17 +215,17 @@ def vote_gradient(
 ) -> tuple[float, np.ndarray]:
     """Return the mean loss of the vote of all other rows, and its gradient in w.
 
-    The large products run in the dtype of X; sums over features and samples in float64.
-    The kernel weights are a softmax with the row maximum taken out, so they never
-    underflow to 0/0 as the original's do.
+    The kernel weights are a softmax, so they never underflow to 0/0 as the original's do.
     """
-    D = _weighted_distances(X, w)
+    used = w > 0
+    D = euclidean_distances(X[:, used] * np.sqrt(w[used]).astype(X.dtype), squared=True)
     smallest = 1e-14 if D.dtype == np.float32 else 1e-300
     clamped = np.less(D, smallest)
     np.maximum(D, smallest, out=D)
     if kernel == "exp":
         np.sqrt(D, out=D)
-    P = _softmax_of_negative(D)
+    np.fill_diagonal(D, np.inf)  # no vote for oneself
+    P = softmax(-D, axis=1)
     Y_hat = P @ T
     value, g = loss_and_slope(T, Y_hat, loss, delta)
     g = (g / len(X)).astype(X.dtype)
@@ -234,46 +233,10 @@ def vote_gradient(
     if kernel == "exp":
         M /= 2.0 * D  # D holds √D here
     M[clamped] = 0.0
-    np.fill_diagonal(M, 0.0)
-    return value, _weighted_square_differences(X, M)
-
-
-def _weighted_square_differences(X: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """Return ``Σ_ij M_ij (x_if - x_jf)²`` for each column f.
-
-    That is ``x_f' L x_f`` with the Laplacian L of ``M + Mᵀ``.
-    """
+    # Σ_ij M_ij (x_if - x_jf)² = x_f' L x_f with the Laplacian L of M + Mᵀ
     M = M + M.T
     LX = M.sum(axis=0, dtype=np.float64).astype(X.dtype)[:, None] * X - M @ X
-    total = np.zeros(X.shape[1])
-    for start in range(0, len(X), 64):  # short sums in the dtype of X, added in float64
-        rows = slice(start, start + 64)
-        total += np.einsum("ij,ij->j", X[rows], LX[rows])
-    return total
-
-
-def _weighted_distances(X: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return D (n, n), ``D_ij = Σ_f w_f (x_if - x_jf)²``."""
-    used = w > 0
-    if used.sum() < 0.5 * len(w):  # a sparse w makes this product cheaper
-        X, w = X[:, used], w[used]
-    scaled = X * np.sqrt(w).astype(X.dtype)
-    norms = np.einsum("ij,ij->i", scaled, scaled)
-    D = scaled @ scaled.T
-    D *= -2.0
-    D += norms[:, None]
-    D += norms
-    return D
-
-
-def _softmax_of_negative(D: np.ndarray) -> np.ndarray:
-    """Return P (n, n): rows of exp(-D) without the diagonal, summing to 1."""
-    P = -D
-    np.fill_diagonal(P, -np.inf)
-    P -= P.max(axis=1, keepdims=True)
-    np.exp(P, out=P)
-    P /= P.sum(axis=1, keepdims=True)
-    return P
+    return value, (X * LX).sum(axis=0, dtype=np.float64)
 
 
 def loss_and_slope(
