@@ -62,6 +62,7 @@ def selectors():
         SemFSCV(3, TABLE, param_grid={"gamma": [0.3, 1.0]}, n_repeats=1, random_state=0),
         baselines.RandomSelector(3, random_state=1),
         baselines.VarianceSelector(3),
+        baselines.Markers(3),
         baselines.MCFS(3, n_components=2, random_state=0),
         baselines.FSASL(3, n_components=2, max_iter=2),
         baselines.LassoSelector(3, attributes=TABLE),
