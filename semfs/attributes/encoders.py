@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import hashlib
 import json
@@ -111,8 +112,9 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     Parameters
     ----------
     source : str
-        A file with one name per line, or name, tab and description per line; a JSON file
-        with a list of names or name → description; or names with commas.
+        A file with one name per line, or name, tab (in ``.csv`` files: comma) and
+        description per line; a JSON file with a list of names or name → description; or
+        names with commas.
     """
     path = Path(source)
     if not path.suffix and not path.is_file():
@@ -128,14 +130,19 @@ def read_names(source: str) -> list[str] | dict[str, str]:
 
 
 def _names_in_lines(path: Path, text: str) -> list[str] | dict[str, str]:
-    rows = [[part.strip() for part in line.split("\t", 1)] for line in text.splitlines()]
-    rows = [row for row in rows if row != [""]]
+    lines = text.splitlines()
+    cells: Any = (line.split("\t", 1) for line in lines)
+    between = "tab"
+    if path.suffix.lower() == ".csv":
+        cells, between = csv.reader(lines, skipinitialspace=True), "comma"
+    rows = [[part.strip() for part in row] for row in cells]
+    rows = [row for row in rows if any(row)]
     if not rows:
         raise FileError(f"{path} is empty; one class name per line was expected.")
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
     if not all(len(row) == 2 and all(row) for row in rows):
-        raise FileError(f"{path}: every line needs a name, a tab and a description.")
+        raise FileError(f"{path}: every line needs a name, a {between} and a description.")
     check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
     return dict(rows)
 

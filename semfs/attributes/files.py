@@ -14,7 +14,7 @@ from semfs.files import FileError, appearing, check_declared_size, need, open_ex
 from semfs.rows.labels import Labels
 from semfs.validation import check_distinct, is_missing
 
-__all__ = ["read_attributes", "write_table"]
+__all__ = ["read_attributes", "read_text_table", "write_table"]
 
 _EXCEL, _PARQUET = (".xlsx", ".xlsm"), (".parquet", ".pq")
 _SUFFIXES = (".csv", ".tsv", ".txt", *_PARQUET, *_EXCEL, ".json")
@@ -100,7 +100,7 @@ def _read(path: Path, label: str | None) -> Any:
                 check_declared_size(path, item.filename, item.file_size, item.compress_size)
         frame = pandas.read_excel(path, dtype=object, keep_default_na=False)
     else:
-        frame = _read_text(path)
+        frame = read_text_table(path)
     names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
     if not names or (label is not None and label not in names):
@@ -109,8 +109,8 @@ def _read(path: Path, label: str | None) -> Any:
     return frame.set_index(names[0] if label is None else label)
 
 
-def _read_text(path: Path) -> Any:
-    """All cells as text: pandas would read the class "007" as 7 and "NA" as missing."""
+def read_text_table(path: Path) -> Any:
+    """Return the cells of a CSV or TSV file as text: a class may be "007" or "NA"."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         separator = max(",;\t", key=file.readline().count)
         file.seek(0)
