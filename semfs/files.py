@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "FileError",
+    "appearing",
     "check_declared_size",
     "in_bytes",
     "memory_limit",
+    "need",
     "open_existing",
     "reading",
 ]
@@ -53,6 +57,54 @@ def open_existing(path: Any) -> Path:
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise FileNotFoundError(f"{path} does not exist.{hint}")
     return path
+
+
+@contextlib.contextmanager
+def appearing(path: Any) -> Iterator[Path]:
+    """A name beside ``path``; what is written there is moved to it if the block succeeds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "words.txt"
+    >>> with appearing(target) as beside:
+    ...     _ = beside.write_text("all of it")
+    >>> target.read_text()
+    'all of it'
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        if beside.is_dir():
+            shutil.rmtree(beside, ignore_errors=True)
+        beside.unlink(missing_ok=True)
+
+
+def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
+    """Return an optional package, or say how to install it.
+
+    Parameters
+    ----------
+    name : str
+        Module to import.
+    extra : str, optional
+        The extra of semfs that brings it; by default the package itself is named.
+    what : str, default="This"
+        What needs it, to begin the sentence with.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        missing = (error.name or name).split(".")[0]
+        source = missing if extra is None else f"'semfs[{extra}]'"
+        raise ImportError(
+            f"{what} needs {missing}. Install it with: pip install {source}"
+        ) from error
 
 
 def memory_limit() -> int:

@@ -100,8 +100,7 @@ def demo(
     from rich.progress import Progress
 
     from semfs.lab import versions
-    from semfs.lab.demo import run_demo
-    from semfs.lab.plots import plot_clustering, save_figure
+    from semfs.lab.demo import draw_curves, run_demo
     from semfs.lab.report import write_report
 
     if genes < 1:
@@ -115,8 +114,8 @@ def demo(
         print_table(score_table(found.rows, metric))
     out.mkdir(parents=True, exist_ok=True)
     info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
-    page = write_report(found.rows, [], info, out / "report.html")
-    picture = save_figure(plot_clustering(found.rows), out / "demo.png")
+    page = write_report(found.rows, out / "report.html", info=info)
+    picture = draw_curves(found.rows, out / "demo.png")
     say(f"Wrote {page} and {picture}")
 
 
@@ -139,7 +138,6 @@ def evaluate(
 
     Example: `semfs evaluate sample --method semfs,mcfs,lasso -k 5:50:5`
     """
-    from semfs.lab import Display
     from semfs.lab.paper import evaluate as evaluate_methods
 
     rows, summary = evaluate_methods(
@@ -147,10 +145,10 @@ def evaluate(
         _words(method),
         ks=_numbers(k),
         n_repeats=repeats,
-        splits=splits,
+        n_splits=splits,
         n_jobs=jobs,
         seed=seed,
-        display=Display(quiet=not sys.stderr.isatty()),
+        verbose=sys.stderr.isatty(),
     )
     if as_json:
         print_json(rows)
@@ -196,24 +194,15 @@ def reproduce(
     """
     import shlex
 
-    from semfs.lab import Display
+    from semfs.lab.paper import Study
     from semfs.lab.paper import reproduce as reproduce_experiments
 
+    datasets, methods = _words(dataset), _words(method)
+    study = Study(names, data, datasets, methods, splits, fast, seed)
+    again = _words(force)
     try:
         summary = reproduce_experiments(
-            names,
-            out,
-            data=data,
-            datasets=_words(dataset),
-            methods=_words(method),
-            splits=splits,
-            n_jobs=jobs,
-            force=_words(force),
-            fast=fast,
-            seed=seed,
-            scheduler=scheduler,
-            command=shlex.join(["semfs", *sys.argv[1:]]),
-            display=Display(),
+            study, out, n_jobs=jobs, scheduler=scheduler, force=again, verbose=True
         )
     except KeyboardInterrupt:
         how = " (without --force)" if force else ""
@@ -225,6 +214,8 @@ def reproduce(
         f"computed in {summary.seconds:.0f} s, {len(summary.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(out))}",
     )
+    for note in summary.notes:
+        say(note)
     _report_failures(summary.failures)
 
 
@@ -243,22 +234,26 @@ def report(
     Example: `semfs report RUN --out results.html`
     """
     from semfs.lab.paper import EXPERIMENTS
-    from semfs.lab.report import write_report
-    from semfs.lab.store import Store
+    from semfs.lab.report import write_csv, write_report
+    from semfs.lab.store import DamagedStore, Store
 
-    store = Store(run, create=False)
     try:
-        if csv is not None:
-            store.to_csv(csv)
-            say(f"Wrote {csv}")
-        if csv is None or out is not None:
-            findings = {name: entry.finding for name, entry in EXPERIMENTS.items()}
-            info = store.info() | {"findings": findings}
-            page = out or run / "report.html"
-            path = write_report(store.rows(), store.failures(), info, page)
-            say(f"Wrote {path}")
-    finally:
-        store.close()
+        store = Store(run, create=False)
+        rows = store.rows()
+    except DamagedStore as error:
+        if csv is None:
+            raise
+        complain(str(error))
+        store = Store.salvage(run)
+        rows = store.rows()
+    if csv is not None:
+        say(f"Wrote {write_csv(rows, csv)}")
+    if csv is None or out is not None:
+        findings = {name: entry.finding for name, entry in EXPERIMENTS.items()}
+        info = store.info() | {"findings": findings}
+        page = out or run / "report.html"
+        say(f"Wrote {write_report(rows, page, failures=store.failures(), info=info)}")
+    store.close()
 
 
 @command
