@@ -28,18 +28,7 @@ from semfs.datasets import (
 from semfs.datasets.catalog import data_folders
 from semfs.method.moments import Moments
 
-__all__ = [
-    "Case",
-    "Source",
-    "absent_from_the_paper",
-    "as_source",
-    "class_splits",
-    "find_sources",
-    "fingerprint",
-    "random_splits",
-    "scaling_data",
-    "split_facts",
-]
+__all__ = ["Case", "Source", "as_source", "class_splits", "find_sources"]
 
 PAPER_DATASETS = ("SUN", "aPY", "CIFAR10")
 RANDOM_SPLITS = 5

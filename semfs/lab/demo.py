@@ -92,7 +92,7 @@ def chosen_genes(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
 
 
 def draw_curves(rows: Iterable[Row], path: Any) -> Path:
-    """Draw ACC and NMI against the number of features, with the spread over splits, as PNG."""
+    """Draw ACC and NMI against the number of features as PNG; bars are two standard errors."""
     matplotlib = need("matplotlib.figure", "plots", what="The picture")
     figure = matplotlib.Figure(figsize=(8.3, 3.0), layout="constrained")
     rows = list(rows)
@@ -101,11 +101,11 @@ def draw_curves(rows: Iterable[Row], path: Any) -> Path:
         found = curves(rows, metric)
         for label in sorted(found, key=list(looks).index):
             look, points = looks[label], found[label]
-            x, mean = [p.x for p in points], np.array([p.mean for p in points])
-            sd = np.array([p.sd or 0.0 for p in points])
-            marker, width = MARKERS[look.marker % len(MARKERS)], 1.3 * look.width
-            ax.plot(x, mean, marker, ls="-", c=look.colour, ms=3.5, lw=width, label=label)
-            ax.fill_between(x, mean - sd, mean + sd, color=look.colour, alpha=0.1, lw=0)
+            x, mean = [p.x for p in points], [p.mean for p in points]
+            error = [2 * (p.sd or 0.0) / p.n**0.5 for p in points]
+            shape = {"fmt": f"{MARKERS[look.marker % len(MARKERS)]}-", "ms": 3.5, "capsize": 2}
+            line = {"color": look.colour, "lw": 1.3 * look.width, "elinewidth": 0.8}
+            ax.errorbar(x, mean, error, label=label, **shape, **line)
         ax.set(xlabel="number of selected genes", ylabel=metric.upper())
         ax.grid(alpha=0.3)
     handles = figure.axes[0].get_legend_handles_labels()

@@ -39,16 +39,7 @@ from semfs.lab.cases import Case
 from semfs.selectors.base import stable_order
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "Ranking",
-    "Size",
-    "find_method",
-    "rank",
-    "ranking_of",
-    "scores",
-]
+__all__ = ["METHODS", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
 
 #: The grid on which the paper tunes every parameter of its baselines.
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)

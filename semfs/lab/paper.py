@@ -49,16 +49,7 @@ from semfs.lab.store import Cell, Result, Store
 from semfs.method.objective import Objective, reduce_rank
 from semfs.selectors.semfs import SemFS
 
-__all__ = [
-    "EXPERIMENTS",
-    "Bench",
-    "Experiment",
-    "Protocol",
-    "Study",
-    "evaluate",
-    "plan",
-    "reproduce",
-]
+__all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "plan", "reproduce"]
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
 KS = tuple(range(5, 55, 5))
@@ -529,7 +520,8 @@ def evaluate(
         A data set; ``(X, y, attributes)``, attributes as `SemFS` takes them; or "sample", an
         ``.npz`` file, the name of a known benchmark.
     methods : sequence of str or selectors
-        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors;
+        those of a notebook need ``n_jobs=1``.
     unseen : sequence of class labels, optional
         The classes to be told apart. By default those of the data set; if it names none, or
         with ``n_splits``, random ones.
@@ -557,7 +549,7 @@ def evaluate(
     >>> rows[0]["split"], rows[0]["k"], len(rows[0]["features"])
     ('given', 2, 2)
     """
-    source, (names, own) = as_source(data), _named(methods)
+    source, (names, own) = as_source(data), _named(methods, n_jobs)
     loaded = source.load()
     if unseen is not None:
         splits = {"given": loaded.with_unseen(list(unseen)).unseen.tolist()}
@@ -573,16 +565,16 @@ def evaluate(
     return store.rows(), summary
 
 
-def _named(methods: Sequence[Any]) -> tuple[list[str], dict[str, Method]]:
+def _named(methods: Sequence[Any], n_jobs: int | None) -> tuple[list[str], dict[str, Method]]:
     """The names of the methods, and those among them that are the user's objects."""
     names, own = [], dict[str, Method]()
     for given in methods:
         method = find_method(given)
         if not isinstance(given, str):
-            if type(given).__module__ == "__main__":
+            if type(given).__module__ == "__main__" and n_jobs != 1:
                 raise ValueError(
-                    f"{method.label} is defined in the script that runs, where worker processes "
-                    "cannot import it. Put it into a module of its own."
+                    f"{method.label} is defined in the script that runs; worker processes "
+                    "cannot import it there. Put it into a module of its own, or use n_jobs=1."
                 )
             n = sum(label.split(" #")[0] == method.label for label in own) + 1
             label = f"{method.label} #{n}" if n > 1 else method.label

@@ -94,7 +94,8 @@ def run(
         results do not depend on ``n_jobs``. On a cluster it is also given the data set
         ``function.load(cell.dataset)``.
     n_jobs : int, optional
-        Number of worker processes; by default one per core.
+        Number of worker processes; by default one per core. With 1 and a store in memory,
+        cells are computed in this process.
     scheduler : str, optional
         Address of a Dask cluster to use instead.
     verbose : bool, default=False
@@ -111,7 +112,8 @@ def run(
     summary = Summary(len(cells), len(cells) - len(todo))
     started = time.perf_counter()
     if todo:
-        workers = _workers(function, n_jobs, scheduler, len(todo))
+        here = store.path is None and n_jobs == 1 and scheduler is None
+        workers = _Here(function) if here else _workers(function, n_jobs, scheduler, len(todo))
         try:
             with Progress("cells", len(todo), verbose) as progress:
                 _Run(store, workers, summary, progress).compute(todo)
@@ -157,7 +159,7 @@ class _Run:
     """One pass over the cells that are left."""
 
     store: Store
-    workers: _Processes | _Cluster
+    workers: _Here | _Processes | _Cluster
     summary: Summary
     progress: Progress
 
@@ -228,6 +230,23 @@ def _workers(
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return _Processes(function, min(n_jobs or cores, n_tasks))
+
+
+class _Here:
+    """Computes at once, in this process."""
+
+    size = 1
+
+    def __init__(self, function: Callable[..., Result]) -> None:
+        self._function = function
+
+    def submit(self, task: Cell) -> Future[Outcome]:
+        future: Future[Outcome] = Future()
+        future.set_result(call(self._function, task))
+        return future
+
+    def stop(self) -> None:
+        """Nothing is under way."""
 
 
 class _Processes(ThreadPoolExecutor):

@@ -150,7 +150,7 @@ class Store:
         self.owner = uuid.uuid4().hex
         self.opened_at = _now()
         self._last_heartbeat = 0.0
-        if self.path is not None and not create and not self.path.is_file():
+        if self.path is not None and not create and not _has_bytes(self.path):
             raise ValueError(
                 f"{run} has no {FILE_NAME}: it is not a run directory, or nothing has been "
                 f"computed yet. Make one with: semfs reproduce clustering --out {run}"
@@ -406,6 +406,10 @@ class Store:
 
 
 # ---- helpers --------------------------------------------------------------------------------
+
+
+def _has_bytes(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _connect(path: str) -> sqlite3.Connection:
