@@ -212,6 +212,11 @@ def _checked(selector: Any, name: str) -> Any:
 # ---- parameters ------------------------------------------------------------------------------
 
 
+def _points(name: str, size: Size) -> list[Params]:
+    """Values of one parameter; its default, 1, is not named: it is the same cell."""
+    return [{} if value == 1.0 else {name: value} for value in size.grid]
+
+
 def _mcfs(size: Size) -> Params:
     return {"n_components": size.n_components}
 
@@ -222,9 +227,10 @@ def _mcfs_grid(size: Size) -> list[Params]:
     With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
     converge; then a sample of the rows, small enough for a dense one, must do.
     """
-    widths: list[Params] = [{} if g == 1.0 else {"heat_width_factor": g} for g in size.grid]
-    for g, point in zip(size.grid, widths):
-        if g < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
+    widths = _points("heat_width_factor", size)
+    for point in widths:
+        narrow = point.get("heat_width_factor", 1.0) < 1.0
+        if narrow and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
     return [_mcfs(size) | point for point in [*widths, {"weight": "binary"}]]
 
@@ -238,11 +244,8 @@ def _fsasl(size: Size) -> Params:
 
 def _fsasl_grid(size: Size) -> list[Params]:
     pairs = [(a, b) for a in size.grid for b in size.grid if a == b or not size.fast]
-    return [_fsasl(size) | ({} if a == b == 1.0 else _lambdas(a, b)) for a, b in pairs]
-
-
-def _lambdas(lambda2: float, lambda3: float) -> Params:
-    return {"lambda2": lambda2, "lambda3": lambda3}
+    points = [{} if a == b == 1.0 else {"lambda2": a, "lambda3": b} for a, b in pairs]
+    return [_fsasl(size) | point for point in points]
 
 
 def _lasso(size: Size) -> Params:
@@ -250,11 +253,11 @@ def _lasso(size: Size) -> Params:
 
 
 def _lasso_grid(size: Size) -> list[Params]:
-    return [_lasso(size) | ({} if g == 1.0 else {"lam": g}) for g in size.grid]
+    return [_lasso(size) | point for point in _points("lam", size)]
 
 
 def _l20alm_grid(size: Size) -> list[Params]:
-    return [{} if g == 1.0 else {"mu": g} for g in size.grid]
+    return _points("mu", size)
 
 
 def _wknn(size: Size) -> Params:

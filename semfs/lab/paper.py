@@ -20,10 +20,11 @@ How numbers come about
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -387,55 +388,42 @@ def plan(
     notes: dict[str, None] = {}
     for entry in experiments:
         variants = entry.variants(bench.protocol.fast)
-        found = [bench.method(name) for name in methods or entry.methods]
-        for m in found:
-            if not all(m.takes(v.params) for v in variants):
+        found = []
+        for m in map(bench.method, methods or entry.methods):
+            if all(m.takes(v.params) for v in variants):
+                found.append(m)
+            else:
                 notes[f"{m.label} has no parameter that {entry.name} varies: left out."] = None
-        found = [m for m in found if all(m.takes(v.params) for v in variants)]
         if entry.timed:
-            cells += [_timed_cell(entry, m, v, bench.protocol) for v in variants for m in found]
+            for v in variants:
+                where = "synthetic", "n={n}, d={d}".format(**v.setting)
+                size = Size(v.setting["n"], 20, bench.protocol.fast)
+                cells += [_cell(entry, where, m, m.params(size), v, bench) for m in found]
             continue
         grid: list[Cell] = []
-        for where, size in bench.sizes.items():
-            for m in found:
-                if m.fits(size):
-                    cells += _cells(entry.name, where, m, size, variants, bench.protocol.seed)
-                    grid += _grid(entry.name, where, m, size, bench.protocol.seed)
-                else:
-                    text = f"{m.label} needs dense rows, too many of them in {where[0]}"
-                    notes[f"{text}: left out."] = None
+        for (where, size), m in product(bench.sizes.items(), found):
+            if m.fits(size):
+                cells += [_cell(entry, where, m, m.params(size), v, bench) for v in variants]
+                point = Variant(remark=ORACLE)
+                grid += [_cell(entry, where, m, p, point, bench) for p in m.grid(size)]
+            else:
+                text = f"{m.label} needs dense rows, too many of them in {where[0]}: left out."
+                notes[text] = None
         cells += grid if entry.oracle else []
     return cells, list(notes)
 
 
-def _cells(
-    experiment: str,
+def _cell(
+    entry: Experiment,
     where: tuple[str, str],
     method: Method,
-    size: Size,
-    variants: list[Variant],
-    seed: int,
-) -> Iterator[Cell]:
-    for v in variants:
-        params, labels = {**method.params(size), **v.params}, (method.label + v.remark,)
-        yield Cell(experiment, *where, method.name, params, v.setting, seed + v.seed, labels)
-
-
-def _grid(
-    experiment: str, where: tuple[str, str], method: Method, size: Size, seed: int
-) -> Iterator[Cell]:
-    for point in method.grid(size):
-        labels = (method.label + ORACLE,)
-        yield Cell(experiment, *where, method.name, point, {}, seed, labels)
-
-
-def _timed_cell(
-    entry: Experiment, method: Method, variant: Variant, protocol: Protocol
+    params: Mapping[str, Any],
+    variant: Variant,
+    bench: Bench,
 ) -> Cell:
-    n, d = variant.setting["n"], variant.setting["d"]
-    params = {**method.params(Size(n, 20, protocol.fast)), **variant.params}
-    place = entry.name, "synthetic", f"n={n}, d={d}", method.name
-    return Cell(*place, params, variant.setting, protocol.seed, (method.label,))
+    seed, labels = bench.protocol.seed + variant.seed, (method.label + variant.remark,)
+    params = {**params, **variant.params}
+    return Cell(entry.name, *where, method.name, params, variant.setting, seed, labels)
 
 
 # ---- what the commands call -----------------------------------------------------------------

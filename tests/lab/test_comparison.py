@@ -44,16 +44,6 @@ def test_interval_is_that_of_scipys_one_sample_t_test():
     assert found.mean == pytest.approx(fmean(differences))
 
 
-def test_interval_of_no_difference_at_all_is_zero_and_no_lead():
-    found = paired_interval([0.0, 0.0, 0.0])
-    assert (found.low, found.high, found.above_zero) == (0.0, 0.0, False)
-
-
-def test_no_differences_are_refused():
-    with pytest.raises(ValueError, match="no differences"):
-        paired_interval([])
-
-
 def test_curves_are_naive_means_over_splits():
     rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
     found = curves(rows, "acc")

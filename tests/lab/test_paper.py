@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -412,14 +410,6 @@ def test_evaluate_prints_a_table_with_the_best_first(own):
     assert scores[0][1] > scores[1][1]
 
 
-def test_evaluate_prints_rows_as_json(own):
-    result = invoke("evaluate", "sample", "-k", "5", "-m", "variance", "-j", "1", "--json")
-    (row,) = json.loads(result.stdout)
-    assert row["label"] == "Variance"
-    assert row["k"] == 5
-    assert 0.0 < row["nmi"] <= row["acc"] <= 1.0
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -440,12 +430,6 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(own, arguments, message
     assert line.startswith("semfs: ")
     assert message in line
     assert not (own / "run").exists()
-
-
-@pytest.mark.parametrize("name", ["evaluate", "reproduce"])
-def test_the_help_ends_with_an_example(name):
-    text = re.sub(r"\x1b\[[0-9;]*m", "", invoke(name, "--help").output)
-    assert f"Example: semfs {name}" in text
 
 
 def test_a_failure_is_shown_recorded_and_retried(own):

@@ -1,35 +1,19 @@
 """The report in a real browser: Chromium, from a file, with the network blocked."""
 
-import shutil
 import time
 
 import pytest
+from browser import MARKS, open_chromium, resize, wait
 from report_rows import EVIL, NASTY, all_rows, failures, info, nasty_explanation, row
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from semfs.lab.page import bars, figure, heat_map, section
 from semfs.lab.report import explanation_section, write_report
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import WebDriverWait
-except ImportError:
-    pytest.skip("needs selenium", allow_module_level=True)
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver (chromium-driver)"
-    ),
-]
-FLAGS = [
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +34,7 @@ def report(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = open_chromium(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -69,15 +48,6 @@ def browser(chromium, report):
     chromium.get(report.as_uri())
     wait(chromium, "return document.documentElement.dataset.ready === 'yes'")
     return chromium
-
-
-def wait(browser, script, *arguments):
-    return WebDriverWait(browser, 30).until(lambda b: b.execute_script(script, *arguments))
-
-
-def resize(browser, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def prefer(browser, scheme):
