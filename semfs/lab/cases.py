@@ -75,6 +75,11 @@ def as_source(data: Any) -> Source:
     if name == "sample":
         return Source("sample")
     if Path(name).is_file():
+        if Path(name).suffix != ".npz":
+            raise ValueError(
+                f"{name} is not an .npz file. Read it with load_h5ad or load_table of "
+                "semfs.datasets, and pass the data set."
+            )
         return Source(Path(name).stem, str(Path(name).resolve()))
     for source in _xlsa17_sources(data_folders()):
         if source.name.lower() == name.lower():

@@ -152,6 +152,8 @@ def test_folders_of_the_xlsa17_benchmark_are_data_sets_too(tmp_path, monkeypatch
         as_source("awa2")
     with pytest.raises(ValueError, match="did you mean 'sample'"):
         as_source("smaple")
+    with pytest.raises(ValueError, match="load_h5ad"):
+        as_source(tmp_path / "CUB" / "res101.mat")
 
 
 # ---- what is measured ------------------------------------------------------------------------
