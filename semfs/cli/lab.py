@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -38,8 +38,7 @@ def demo(
     Example: `semfs demo --out results`
     """
     from semfs.lab import versions
-    from semfs.lab.demo import run_demo
-    from semfs.lab.plots import plot_clustering, save_figure
+    from semfs.lab.demo import draw_curves, run_demo
     from semfs.lab.report import write_report
     from semfs.validation import check_integer
 
@@ -50,8 +49,8 @@ def demo(
         found = run_demo(genes, splits, on_step=progress.step)
     _print_demo(found)
     info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
-    page = write_report(found.rows, [], info, out / "report.html")
-    picture = save_figure(plot_clustering(found.rows), out / "demo.png")
+    page = write_report(found.rows, out / "report.html", info=info)
+    picture = draw_curves(found.rows, out / "demo.png")
     say(f"Wrote {page} and {picture}")
 
 
@@ -77,13 +76,13 @@ def _print_demo(found: Any) -> None:
 class Evaluation:
     """Options of `evaluate`, under the names of `semfs.lab.paper.evaluate`."""
 
-    source: Annotated[str, Argument(metavar="DATASET", help="sample, an .npz, a known name.")]
+    data: Annotated[str, Argument(metavar="DATASET", help="sample, an .npz, a known name.")]
     methods: Annotated[
         str, Option("--method", "-m", help="With commas; or module:Selector.")
     ] = "semfs,anova,variance,random"
     ks: Annotated[str, Option("-k", help="Numbers of features: 10,20 or 5:50:5.")] = "5:50:5"
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
-    splits: Splits = None
+    n_splits: Splits = None
     n_jobs: Jobs = None
     seed: Seed = 0
     as_json: AsJson = False
@@ -94,14 +93,11 @@ def evaluate(options: Evaluation) -> None:
 
     Example: `semfs evaluate sample --method semfs,mcfs,lasso -k 5:50:5`
     """
-    from semfs.lab import Display
     from semfs.lab.paper import evaluate as evaluate_methods
 
     arguments = given(options, "as_json")
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    rows, summary = evaluate_methods(
-        **arguments, display=Display(quiet=not sys.stderr.isatty())
-    )
+    rows, summary = evaluate_methods(**arguments, verbose=sys.stderr.isatty())
     if options.as_json:
         print_json(rows)
     elif rows:
@@ -111,9 +107,9 @@ def evaluate(options: Evaluation) -> None:
 
 @dataclass
 class Reproduction:
-    """Options of `reproduce`, under the names of `semfs.lab.paper.reproduce`."""
+    """Options of `reproduce`: a `semfs.lab.paper.Study`, and how to run it."""
 
-    names: Annotated[list[str], Argument(help=WHICH)]
+    experiments: Annotated[list[str], Argument(metavar="NAMES", help=WHICH)]
     run_folder: Annotated[Path, Option("--out", "-o", help="Run directory.")]
     data: Annotated[Path | None, Option(help="Folder of data sets; else the sample.")] = None
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
@@ -131,15 +127,14 @@ def reproduce(options: Reproduction) -> None:
 
     Example: `semfs reproduce clustering alpha --data DATA --out RUN --splits 5`
     """
-    from semfs.lab import Display
+    from semfs.lab.paper import Study
     from semfs.lab.paper import reproduce as reproduce_experiments
 
-    lists = {name: _words(getattr(options, name)) for name in ("datasets", "methods", "force")}
-    command = shlex.join(["semfs", *sys.argv[1:]])
+    arguments = given(options)
+    arguments |= {name: _words(arguments[name]) for name in ("datasets", "methods", "force")}
+    study = Study(**{f.name: arguments.pop(f.name, None) for f in fields(Study)})
     try:
-        done = reproduce_experiments(
-            **(given(options) | lists), command=command, display=Display()
-        )
+        done = reproduce_experiments(study, **arguments, verbose=True)
     except KeyboardInterrupt:
         how = " (without --force)" if options.force else ""
         raise KeyboardInterrupt(
@@ -151,6 +146,8 @@ def reproduce(options: Reproduction) -> None:
         f"{done.seconds:.0f} s, {len(done.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
     )
+    for note in done.notes:
+        say(note)
     _report_failures(done.failures, "failed cells are tried again by the same command")
 
 
@@ -166,18 +163,26 @@ def report(
     Example: `semfs report RUN --out results.html`
     """
     from semfs.lab.paper import EXPERIMENTS
-    from semfs.lab.report import write_report
-    from semfs.lab.store import Store
+    from semfs.lab.report import write_csv, write_report
+    from semfs.lab.store import DamagedStore, Store
 
-    with closing(Store(run, create=False)) as store:
+    try:
+        store = Store(run, create=False)
+        rows = store.rows()
+    except DamagedStore as error:
+        if csv is None:
+            raise
+        complain(str(error))
+        store = Store.salvage(run)
+        rows = store.rows()
+    with closing(store):
         if csv is not None:
-            store.to_csv(csv)
-            say(f"Wrote {csv}")
+            say(f"Wrote {write_csv(rows, csv)}")
         if csv is None or out is not None:
             findings = {name: entry.finding for name, entry in EXPERIMENTS.items()}
             info = store.info() | {"findings": findings}
             page = out or run / "report.html"
-            say(f"Wrote {write_report(store.rows(), store.failures(), info, page)}")
+            say(f"Wrote {write_report(rows, page, failures=store.failures(), info=info)}")
 
 
 def _print_scores(rows: list[dict[str, Any]]) -> None:

@@ -12,8 +12,7 @@ from report_rows import EVIL, nasty_explanation
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.lab.explanations import explanation_section
-from semfs.lab.report import build_sections, render
+from semfs.lab.report import build_sections, explanation_section, render
 from semfs.selectors.explanation import Explanation, _carried, _separated
 
 
