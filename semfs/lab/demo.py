@@ -53,7 +53,7 @@ def run_demo(
     random splits with as many unseen types, because one split proves little. ``on_step`` is
     called after each of them.
     """
-    data = load_sample()
+    data = load_sample("blood")
     rows = []
     splits = data.random_splits(n_splits, len(data.unseen), random_state=seed)
     for number, split in enumerate(splits):

@@ -19,7 +19,7 @@ from semfs.selectors.explanation import Explanation, _carried, _separated
 @pytest.fixture(scope="module")
 def cells():
     """All ten cell types, twenty genes."""
-    data = load_sample()
+    data = load_sample("blood")
     X = pd.DataFrame(data.X, columns=data.feature_names)
     return SemFS(20, data.attributes, gamma=1.0).fit(X, data.y), X, data.y
 
@@ -40,7 +40,7 @@ def test_genes_carry_the_attributes_a_biologist_expects(explanation):
 
 
 def test_genes_of_the_default_setting_carry_what_is_expected_too(cells):
-    data = load_sample()
+    data = load_sample("blood")
     carries = (
         SemFS(20, data.attributes).fit(*cells[1:]).explain(n_bootstraps=0).features["carries"]
     )
