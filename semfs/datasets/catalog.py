@@ -71,7 +71,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sample",
         "700 blood cells × 765 genes, 10 types × 20 attributes",
-        "load_sample()",
+        'load_sample("blood")',
         (),
         "bundled with semfs",
         "CC BY 4.0 as reported (10x Genomics)",

@@ -56,7 +56,7 @@ class Source:
 @lru_cache(maxsize=2)
 def _load(source: Source) -> ZeroShotDataset:
     if source.path is None:
-        return load_sample()
+        return load_sample("blood")
     path = Path(source.path)
     return load_xlsa17(path.parent, path.name) if path.is_dir() else load_npz(path)
 
@@ -177,7 +177,8 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
 
     Examples
     --------
-    >>> {name: len(unseen) for name, unseen in class_splits(load_sample(), None, 0).items()}
+    >>> splits = class_splits(load_sample("blood"), None, 0)
+    >>> {name: len(unseen) for name, unseen in splits.items()}
     {'given': 4}
     """
     classes = data.classes.tolist()

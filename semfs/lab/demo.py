@@ -57,7 +57,7 @@ def run_demo(
     random splits with as many unseen types, because one split proves little. ``on_step`` is
     called after each of them.
     """
-    data, rows = load_sample(), []
+    data, rows = load_sample("blood"), []
     splits = random_splits(data, n_splits, seed)
     ks = tuple(k for k in KS if k <= n_genes) or (n_genes,)
     source = Source(data.name, data=data)

@@ -42,6 +42,7 @@ TYPES = {
     "SemFSCV": "semfs.selectors.semfs_cv",
     "RandomSelector": "semfs.baselines",
     "VarianceSelector": "semfs.baselines",
+    "Markers": "semfs.baselines",
     "MCFS": "semfs.baselines",
     "FSASL": "semfs.baselines",
     "LassoSelector": "semfs.baselines",

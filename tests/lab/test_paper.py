@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample()
+    return load_sample("blood")
 
 
 @pytest.fixture(scope="module")
@@ -358,7 +358,7 @@ def test_my_module_joins_the_comparison(own):
     assert summary.failures == []
     (row,) = rows
     assert (row["label"], row["method"]) == ("Reversed", "own_methods:Reversed")
-    assert row["features"] == load_sample().feature_names[::-1][:5].tolist()
+    assert row["features"] == load_sample("blood").feature_names[::-1][:5].tolist()
 
 
 def test_methods_without_the_parameter_that_varies_are_left_out(bench, tmp_path):

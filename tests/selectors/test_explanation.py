@@ -19,7 +19,7 @@ from semfs.selectors.explanation import Explanation, _carried, _separated
 @pytest.fixture(scope="module")
 def cells():
     """All ten cell types, twenty genes."""
-    data = load_sample()
+    data = load_sample("blood")
     X = pd.DataFrame(data.X, columns=data.feature_names)
     return SemFS(20, data.attributes, gamma=1.0).fit(X, data.y), X, data.y
 

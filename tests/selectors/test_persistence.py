@@ -194,7 +194,7 @@ def test_the_file_is_a_plain_npz_without_pickles(tmp_path):
 
 def stored_selector():
     """What is in tests/data/selector_format1.npz: save(stored_selector()[0], STORED)."""
-    data = load_sample()
+    data = load_sample("blood")
     X, y, _, _ = data.split()
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=data.feature_names)
