@@ -232,14 +232,14 @@ def test_import_works_without_pandas_and_load_sample_says_what_to_install():
         "except ImportError as error:\n    print(error)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'pip install "semfs[data]"' in result.stdout, result.stderr
+    assert "pip install 'semfs[data]'" in result.stdout, result.stderr
 
 
 def test_import_needs_no_optional_package():
     optional = ("pandas", "h5py", "pyarrow", "polars", "pooch", "matplotlib", "anndata", "PIL")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({optional!r}))\n"
-        "import semfs, semfs.attributes, semfs.datasets, semfs.cli.select; print('fine')"
+        "import semfs, semfs.attributes, semfs.datasets, semfs.selectors.files; print('fine')"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "fine\n", result.stderr
