@@ -117,6 +117,8 @@ def read_text_table(path: Path) -> Any:
         rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
         header = next(rows, [])
         records = [row for row in rows if row]
+    if not header:
+        raise FileError(f"{path} is not a readable table: it is empty.")
     lengths = {len(row) for row in records} - {len(header)}
     if lengths:
         raise FileError(f"{path}: rows of {len(header)} and of {lengths.pop()} cells.")

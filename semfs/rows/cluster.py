@@ -40,14 +40,11 @@ __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
 # Sums of this many parts are added up by one task.
 FAN_IN = 4
 # Parts should be so long that multiplying them takes much longer than adding up their d × d
-# sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file.
+# sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file;
+# but so short that losing one costs little.
 ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
-# Without d × d sums, so long that the time it takes to start one does not matter.
-RANGE_BYTES = 2**29
-# ... but so short that losing one costs little.
 PARTS_PER_THREAD = 4
-LARGEST_RANGE = 64  # rows per feature
 # Seconds after which waiting is given up: for a scheduler to answer, for any worker to come.
 SCHEDULER_PATIENCE = 20.0
 PATIENCE = 60.0
@@ -399,10 +396,8 @@ def _chunks(rows: tuple[Any, np.ndarray, Any], n_parts: int) -> list[Chunk]:
 
 
 def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
-    """Whole blocks, and as many parts for each thread."""
-    matrix, d = source.matrix_fits and source.passes != "few", source.n_features
-    enough = RANGE_ROWS_PER_FEATURE * d if matrix else RANGE_BYTES // source.reader.row_bytes
-    most = max(PARTS_PER_THREAD, n // (threads * LARGEST_RANGE * d))
-    rounds = min(max(n // (threads * max(enough, 1)), 1), most)
-    step = source.step(matrix=matrix)
-    return -(-n // (rounds * threads * step)) * step
+    """Whole blocks, and some for each thread."""
+    enough = RANGE_ROWS_PER_FEATURE * source.n_features
+    rows = min(max(n // (PARTS_PER_THREAD * threads), enough), -(-n // threads))
+    step = source.step(matrix=source.matrix_fits and source.passes != "few")
+    return -(-rows // step) * step

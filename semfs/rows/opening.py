@@ -105,10 +105,6 @@ def open_blocks(
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
-    if isinstance(data, BlockSource):
-        if y is not None or sample_weight is not None:
-            raise ValueError("Pass labels and weights to open_blocks, not to fit.")
-        return data
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
     if mapped and data.nbytes <= readers.MEMORY // 2:
         return None

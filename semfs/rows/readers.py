@@ -260,7 +260,9 @@ def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndar
     path = open_existing(path)
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
-        check_distinct(archive.namelist(), f"{path} holds two arrays named {{}}.", FileError)
+        check_distinct(
+            archive.namelist(), f"{path} holds two arrays of the same name, {{}}.", FileError
+        )
         wanted = list(members) if names is None else [n for n in names if n in members]
         total = sum(members[name].file_size for name in wanted)
         check_declared_size(path, "its content", total, path.stat().st_size)

@@ -88,7 +88,8 @@ class TableReader(Reader):
         if not features:
             raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
         self.columns = [column.name for column in features]
-        self.left_out = [c.name for c in others if c.name not in set(self.columns)]
+        chosen = set(self.columns)
+        self.left_out = [c.name for c in others if c.name not in chosen]
         self.texts = [name for name in self.left_out if name not in stored_index]
         self.order = schema.names
         self._set_shape(features)

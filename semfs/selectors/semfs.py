@@ -243,13 +243,13 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
             Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
-            of a ``.npy``, Parquet, Zarr, HDF5 or ``.h5ad`` file; an iterable of (X, y) blocks;
-            see `semfs.rows.open_blocks` for options. Dask arrays and frames are summed up
-            where they are.
+            of a ``.npy``, ``.npz``, CSV, Parquet, Feather, Zarr, HDF5 or ``.h5ad`` file; an
+            iterable of (X, y) blocks; see `semfs.rows.open_blocks` for options. Dask arrays
+            and frames are summed up where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
             them. Not for (X, y) blocks. The label -1 marks unlabelled rows, unless
-            `attributes` describes a class -1.
+            `attributes` describes a class -1; so do None, NaN and NA.
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
@@ -314,9 +314,9 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes.
+            Rows of the seen classes; also files and whatever else `fit` accepts.
         y : array-like of shape (n,)
-            Their class labels.
+            Their class labels, or the name of the column that holds them.
         sample_weight : array-like of shape (n,), optional
             Row weights.
 
@@ -333,7 +333,12 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
-            data = training_data(self, X, y, sample_weight, reset=collected is None)
+            rows = rows_beyond_memory(X, y, sample_weight)
+            if rows is None:
+                data = training_data(self, X, y, sample_weight, reset=collected is None)
+            else:
+                before = None if collected is None else collected.n_features
+                data = streamed(self, rows, n_features=before)
             if data.unlabeled is not None:
                 raise ValueError(
                     f"partial_fit takes labelled rows only, found the label {UNLABELED}. Drop "

@@ -73,7 +73,9 @@ def training_data(
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
     """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
-    if hasattr(X, "of_classes"):  # rows already, on a cluster
+    if hasattr(X, "of_classes"):  # rows already
+        if y is not None or sample_weight is not None:
+            raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X
     if hasattr(X, "__dask_graph__"):
         from semfs.rows.cluster import dask_rows
@@ -82,9 +84,14 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
     return as_source(X, y, sample_weight)
 
 
-def streamed(selector: Any, rows: Any) -> TrainingData:
-    """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
+def streamed(selector: Any, rows: Any, *, n_features: int | None = None) -> TrainingData:
+    """Moments of rows that stay on disk or on a cluster, or are loaded if there are few.
+
+    ``n_features`` is how many columns they must have.
+    """
     check_n_features_to_select(selector.n_features_to_select)
+    if n_features not in (None, rows.n_features):
+        raise ValueError(f"X has {rows.n_features} features, those before had {n_features}.")
     if selector.attributes is not None:
         rows = rows.matched(as_attribute_table(selector.attributes).classes.tolist())
     if rows.fits:

@@ -78,7 +78,7 @@ def test_json_in_three_shapes(tmp_path, content):
         ("csv", "c,x\n,1\n", "row 1 has no class label"),
         ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),
         ("csv", "c\ncat\n", "holds 1 classes and 0 attributes"),
-        ("csv", "", "has no column"),
+        ("csv", "", "it is empty"),
         ("csv", "c,x\n", "holds 0 classes"),
         ("json", "[1, 2]", "expected"),
         ("json", "{", "not a readable"),

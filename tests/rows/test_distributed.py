@@ -123,7 +123,6 @@ def test_small_chunks_are_joined():
 
 def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)  # many parts, however few rows
-    monkeypatch.setattr(module, "RANGE_BYTES", 0)
     X, y, expected = data
     assert SemFS(K).fit(awkward(X), y).order_.tolist() == expected
     np.save(tmp_path / "X.npy", X)

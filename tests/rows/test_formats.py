@@ -221,6 +221,19 @@ def test_frames_with_the_name_of_the_label_column_are_tables():
         assert found.feature_names_in_.tolist() == NAMES
 
 
+@pytest.mark.parametrize("limit", [{}, {"block_rows": 17}])
+def test_partial_fit_takes_files_too(limit, tmp_path):
+    path, rest = tmp_path / "data.npy", tmp_path / "rest.npy"
+    np.save(rest, X[60:])
+    np.save(path, X[:60])
+    selector = SemFS(4, TEXTS).partial_fit(open_blocks(path, KINDS[:60], **limit), None)
+    selector.partial_fit(open_blocks(rest, KINDS[60:], **limit), None)
+    assert selector.order_.tolist() == ORDER
+    np.save(rest, X[60:, 1:])
+    with pytest.raises(ValueError, match="8 features, those before had 9"):
+        selector.partial_fit(open_blocks(rest, KINDS[60:]), None)
+
+
 @pytest.mark.parametrize("layer", [None, "double", "raw"])
 def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
     path, _ = h5ad(tmp_path, sp.csr_matrix)
@@ -291,3 +304,78 @@ def test_links_to_other_files_are_not_followed(tmp_path):
             obs["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
         with pytest.raises(FileError, match=r"another file|no array 'y'"):
             open_blocks(tmp_path / f"a.{ending}", "y")
+
+
+def test_arrays_in_hdf5_are_chosen_by_key_and_may_be_open(tmp_path):
+    path, _ = hdf5(tmp_path)
+    with h5py.File(path, "a") as file:
+        file["more/Z"] = X + 1
+        file["Y"] = X + 2
+        assert_array_equal(open_blocks(file["Y"], KINDS).load()[0], X + 2)
+    assert_array_equal(open_blocks(path, KINDS, key="more/Z").load()[0], X + 1)
+    with pytest.raises(FileError, match="no array 'more', only X, Y"):
+        open_blocks(path, KINDS, key="more")
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file["Z"] = X
+    with pytest.raises(FileError, match="holds Y, Z, kind: say which"):
+        open_blocks(path, KINDS)
+    np.savez(tmp_path / "data.npz", Q=X)
+    assert_array_equal(open_blocks(tmp_path / "data.npz", KINDS, key="Q").load()[0], X)
+
+
+def test_labels_may_be_lines_of_a_text_file(tmp_path):
+    path, _ = npy(tmp_path)
+    (tmp_path / "y.txt").write_text("\n".join(KINDS) + "\n")
+    assert SemFS(4, TEXTS).fit(path, str(tmp_path / "y.txt")).order_.tolist() == ORDER
+    np.save(tmp_path / "wide.npy", X)
+    with pytest.raises(FileError, match="one label per row was expected"):
+        open_blocks(path, str(tmp_path / "wide.npy"))
+
+
+def broken_h5ad(path, kind):
+    with h5py.File(path, "a") as file:
+        if kind == "index":
+            file["X/indptr"][-1] = 7
+        elif kind == "obs":
+            del file["obs"]
+        elif kind == "old categories":
+            del file["obs/kind"]
+            file["obs/kind"] = CODES.astype(np.int8)
+            file["obs/__categories/kind"] = list(TEXTS.index)
+            file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
+            file["obs"].attrs["encoding-version"] = "0.1.0"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    broken_h5ad(path, "old categories")
+    assert_array_equal(open_blocks(path, label).load()[1], KINDS)
+
+
+@pytest.mark.parametrize("kind, message", [("index", "7 expected"), ("obs", "no group 'obs'")])
+def test_broken_h5ad_is_explained(kind, message, tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    broken_h5ad(path, kind)
+    with pytest.raises(FileError, match=message):
+        open_blocks(path, label)
+    with pytest.raises(FileError, match=r"no layers/none; layers: double, raw"):
+        open_blocks(path, KINDS, key="none")
+
+
+def test_wrong_use_of_open_blocks_is_one_clear_line(tmp_path):
+    path, label = npy(tmp_path)
+    for data, y, options, message in (
+        (path, label, {"block_rows": 0}, "block_rows must be at least 1"),
+        (path, label, {"sample_weight": [1.0]}, "sample_weight has shape"),
+        ([(X, KINDS)], label, {}, "leave y out"),
+        ([(X, KINDS)], None, {"sample_weight": [1.0]}, "number of rows is known"),
+        (parquet(tmp_path)[0], None, {}, r"label column.*--label"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_blocks(data, y, **options)
+    with pytest.raises(TypeError, match="cannot read blocks"):
+        open_blocks(3, KINDS)
+    with pytest.raises(ValueError, match="not to fit"):
+        SemFS(4).fit(open_blocks(path, label), KINDS)

@@ -413,7 +413,7 @@ def test_two_members_of_one_name_are_refused(good, tmp_path):
     bad.write_bytes(good.read_bytes())
     with zipfile.ZipFile(bad, "a") as out, pytest.warns(UserWarning, match="Duplicate"):
         out.writestr("a0.npy", npy(np.zeros(2)))
-    with pytest.raises(FileError, match="two arrays named"):
+    with pytest.raises(FileError, match="two arrays of the same name"):
         load(bad)
 
 

@@ -24,7 +24,7 @@ LABEL = "cell typé (bulk)"
 
 @pytest.fixture(scope="module")
 def sample():
-    return load_sample()
+    return load_sample("blood")
 
 
 @pytest.fixture(scope="module")
