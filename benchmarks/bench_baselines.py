@@ -33,13 +33,11 @@ RESULTS = Path(__file__).parent / "results" / "baselines.json"
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("RandomSelector", {"random_state": 0}),
     "variance": ("VarianceSelector", {}),
+    "markers": ("Markers", {}),
     "mcfs": ("MCFS", {}),
     "mcfs-50": ("MCFS", {"n_components": 50}),
     "mcfs-707": ("MCFS", {"n_components": 707}),
-    "fsasl": (
-        "FSASL",
-        {"n_components": 50, "max_samples": 2000, "candidates": 100, "n_iter_no_change": 3},
-    ),
+    "fsasl": ("FSASL", {"n_components": 50, "max_samples": 2000, "n_iter_no_change": 3}),
     "lasso": ("LassoSelector", {"lam": 1.0}),
     "lasso-l21": ("LassoSelector", {"lam": 10.0, "penalty": "l21"}),
     "l20alm": ("L20ALM", {}),
@@ -70,11 +68,9 @@ def run_one(case: str, data: str, small: bool) -> dict[str, Any]:
     import semfs.baselines
 
     name, options = CASES[case]
-    options = dict(options, n_features_to_select=50, verbose=0)
+    options = dict(options, n_features_to_select=50)
     if small and "max_iter" not in options and case in ("wknn", "fsasl"):
         options["max_iter"] = 20
-    if name in ("RandomSelector", "VarianceSelector"):
-        del options["verbose"]
     X = np.load(Path(data) / "X.npy")
     y = np.load(Path(data) / "y.npy")
     selector = getattr(semfs.baselines, name)(**options)
@@ -182,6 +178,7 @@ def digits() -> None:
     unsupervised = {"n_components": 10}
     cases = [
         b.VarianceSelector(10),
+        b.Markers(10),
         b.MCFS(10, **unsupervised),
         b.FSASL(10, **unsupervised),
         b.LassoSelector(10),

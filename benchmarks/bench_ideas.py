@@ -68,7 +68,7 @@ def load(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (n, d), labels (n,) and class attributes (C, m) of a data set."""
     file, _ = DATA[name]
     if file is None:
-        sample = load_sample()
+        sample = load_sample("blood")
         classes, y = np.unique(sample.y, return_inverse=True)
         table = sample.attributes.loc[classes].to_numpy(dtype=float)
         return np.asarray(sample.X, dtype=np.float32), y, table

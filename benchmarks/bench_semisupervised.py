@@ -40,7 +40,7 @@ def data_sets(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray
     """Yield name, X, y (0-based codes) and the attribute table, if there is one."""
     X, y = load_digits(return_X_y=True)
     yield "digits", X.astype(np.float32), y, None
-    cells = load_sample()
+    cells = load_sample("blood")
     labels, codes = np.unique(cells.y, return_inverse=True)
     yield "blood cells", cells.X, codes, cells.attributes.loc[labels].to_numpy(float)
     for path in sorted(folder.glob("*.npz")) if folder else []:

@@ -7,8 +7,7 @@
 *passes*: n = 400,000, d = 4,096 float32. The unit is reading the file once and multiplying
 each block with itself, G += X_b.T @ X_b, in plain numpy. *sparse*: 100,000 × 50,000 with 0.1 %
 non-zeros. *resume*: `semfs select` on the file of *passes*, killed with SIGKILL in the middle
-of its second pass and continued with --resume; all blocks read are counted. *rates*: what
-`semfs plan` measures on this machine, and what it predicts for *passes*. Every measurement
+of its second pass and continued with --resume; all blocks read are counted. Every measurement
 is a process of its own and begins with the file dropped from the page cache. Writes its parts
 of benchmarks/results/streaming.json; the data are deleted.
 """
@@ -26,7 +25,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -258,22 +256,7 @@ def resume(folder: Path, size: str) -> dict:
     return found
 
 
-def rates(folder: Path, size: str) -> dict:
-    """The rates behind `semfs plan`, and what it says about the file of *passes*."""
-    from semfs.cli.plan import measure_rates, plan
-
-    n, d, C = SIZES[size]
-    forget(folder / "X.npy")
-    measured = measure_rates(folder / "X.npy", d=d)
-    predicted = {
-        way: plan(n, d, 4, K, measured, n_classes=C, passes=way).seconds
-        for way in ("one", "few")
-    }
-    print(f"{measured}\npredicted seconds: {predicted}")
-    return asdict(measured) | {"predicted": predicted}
-
-
-PARTS = {"passes": passes, "sparse": sparse, "resume": resume, "rates": rates}
+PARTS = {"passes": passes, "sparse": sparse, "resume": resume}
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ def write_tables() -> None:
         "baselines": ("baselines", baselines_table),
         "streaming": ("streaming", streaming_table),
         "sparse": ("streaming", sparse_table),
-        "plan": ("streaming", plan_table),
         "distributed": ("distributed", distributed_table),
         "ideas-chosen": ("ideas", lambda found: ideas_table(found, "chosen on")),
         "ideas-confirmed": ("ideas", lambda found: ideas_table(found, "confirmed on")),
@@ -133,46 +132,6 @@ def distributed_table(found: dict) -> str:
             f"| {row['what']} | {row['passes']} | {row['workers'] or ''} | "
             f"{row['seconds']:.1f} | {row['ratio']:.2f} | {speedup} |"
         )
-    return "\n".join(lines) + "\n"
-
-
-def plan_table(found: dict) -> str:
-    """The cost model at 10⁸ × 4,096."""
-    from semfs.cli.plan import Rates, plan
-
-    part, measured = dict(found["rates"]), found["passes"]
-    predicted = part.pop("predicted")
-    rates = Rates(**part)
-    took = {row["what"]: row["seconds"] for row in measured["rows"]}
-    lines = [
-        f"One worker reads {1e-6 * rates.read:,.0f} MB/s, sums classes at "
-        f"{1e-6 * rates.sums:,.0f} MB/s, forms Gram columns at {1e-6 * rates.columns:,.0f} "
-        f"MB/s and X'X at {1e-9 * rates.products:,.0f} G products/s; the network carries "
-        f"{1e-6 * rates.network:,.0f} MB/s. (For the file above these rates predict "
-        f"{predicted['one']:.0f} s for one pass and {predicted['few']:.0f} s for a few; "
-        f"measured {took['semfs, one pass (d x d)']:.0f} s and "
-        f"{took['semfs, a few passes']:.0f} s.)",
-        "",
-        "| workers | passes | TB read | GB over the network | minutes | MB of memory each |",
-        "|---:|---|---:|---:|---:|---:|",
-    ]
-    for workers in (1, 16, 128):
-        for passes in ("one", "few"):
-            cost = plan(10**8, 4096, 4, 50, rates, workers=workers, passes=passes)
-            total = {
-                name: sum(getattr(stage, name) for stage in cost.stages)
-                for name in ("bytes_read", "bytes_sent")
-            }
-            lines.append(
-                f"| {workers} | {passes} | {1e-12 * total['bytes_read']:.1f} | "
-                f"{1e-9 * total['bytes_sent']:.1f} | {cost.seconds / 60:,.1f} | "
-                f"{1e-6 * cost.memory:,.0f} |"
-            )
-    lines += [
-        "",
-        "Each worker reads its own share at its own rate: a file system that all of "
-        "them share must carry the product.",
-    ]
     return "\n".join(lines) + "\n"
 
 

@@ -34,11 +34,11 @@ def reference() -> str:
 
 def _section(name: str, command: Any) -> str:
     usage = " ".join(["[OPTIONS]", *(_argument(p) for p in command.params if _is_argument(p))])
-    text, _, example = (command.help or "").partition("Example:")
-    parts = [f"## semfs {name}", _paragraphs(text)]
+    example = command.epilog.removeprefix("Example:").strip().strip("`")
+    parts = [f"## semfs {name}", _paragraphs(command.help)]
     parts.append(f"```console\n$ semfs {name} {usage}\n```")
     parts.append(_options(command))
-    parts.append(f"Example:\n\n```console\n$ {example.strip().strip('`')}\n```")
+    parts.append(f"Example:\n\n```console\n$ {example}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -47,7 +47,8 @@ def _is_argument(parameter: Any) -> bool:
 
 
 def _argument(parameter: Any) -> str:
-    return parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    name = parameter.metavar or parameter.name.upper()
+    return name + ("..." if parameter.nargs == -1 else "")
 
 
 def _paragraphs(text: str) -> str:

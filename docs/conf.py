@@ -78,9 +78,11 @@ sphinx_gallery_conf = {
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 
+LOGO = "_static/logo.svg"
 html_theme = "pydata_sphinx_theme"
 html_title = "semfs"
 html_static_path = ["_static"]
+html_favicon = LOGO
 html_css_files = ["semfs.css"]
 html_show_sourcelink = False
 html_theme_options = {
@@ -89,11 +91,12 @@ html_theme_options = {
     "show_toc_level": 2,
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "navbar_persistent": ["search-button"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "logo": {"text": "semfs"},
+    "logo": {"text": "semfs", "image_light": LOGO, "image_dark": LOGO},
+    "github_url": "https://github.com/semfs/semfs",
 }
 html_sidebars = {"index": [], "get-started": [], "gallery/index": [], "changelog": []}

@@ -1,23 +1,11 @@
-"""The table of modules on the page *How it works inside*, from the modules themselves."""
+"""The table of rooms on the page *How it works inside*, from the packages themselves."""
 
 import ast
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "semfs"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "semfs"
 GENERATED = Path(__file__).parent / "generated"
-
-#: Layers from the bottom up; what is new lands in the last one until it is put in its place.
-LAYERS = {
-    "Checks and files": "validation reading",
-    "Rows and their sums": "rows moments",
-    "The method": "objective w_step solvers joint descriptions unlabeled",
-    "Class descriptions": "attribute_files diagnostics encoders attributes",
-    "Selectors": "display selector training prediction estimator resampling crossval "
-    "explanation baselines persistence",
-    "Data and judging": "datasets kmeans evaluation selection",
-    "Studies and output": "experiments paper report plots demo",
-    "The command": "console cli",
-}
 
 
 def write_module_table() -> None:
@@ -27,18 +15,31 @@ def write_module_table() -> None:
 
 
 def module_table() -> str:
-    """Return layers and modules with the first sentence of each docstring."""
-    found = {path.stem: path for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")}
-    found |= {path.parent.name: path for path in PACKAGE.glob("*/__init__.py")}
-    lines = ["| layer | module | owns |", "|---|---|---|"]
-    for layer, names in LAYERS.items():
-        for name in [n for n in names.split() if n in found]:
-            lines.append(f"| {layer} | `{name}` | {_first_sentence(found.pop(name))} |")
-            layer = ""
-    lines += [f"| | `{name}` | {_first_sentence(path)} |" for name, path in found.items()]
+    """Return the rooms from the ground up: first sentence of the docstring, and the files."""
+    lines = ["| room | what it does | files |", "|---|---|---|"]
+    for room in rooms():
+        files = sorted(path.stem for path in (PACKAGE / room).glob("[!_]*.py"))
+        shown = ", ".join(f"`{name}`" for name in files)
+        lines.append(f"| `{room}` | {sentence(room)} | {shown} |")
     return "\n".join(lines) + "\n"
 
 
-def _first_sentence(path: Path) -> str:
+def rooms() -> list[str]:
+    """Return the names in ``ROOMS`` of tests/test_architecture.py, which holds the order."""
+    tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
+    values = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [name for name in ast.literal_eval(values["ROOMS"]) if not name.startswith("_")]
+
+
+def sentence(room: str) -> str:
+    """Return the first paragraph of a room's docstring."""
+    single = PACKAGE / f"{room}.py"
+    path = single if single.exists() else PACKAGE / room / "__init__.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("|", "\\|")

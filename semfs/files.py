@@ -1,46 +1,45 @@
-"""Reading files that others wrote: existence, credible sizes, one clear line when broken."""
+"""Files: others' are checked before they are believed, ours appear whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "FileError",
+    "appearing",
+    "cache_folder",
     "check_declared_size",
-    "in_bytes",
     "memory_limit",
+    "need",
     "open_existing",
+    "parse_size",
     "reading",
+    "size_text",
 ]
 
 #: From this size on, data that expand more than SUSPICIOUS_RATIO times are refused.
 LARGE = 2**30
 SUSPICIOUS_RATIO = 200
+# How files begin, and the endings they should have.
+_SIGNATURES = {
+    b"\x93NUMPY": (".npy",),
+    b"PK\x03\x04": (".npz", ".xlsx", ".xlsm", ".zip"),
+    b"PAR1": (".parquet", ".pq"),
+    b"\x89HDF\r\n\x1a\n": (".h5ad", ".h5", ".hdf5", ".hdf", ".mat"),
+    b"ARROW1": (".feather", ".arrow"),
+    b"\x1f\x8b": (".gz", ".tgz"),
+}
+_BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
 class FileError(ValueError):
     """A file does not hold what it should; the message names it and says what to do."""
-
-
-@contextlib.contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises on a broken file into one `FileError`."""
-    try:
-        yield
-    except (FileError, FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
-        raise
-    except MemoryError as error:
-        raise FileError(f"{path}: not enough memory to read it.") from error
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise FileError(
-            f"{path} is not a readable {kind} file ({reason}). It may be truncated or "
-            "damaged: copy or download it again."
-        ) from error
 
 
 def open_existing(path: Any) -> Path:
@@ -55,6 +54,98 @@ def open_existing(path: Any) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises on a broken file into one `FileError`."""
+    try:
+        yield
+    except (FileError, FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
+        raise
+    except MemoryError as error:
+        raise FileError(f"{path}: not enough memory to read it.") from error
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FileError(
+            f"{path} is not a readable {kind} file ({reason}). {_remedy(path)}"
+        ) from error
+
+
+def _remedy(path: Path) -> str:
+    """What is wrong with a file that could not be read, as far as its first bytes tell."""
+    ending = path.suffix.lower()
+    with path.open("rb") as file:
+        start = file.read(256)
+    for signature, endings in _SIGNATURES.items():
+        if start.startswith(signature) and ending not in endings:
+            return f"It looks like a {endings[0]} file: give it that ending."
+    text = bool(start) and all(byte >= 32 or byte in b"\t\r\n" for byte in start)
+    if ending not in _BINARY:
+        return "Look at that place, or at the encoding (UTF-8)."
+    if text:
+        return "It looks like text: give it the ending .csv if it is a table."
+    return "It may be truncated or damaged: copy or download it again."
+
+
+@contextlib.contextmanager
+def appearing(path: Any) -> Iterator[Path]:
+    """A name beside ``path``; what is written there is moved to it if the block succeeds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "words.txt"
+    >>> with appearing(target) as beside:
+    ...     _ = beside.write_text("all of it")
+    >>> target.read_text()
+    'all of it'
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        if beside.is_dir():
+            shutil.rmtree(beside, ignore_errors=True)
+        beside.unlink(missing_ok=True)
+
+
+def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
+    """Return an optional package, or say how to install it.
+
+    Parameters
+    ----------
+    name : str
+        Module to import.
+    extra : str, optional
+        The extra of semfs that brings it; by default the package itself is named.
+    what : str, default="This"
+        What needs it, to begin the sentence with.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        missing = (error.name or name).split(".")[0]
+        source = missing if extra is None else f"'semfs[{extra}]'"
+        raise ImportError(
+            f"{what} needs {missing}. Install it with: pip install {source}"
+        ) from error
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads and encodings: ``$SEMFS_CACHE`` or the user's cache."""
+    chosen = os.environ.get("SEMFS_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "semfs"
+
+
+# ---- sizes ----------------------------------------------------------------------------
+
+
 def memory_limit() -> int:
     """Bytes of memory in this machine: no array may declare more."""
     try:
@@ -67,20 +158,33 @@ def check_declared_size(path: Path, what: str, declared: int, stored: int) -> No
     """Refuse data that declare more bytes than can be true or can be held."""
     if declared > memory_limit():
         raise FileError(
-            f"{path}: {what} declares {in_bytes(declared)}, more than this machine's memory "
-            f"({in_bytes(memory_limit())}). Store it as .npy, which is read in blocks."
+            f"{path}: {what} declares {size_text(declared)}, more than this machine's memory "
+            f"({size_text(memory_limit())}). Store it as .npy, which is read in blocks."
         )
     if declared > max(stored, 1) * SUSPICIOUS_RATIO and declared > LARGE:
         raise FileError(
-            f"{path}: {what} would expand from {in_bytes(stored)} to {in_bytes(declared)}, as "
-            "a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
+            f"{path}: {what} would expand from {size_text(stored)} to {size_text(declared)}, "
+            "as a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
         )
 
 
-def in_bytes(size: float) -> str:
-    """Return a size in words: ``\"3.2 MB\"``."""
+def size_text(size: float) -> str:
+    """Return a number of bytes in words: ``\"3.2 MB\"``."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def parse_size(size: int | str) -> int:
+    """Return the number of bytes that a text such as ``"512MB"`` or ``"2GiB"`` means."""
+    units = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+    if not isinstance(size, str):
+        return int(size)
+    text = size.strip().lower()
+    for unit, factor in units.items():
+        with contextlib.suppress(ValueError):
+            if text.endswith(unit):
+                return int(float(text.removesuffix(unit)) * factor)
+    raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".')

@@ -1,10 +1,9 @@
-"""Progress of a long fit on stderr: a bar if rich is installed, plain lines otherwise."""
+"""Progress of a long loop on stderr: a bar if rich is installed, plain lines otherwise."""
 
 from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 __all__ = ["Progress"]
@@ -15,6 +14,17 @@ SECONDS_BETWEEN_LINES = 1.0
 class Progress:
     """Count steps of a long loop, ``total`` of them if known; silent unless ``verbose``.
 
+    Parameters
+    ----------
+    label : str
+        What is being done.
+    total : int or None
+        Number of steps, with which the time left is told.
+    verbose : int
+        0 is silent.
+    unit : str, default=""
+        What is counted, such as "rows".
+
     Examples
     --------
     >>> with Progress("rounds", total=2, verbose=0) as progress:
@@ -22,44 +32,48 @@ class Progress:
     ...         progress.step(f"loss {loss:.2f}")
     """
 
-    def __init__(self, label: str, total: int | None, verbose: Any) -> None:
-        self.label = label
-        self.total = total
+    def __init__(self, label: str, total: int | None, verbose: Any, unit: str = "") -> None:
+        self.label, self.total, self.unit = label, total, unit
         self.verbose = bool(verbose)
         self.done = 0
         self._bar: Any = None
-        self._last_line = -SECONDS_BETWEEN_LINES
 
     def __enter__(self) -> Progress:
-        if self.verbose:
-            self._bar = _rich_bar()
+        self._begin, self._last_line = time.monotonic(), -SECONDS_BETWEEN_LINES
+        self._bar = _rich_bar(self.unit) if self.verbose else None
         if self._bar is not None:
             self._bar.start()
             self._task = self._bar.add_task(self.label, total=self.total, note="")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
-    def step(self, note: str = "") -> None:
-        """Report that one more step is done."""
-        self.done += 1
+    @property
+    def seconds(self) -> float:
+        """Time since the loop began."""
+        return max(time.monotonic() - self._begin, 1e-9)
+
+    def step(self, note: str = "", n: int = 1) -> None:
+        """Report that ``n`` more steps are done."""
+        self.done += n
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
         elif self.verbose and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            of = "" if self.total is None else f"/{self.total}"
-            print(f"{self.label} {self.done}{of} {note}", file=sys.stderr, flush=True)
+            print(self._line(note), file=sys.stderr, flush=True)
+
+    def _line(self, note: str) -> str:
+        if self.total is None:
+            return f"{self.label} {self.done:,} {self.unit} {note}"
+        left = self.seconds / self.done * (self.total - self.done) if self.done else 0.0
+        steps = f"{self.done:,}/{self.total:,} {self.unit}".rstrip()
+        return f"{self.label} {steps}, {left:.0f} s left {note}"
 
 
-def _rich_bar() -> Any:
+def _rich_bar(unit: str) -> Any:
     """Return a bar, or None without rich or without a terminal (a log wants lines)."""
     if not sys.stderr.isatty():
         return None
@@ -71,8 +85,10 @@ def _rich_bar() -> Any:
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.completed:,.0f} " + unit)
+        if unit
+        else progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 
 __all__ = [
     "check_all_finite",
+    "check_distinct",
     "check_integer",
     "check_number",
     "check_option",
@@ -64,6 +68,20 @@ def is_missing(label: Any) -> bool:
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(label, (float, np.floating)) and label != label
+
+
+def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
+    """Raise if an item occurs twice; ``{}`` in the message stands for it.
+
+    Examples
+    --------
+    >>> check_distinct(["a", "b", "a"], "two columns are named {}. Rename one.")
+    Traceback (most recent call last):
+    ValueError: two columns are named 'a'. Rename one.
+    """
+    repeated = [item for item, times in Counter(items).items() if times > 1]
+    if repeated:
+        raise error(message.replace("{}", repr(repeated[0]), 1))
 
 
 def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
@@ -127,10 +145,13 @@ def feature_indices(parameter: str, features: Any, d: int, names: Any = None) ->
 
 
 def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> int:
+    if isinstance(feature, str) and not names and re.fullmatch(r"x\d+", feature):
+        feature = int(feature[1:])  # as get_feature_names_out calls them
     if isinstance(feature, str):
         if feature not in names:
-            hint = "X has no feature names; use indices" if not names else "check spelling"
-            raise ValueError(f"{parameter}: no feature named {feature!r} in X ({hint}).")
+            near = difflib.get_close_matches(feature, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ". Check the spelling."
+            raise ValueError(f"{parameter}: no feature named {feature!r} in X{hint}")
         return names.index(feature)
     if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
         raise TypeError(f"{parameter} must hold indices or names, got {feature!r}.")

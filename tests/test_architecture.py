@@ -32,7 +32,9 @@ def imports_of(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names = [node.module]
             if node.module == "semfs":
-                names = [f"semfs.{alias.name}" for alias in node.names]
+                names = [
+                    f"semfs.{alias.name}" for alias in node.names if alias.name != "__version__"
+                ]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         else:

@@ -1,21 +1,13 @@
 """The built site in a real browser: search works, nothing is wider than a phone."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-
-try:
-    from selenium import webdriver
-    from selenium.webdriver.support.ui import WebDriverWait
-except ImportError:
-    pytest.skip("needs selenium", allow_module_level=True)
+from browser import MARKS, open_chromium, resize, wait
 
 SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
+    *MARKS,
     pytest.mark.skipif(not SITE.exists(), reason="needs the built site: make docs"),
 ]
 PAGES = ["index", "get-started", "problem", "attributes", "choosing", "method", "saving"] + [
@@ -25,21 +17,9 @@ PAGES = ["index", "get-started", "problem", "attributes", "choosing", "method", 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.add_argument("--allow-file-access-from-files")
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = open_chromium(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
-
-
-def resize(browser, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +30,7 @@ def test_the_search_finds_the_page(words, page, browser):
     resize(browser, 1280)
     browser.get(f"{(SITE / 'search.html').as_uri()}?q={words}")
     links = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
-    WebDriverWait(browser, 30).until(
-        lambda b: any(page in link for link in b.execute_script(links))
-    )
+    wait(browser, f"{links}.some(link => link.includes(arguments[0]))", page)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -67,5 +45,4 @@ def test_no_page_is_wider_than_the_window_and_all_pictures_load(page, width, bro
 
 def test_formulas_are_drawn_without_a_network(browser):
     browser.get((SITE / "method.html").as_uri())
-    drawn = "return document.querySelectorAll('mjx-container').length"
-    WebDriverWait(browser, 30).until(lambda b: b.execute_script(drawn) > 20)
+    wait(browser, "return document.querySelectorAll('mjx-container').length > 20")

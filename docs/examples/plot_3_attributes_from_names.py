@@ -20,7 +20,7 @@ from semfs.attributes import describe_attributes, encode_class_names
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores
 
-data = load_sample()
+data = load_sample("blood")
 names = [str(name) for name in data.attributes.index]
 names
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from semfs.lab import Display
+from semfs.lab.comparison import curves
 from semfs.lab.paper import evaluate
-from semfs.lab.plots import draw_curves
 
 # %%
 # Ours ranks features by the ratio of between-class to within-class variance, weighting all classes
@@ -55,16 +54,16 @@ rows, summary = evaluate(
     ks=[5, 10, 15, 20, 25, 30],
     n_repeats=10,
     n_jobs=1,
-    display=Display(quiet=True),
 )
 print(f"{summary.n_computed} cells computed, {len(summary.failures)} failed")
 
 # %%
-# The rows hold everything that was measured; the plots of the report draw them.
+# The rows hold everything that was measured; ``curves`` averages them over the splits.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
 for ax, metric in zip(axes, ("acc", "nmi")):
-    draw_curves(ax, rows, metric)
+    for label, line in curves(rows, metric).items():
+        ax.plot([point.x for point in line], [point.mean for point in line], "o-", label=label)
     ax.set(xlabel="genes", ylabel=metric.upper())
 axes[0].legend(frameon=False, fontsize=8)
 figure.tight_layout()

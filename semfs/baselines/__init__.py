@@ -1,11 +1,16 @@
-"""The paper's comparison methods, each a scikit-learn selector.
+"""The methods SemFS is compared with, each a scikit-learn selector.
 
-Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised, by class
-labels or by the attributes of the classes: `LassoSelector`, `L20ALM`, `WkNN`.
+Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
+labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
+`WkNN`.
 """
 
-from semfs.baselines.supervised import L20ALM, LassoSelector
-from semfs.baselines.unsupervised import FSASL, MCFS, RandomSelector, VarianceSelector
+from semfs.baselines.fsasl import FSASL
+from semfs.baselines.l20alm import L20ALM
+from semfs.baselines.lasso import LassoSelector
+from semfs.baselines.markers import Markers
+from semfs.baselines.mcfs import MCFS
+from semfs.baselines.simple import RandomSelector, VarianceSelector
 from semfs.baselines.wknn import WkNN
 
 __all__ = [
@@ -13,6 +18,7 @@ __all__ = [
     "L20ALM",
     "MCFS",
     "LassoSelector",
+    "Markers",
     "RandomSelector",
     "VarianceSelector",
     "WkNN",

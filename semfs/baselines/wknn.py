@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
-from semfs.baselines.fitting import (
-    break_ties,
-    check_enough,
-    last_if_constant,
-    standardize_columns,
-)
-from semfs.baselines.supervision import SupervisedSelector
-from semfs.baselines.voting import Descent, class_balanced_batches, descend
-from semfs.progress import Progress
-from semfs.selectors.base import constant_columns
+from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.validation import check_integer, check_number, check_option
 
-__all__ = ["WkNN"]
+__all__ = ["WkNN", "class_balanced_batches", "loss_and_slope", "vote_gradient"]
 
 LARGEST_FULL_BATCH = 4000  # samples up to which all pairs are compared in every step
 DEFAULT_BATCH = 512  # rows per step above that
+SHARPNESS = 100.0  # a, how sharply the λ0 term counts positive weights
+SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the original
 
 
-class WkNN(SupervisedSelector):
+class WkNN(Baseline):
     """Weighted nearest neighbours (Bugata and Drotár, Knowledge-Based Systems 2019).
 
     Every other sample votes with a kernel weight, and the feature weights in the distance
@@ -35,7 +31,7 @@ class WkNN(SupervisedSelector):
 
         D_ij = Σ_f w_f (x_if - x_jf)²,    K = exp(-D) or exp(-√D)
         ŷ_i = Σ_{j≠i} K_ij t_j / Σ_{j≠i} K_ij
-        min_{w ≥ 0}  (1/n) Σ_i ℓ(t_i, ŷ_i) + λ0 Σ_f 2(σ(a w_f) - ½) + λ1 Σ_f w_f + λ2 Σ_f w_f²
+        min_{w ≥ 0}  (1/n) Σ_i ℓ(t_i, ŷ_i) + λ0 Σ_f 2(σ(100 w_f) - ½) + λ1 Σ_f w_f + λ2 Σ_f w_f²
 
     on standardised columns, by projected gradient steps of normalised length from
     ``w = 1/d``. ``score = w``.
@@ -58,13 +54,10 @@ class WkNN(SupervisedSelector):
         Rows per step. None takes all rows up to 4,000 samples and 512 above (with a
         warning). Mini-batches hold about 8 rows of each of ``batch_size / 8`` random
         classes, and the learning rate falls linearly to a tenth.
-    slope : float, default=100.0
-        a, how sharply the λ0 term counts positive weights.
     huber_delta : float, default=1.0
         Where "huber" turns from quadratic to linear.
     random_state : int, RandomState or None, default=0
         For mini-batches.
-    verbose : bool or int, default=0
 
     Attributes
     ----------
@@ -82,15 +75,9 @@ class WkNN(SupervisedSelector):
 
     Notes
     -----
-    Defaults and steps are those of the authors' program (Euclidean metric, plain gradient).
-    Differences: the gradient is written in closed form; the vote is a softmax with the row
-    maximum taken out, where the original divides 0 by 0 and aborts once weights grow;
-    constant columns take part (they change the start 1/d and the step length) but rank
-    last; features of weight 0 are ranked too, the original never returns them (with
-    thousands of features and many classes the default ``lambda0`` takes all weights to 0
-    within a few steps, here with a warning: set it to 0 there); mini-batches
-    are an addition for large n. A float32 X is computed in float32 (as the original does by
-    default), with weights and gradient sums in float64.
+    Defaults and steps are those of the authors' program; what differs, and why, is on the
+    page on the comparison methods. With thousands of features and many classes the default
+    ``lambda0`` takes all weights to 0 within a few steps, with a warning: set it to 0 there.
 
     Examples
     --------
@@ -100,6 +87,9 @@ class WkNN(SupervisedSelector):
     >>> WkNN(2, max_iter=50).fit(X, y).get_support()
     array([False, False,  True,  True])
     """
+
+    _supervised = True
+    _unit_free = True
 
     def __init__(
         self,
@@ -114,10 +104,8 @@ class WkNN(SupervisedSelector):
         learning_rate: float = 0.1,
         max_iter: int = 1000,
         batch_size: int | None = None,
-        slope: float = 100.0,
         huber_delta: float = 1.0,
         random_state: Any = 0,
-        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.attributes = attributes
@@ -129,61 +117,57 @@ class WkNN(SupervisedSelector):
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.batch_size = batch_size
-        self.slope = slope
         self.huber_delta = huber_delta
         self.random_state = random_state
-        self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> WkNN:
-        """Learn weights for the features of X (n, d) from labels y (n,)."""
-        with self._all_or_nothing():
-            X, codes, T = self._check_supervision(X, y)
-            self._check_parameters(T)
-            constant = constant_columns(X)
-            check_enough("WkNN", X, constant)
-            batch_size = self._batch_size(X.shape[0])
-            result = self._descend(standardize_columns(X)[0], T, codes, batch_size)
-            self._warn_if_all_zero(result)
-            self.weights_ = result.weights
-            self.objective_ = result.objective
-            self.n_iter_ = len(result.objective)
-            scores = break_ties(result.weights, -result.slope)
-            self._set_ranking(last_if_constant(scores, constant))
-        return self
-
-    def _descend(
-        self, Z: np.ndarray, T: np.ndarray, codes: np.ndarray, batch_size: int | None
-    ) -> Descent:
-        rates = np.full(self.max_iter, float(self.learning_rate))
-        batches: Any = itertools.repeat(None)
-        if batch_size is not None:
-            rng = check_random_state(self.random_state)
-            batches = class_balanced_batches(codes, batch_size, rng)
-            rates *= np.linspace(1.0, 0.1, self.max_iter)
-        with Progress("WkNN", self.max_iter, self.verbose) as progress:
-            return descend(
-                Z,
-                T.astype(Z.dtype),
-                batches=batches,
-                kernel=self.kernel,
-                loss=self.loss,
-                delta=self.huber_delta,
-                penalties=(self.lambda0, self.lambda1, self.lambda2),
-                sharpness=self.slope,
-                learning_rates=rates,
-                report=progress.step,
+    def _scores(self, data: Training) -> np.ndarray:
+        table = data.table
+        if self.loss == "ce" and (table.min() < 0 or table.max() > 1):
+            raise ValueError(
+                "loss='ce' needs attributes between 0 and 1, found values from "
+                f"{table.min():g} to {table.max():g}. Rescale them, or use loss='mse'."
             )
-
-    def _warn_if_all_zero(self, result: Descent) -> None:
-        if not result.weights.any():
+        slope = self._descend(standardize_columns(data.X)[0], data)
+        self.n_iter_ = len(self.objective_)
+        if not self.weights_.any():
             warnings.warn(
-                f"The penalties drove all weights to 0 in {len(result.objective)} of "
-                f"{self.max_iter} steps; features are ranked by the last slope of the loss. "
-                "Lower lambda0 first: with many features, which start at 1/d, it outweighs "
-                "any loss.",
+                f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
+                "steps; features are ranked by the last slope of the loss. Lower lambda0 "
+                "first: with many features, which start at 1/d, it outweighs any loss.",
                 UserWarning,
                 stacklevel=3,
             )
+        return break_ties(self.weights_, -slope)
+
+    def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
+        """Minimise J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
+        T = data.T.astype(X.dtype)
+        w = np.full(X.shape[1], 1.0 / X.shape[1])
+        slope, objective = np.zeros_like(w), []
+        for eta, rows in self._steps(data.codes):
+            x, t = (X, T) if rows is None else (X[rows], T[rows])
+            value, new_slope = vote_gradient(
+                x, t, w, kernel=self.kernel, loss=self.loss, delta=self.huber_delta
+            )
+            # one batch says little about a feature: its slope is averaged over some twenty
+            slope = new_slope if rows is None else 0.95 * slope + 0.05 * new_slope
+            penalty, penalty_gradient = self._penalty(w)
+            w = _normalised_step(w, new_slope + penalty_gradient, eta)
+            objective.append(value + penalty)
+            if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
+                break
+        self.weights_, self.objective_ = w, np.array(objective)
+        return slope
+
+    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, np.ndarray | None]]:
+        """Return the learning rate and the rows of each step, None for all rows."""
+        rates = np.full(self.max_iter, float(self.learning_rate))
+        batch_size = self._batch_size(len(codes))
+        if batch_size is None:
+            return zip(rates, itertools.repeat(None))
+        rng = check_random_state(self.random_state)
+        rates *= np.linspace(1.0, 0.1, self.max_iter)
+        return zip(rates, class_balanced_batches(codes, batch_size, rng))
 
     def _batch_size(self, n: int) -> int | None:
         if self.batch_size is not None:
@@ -195,22 +179,102 @@ class WkNN(SupervisedSelector):
             f"using class-balanced mini-batches of {DEFAULT_BATCH}. Pass "
             f"batch_size={DEFAULT_BATCH} to agree, or batch_size={n} for all pairs.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=5,
         )
         return DEFAULT_BATCH
 
-    def _check_parameters(self, T: np.ndarray) -> None:
+    def _penalty(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return ``λ0 Σ 2(σ(aw)-½) + λ1 Σ w + λ2 Σ w²`` and its gradient."""
+        sigma = 1.0 / (1.0 + np.exp(-SHARPNESS * w))  # a·w ≥ 0: no overflow
+        count, size, squares = (2 * sigma - 1).sum(), w.sum(), (w**2).sum()
+        value = self.lambda0 * count + self.lambda1 * size + self.lambda2 * squares
+        gradient = 2 * self.lambda0 * SHARPNESS * sigma * (1 - sigma)
+        return float(value), gradient + self.lambda1 + 2 * self.lambda2 * w
+
+    def _check_parameters(self) -> None:
         check_option("kernel", self.kernel, ("rbf", "exp"))
         check_option("loss", self.loss, ("mse", "mae", "huber", "ce"))
-        for name in ("lambda0", "lambda1", "lambda2", "slope"):
+        for name in ("lambda0", "lambda1", "lambda2"):
             check_number(name, getattr(self, name), at_least=0)
         for name in ("learning_rate", "huber_delta"):
             check_number(name, getattr(self, name), above=0)
         check_integer("max_iter", self.max_iter, 1)
         if self.batch_size is not None:
             check_integer("batch_size", self.batch_size, 2)
-        if self.loss == "ce" and (T.min() < 0 or T.max() > 1):
-            raise ValueError(
-                "loss='ce' needs attributes between 0 and 1, found values from "
-                f"{T.min():g} to {T.max():g}. Rescale them, or use loss='mse'."
-            )
+
+
+def _normalised_step(w: np.ndarray, gradient: np.ndarray, eta: float) -> np.ndarray:
+    """Step along the gradient, normalised by the part that projection keeps."""
+    lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
+    norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
+    return np.maximum(w - eta * gradient / norm, 0.0)
+
+
+def vote_gradient(
+    X: np.ndarray, T: np.ndarray, w: np.ndarray, *, kernel: str, loss: str, delta: float
+) -> tuple[float, np.ndarray]:
+    """Return the mean loss of the vote of all other rows, and its gradient in w.
+
+    The kernel weights are a softmax, so they never underflow to 0/0 as the original's do.
+    """
+    used = w > 0
+    D = euclidean_distances(X[:, used] * np.sqrt(w[used]).astype(X.dtype), squared=True)
+    smallest = 1e-14 if D.dtype == np.float32 else 1e-300
+    clamped = np.less(D, smallest)
+    np.maximum(D, smallest, out=D)
+    if kernel == "exp":
+        np.sqrt(D, out=D)
+    np.fill_diagonal(D, np.inf)  # no vote for oneself
+    P = softmax(-D, axis=1)
+    Y_hat = P @ T
+    value, g = loss_and_slope(T, Y_hat, loss, delta)
+    g = (g / len(X)).astype(X.dtype)
+    M = P * (np.einsum("ij,ij->i", g, Y_hat)[:, None] - g @ T.T)
+    if kernel == "exp":
+        M /= 2.0 * D  # D holds √D here
+    M[clamped] = 0.0
+    # Σ_ij M_ij (x_if - x_jf)² = x_f' L x_f with the Laplacian L of M + Mᵀ
+    M = M + M.T
+    LX = M.sum(axis=0, dtype=np.float64).astype(X.dtype)[:, None] * X - M @ X
+    return value, (X * LX).sum(axis=0, dtype=np.float64)
+
+
+def loss_and_slope(
+    T: np.ndarray, Y_hat: np.ndarray, loss: str, delta: float
+) -> tuple[float, np.ndarray]:
+    """Return the mean over rows of ℓ(t_i, ŷ_i) and ∂ℓ/∂ŷ, shape (n, c)."""
+    e = np.asarray(T, dtype=np.float64) - Y_hat
+    size = np.abs(e)
+    if loss == "mse":
+        values, slope = e**2, -2.0 * e
+    elif loss == "mae":
+        values, slope = size, -np.sign(e)
+    elif loss == "huber":
+        values = np.where(size <= delta, 0.5 * e**2, delta * size - 0.5 * delta**2)
+        slope = -np.clip(e, -delta, delta)
+    else:  # cross-entropy; with several columns only the true class counts
+        share = T if T.shape[1] > 1 else 1.0
+        likelihood = np.maximum(1.0 - size, 1e-12)
+        values = -share * np.log(likelihood)
+        slope = -share * np.sign(e) / likelihood
+    return float(values.sum() / len(e)), slope
+
+
+def class_balanced_batches(
+    codes: np.ndarray, batch_size: int, rng: np.random.RandomState, per_class: int = 8
+) -> Iterator[np.ndarray]:
+    """Yield row indices of random classes with about ``per_class`` rows of each, for ever.
+
+    Every row needs siblings in its batch, or the vote carries no signal.
+    """
+    members = [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
+    n_classes = min(len(members), max(2, batch_size // per_class))
+    per_class = max(2, batch_size // n_classes)
+    while True:
+        chosen = rng.choice(len(members), n_classes, replace=False)
+        yield np.concatenate(
+            [
+                rng.choice(members[c], min(per_class, len(members[c])), replace=False)
+                for c in chosen
+            ]
+        )

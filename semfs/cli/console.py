@@ -1,35 +1,51 @@
-"""What the commands print, and how: lines, aligned tables, JSON and short stories."""
+"""How the commands speak: plain lines, whole tables, JSON, and the command line's own words."""
 
 from __future__ import annotations
 
 import json
 import os
-from statistics import fmean
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-__all__ = [
-    "complain",
-    "demo_story",
-    "gene_table",
-    "plan_table",
-    "print_json",
-    "print_table",
-    "say",
-    "score_table",
-    "show_warning",
-    "stderr",
-]
+__all__ = ["AsJson", "Scheduler", "complain", "given", "print_json", "print_table", "say"]
 
 # No escape codes at all; left to themselves typer and rich would only leave out colours.
 FORCE = False if os.environ.get("NO_COLOR") else None
 if FORCE is False:
     os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
+#: What the library calls a thing (a pattern), and what it is called on the command line.
+WORDS = {
+    r"\bn_features_to_select=": "-k ",
+    r"\bn_features_to_select\b": "-k",
+    r"\bn_genes\b": "--genes",
+    r"\bn_jobs\b": "--jobs",
+    r"\bn_repeats\b": "--repeats",
+    r"\bn_splits\b": "--splits",
+    r"\brandom_state\b": "--seed",
+    r"\b(?:[Ii]nput |the target )?(?<![\w/.-])y(?![\w/-]|\.\w)": "--label",
+    r"\b(?:[Ii]nput )?(?<![\w/.-])X(?![\w/-]|\.\w)": "DATA",
+    r"(?<![\w/.-])(include|exclude)(?![\w/-]|\.\w)": r"--\1",
+    r"^(alpha|gamma|attributes|unseen|seed|scheduler)(?= must|:| has| is)": r"--\1",
+}
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-# ---- how ------------------------------------------------------------------------------
+# Options that several commands have.
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a Dask cluster, such as tcp://host:8786.")
+]
+
+
+def given(options: Any, *own: str) -> dict[str, Any]:
+    """The options that were given, but for a command's own; the library knows the defaults."""
+    return {k: v for k, v in vars(options).items() if v is not None and k not in own}
 
 
 def say(text: str) -> None:
@@ -38,26 +54,46 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print one line on standard error."""
-    _print_plain(stderr(), f"semfs: {' '.join(text.split())}")
+    """Print one line on standard error, in the words of the command line."""
+    console = Console(stderr=True, force_terminal=FORCE)
+    _print_plain(console, f"semfs: {in_own_words(' '.join(text.split()))}")
+
+
+def in_own_words(text: str) -> str:
+    """Replace names of Python parameters by those of options; what is quoted stays.
+
+    >>> in_own_words("n_features_to_select must be at least 1, got 'n_features_to_select'.")
+    "-k must be at least 1, got 'n_features_to_select'."
+    """
+    parts = re.split(r"""('[^']*'|"[^"]*")""", text)
+    for pattern, word in WORDS.items():
+        parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def visible(text: str) -> str:
+    r"""Show control characters, of which escape codes are made, instead of sending them.
+
+    >>> print(visible("gene \x1b[2J"))
+    gene \x1b[2J
+    """
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _print_plain(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def stderr() -> Console:
-    """Return the console of standard error."""
-    return Console(stderr=True, force_terminal=FORCE)
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table in full, wider than the terminal if it must be: no number is cut.
 
-
-def show_warning(message: Any, *place: Any, **where: Any) -> None:
-    """A warning as one line, without the place in the code that it came from."""
-    complain(str(message))
-
-
-def print_table(table: Any) -> None:
-    """Print a table in full, wider than the terminal if it must be: no number is cut."""
+    A column whose name starts with ``>`` is aligned to the right.
+    """
+    table = Table(title=Text(title), box=None)
+    for name in columns:
+        table.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console = Console(force_terminal=FORCE)
     whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
     Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
@@ -65,70 +101,4 @@ def print_table(table: Any) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
-    print(json.dumps(value, indent=1, ensure_ascii=False))
-
-
-# ---- what -----------------------------------------------------------------------------
-
-
-def plan_table(found: Any) -> Any:
-    where = "this machine" if found.workers == 1 else f"{found.workers} workers like it"
-    table = Table(
-        "stage",
-        "passes",
-        "GB read",
-        "GB sent",
-        "seconds",
-        title=f"{where}: {found.seconds:,.0f} s, {found.memory / 1e6:,.0f} MB of memory each",
-        box=None,
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for stage in found.stages:
-        table.add_row(
-            stage.name,
-            str(stage.passes or ""),
-            f"{stage.bytes_read / 1e9:,.1f}" if stage.bytes_read else "",
-            f"{stage.bytes_sent / 1e9:,.2f}" if stage.bytes_sent else "",
-            f"{stage.seconds:,.1f}",
-        )
-    return table
-
-
-def demo_story(found: Any) -> str:
-    """What the demo does, in three lines."""
-    data, (facts,) = found.data, found.info["datasets"].values()
-    types = ", ".join(str(label) for label in data.unseen)
-    return (
-        f"{facts['n_seen']} labelled blood cells of {len(facts['seen'])} types, "
-        f"{data.X.shape[1]} genes, {data.attributes.shape[1]} attributes per type.\n"
-        f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
-        f"({types}).\n"
-        "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
-    )
-
-
-def gene_table(genes: list[Any]) -> Any:
-    table = Table("", "gene", "share of fit", "speaks of", title="Genes chosen", box=None)
-    table.columns[0].justify = table.columns[2].justify = "right"
-    for number, gene in enumerate(genes, start=1):
-        table.add_row(str(number), gene.name, f"{gene.share:.0%}", gene.attribute)
-    return table
-
-
-def score_table(rows: list[dict[str, Any]], metric: str) -> Any:
-    """One line per method, best mean first, averaged over splits."""
-    values: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        values.setdefault(row["label"], {}).setdefault(row["k"], []).append(row[metric])
-    ks = sorted({row["k"] for row in rows})
-    n_splits = len({row["split"] for row in rows})
-    title = f"{metric.upper()} on unseen classes" + (f", {n_splits} splits" * (n_splits > 1))
-    table = Table("method", *(str(k) for k in ks), "mean", title=title, box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    means = {m: {k: fmean(v) for k, v in found.items()} for m, found in values.items()}
-    for label in sorted(means, key=lambda m: -fmean(means[m].values())):
-        cells = [f"{means[label][k]:.3f}" if k in means[label] else "" for k in ks]
-        table.add_row(label, *cells, f"{fmean(means[label].values()):.3f}")
-    return table
+    print(json.dumps(value, indent=1))

@@ -12,11 +12,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from semfs.attributes import align_attributes, encode_labels
-from semfs.attributes.files import import_pandas
-from semfs.validation import label_array
+from semfs.attributes import align_attributes
+from semfs.validation import encode_labels, label_array
 
-__all__ = ["ZeroShotDataset", "import_pandas"]
+__all__ = ["ZeroShotDataset"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,16 +74,18 @@ class ZeroShotDataset:
         X = _as_matrix(self.X)
         classes, codes = encode_labels(self.y, n_samples=X.shape[0])
         _check_attributes(self.attributes, classes)
-        self._set(
-            X=X,
-            y=classes[codes],
-            unseen=_as_unseen(self.unseen, classes),
-            feature_names=_as_feature_names(self.feature_names, X.shape[1]),
-            rows=_as_rows(self.rows, X.shape[0]),
-            info=dict(self.info or {}),
-            _classes=classes,
-            _codes=codes,
-        )
+        checked = {
+            "X": X,
+            "y": classes[codes],
+            "unseen": _as_unseen(self.unseen, classes),
+            "feature_names": _as_feature_names(self.feature_names, X.shape[1]),
+            "rows": _as_rows(self.rows, X.shape[0]),
+            "info": dict(self.info or {}),
+            "_classes": classes,
+            "_codes": codes,
+        }
+        for key, value in checked.items():
+            object.__setattr__(self, key, value)  # the way into a frozen dataclass
 
     @property
     def classes(self) -> np.ndarray:
@@ -119,12 +120,7 @@ class ZeroShotDataset:
         random_state : int, RandomState or None, default=None
             Pass an int for the same splits every time.
         """
-        n_classes = len(self._classes)
-        if not 1 <= n_unseen < n_classes:
-            raise ValueError(
-                f"n_unseen is {n_unseen}; {self.name!r} has {n_classes} classes, so choose "
-                f"from 1 to {n_classes - 1} (at least one class must stay seen)."
-            )
+        n_classes = self._check_count("n_unseen", n_unseen)
         rng = check_random_state(random_state)
         draws = (np.sort(rng.permutation(n_classes)[:n_unseen]) for _ in range(n_splits))
         return (self.with_unseen(self._classes[draw]) for draw in draws)
@@ -134,12 +130,7 @@ class ZeroShotDataset:
 
         Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
         """
-        n_classes = len(self._classes)
-        if not 1 <= n_seen < n_classes:
-            raise ValueError(
-                f"n_seen is {n_seen}; {self.name!r} has {n_classes} classes, so choose "
-                f"from 1 to {n_classes - 1}."
-            )
+        n_classes = self._check_count("n_seen", n_seen)
         choices = itertools.combinations(range(n_classes), n_seen)
         return (self.with_unseen(np.delete(self._classes, seen)) for seen in choices)
 
@@ -154,13 +145,18 @@ class ZeroShotDataset:
             lines.append(f"  {title} ({len(named)}): {_shorten(named)}".rstrip())
         return "\n".join(lines)
 
+    def _check_count(self, name: str, value: int) -> int:
+        n_classes = len(self._classes)
+        if not 1 <= value < n_classes:
+            raise ValueError(
+                f"{name} is {value}; {self.name!r} has {n_classes} classes, so choose from 1 "
+                f"to {n_classes - 1}: at least one class is seen and one unseen."
+            )
+        return n_classes
+
     def _is_unseen(self) -> np.ndarray:
         unseen = set(self.unseen.tolist())
-        return np.array([label in unseen for label in self._classes.tolist()], dtype=bool)
-
-    def _set(self, **values: Any) -> None:
-        for key, value in values.items():
-            object.__setattr__(self, key, value)  # the way into a frozen dataclass
+        return np.array([label in unseen for label in self._classes.tolist()])
 
 
 def _as_matrix(X: Any) -> Any:
@@ -194,7 +190,7 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
             f"unseen names class {unknown[0]!r}, which has no samples in y. "
             f"Known classes: {_shorten([repr(k) for k in known], limit=12)}."
         )
-    repeated = [label for label, times in Counter(labels).items() if times > 1]
+    repeated = _repeated(labels)
     if repeated:
         raise ValueError(f"unseen names class {repeated[0]!r} more than once.")
     if len(labels) == len(known):
@@ -211,7 +207,7 @@ def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
             f"X has {n_features} columns but feature_names has {len(names)} names. "
             "Pass one name per column."
         )
-    repeated = [name for name, times in Counter(names.tolist()).items() if times > 1]
+    repeated = _repeated(names.tolist())
     if repeated:
         raise ValueError(
             f"feature_names has {repeated[0]!r} more than once ({len(repeated)} names are "
@@ -220,15 +216,20 @@ def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
     return names
 
 
+def _repeated(values: list) -> list:
+    return [value for value, times in Counter(values).items() if times > 1]
+
+
 def _as_rows(rows: Mapping[str, Any] | None, n_samples: int) -> dict[str, np.ndarray]:
     groups = {str(key): np.asarray(index) for key, index in (rows or {}).items()}
     for key, index in groups.items():
         if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
             raise ValueError(f"rows[{key!r}] must be a list of row numbers.")
-        if index.size and (index.min() < 0 or index.max() >= n_samples):
+        outside = index[(index < 0) | (index >= n_samples)]
+        if outside.size:
             raise ValueError(
-                f"rows[{key!r}] points at row {index.min() if index.min() < 0 else index.max()}"
-                f", but X has rows 0 to {n_samples - 1}."
+                f"rows[{key!r}] points at row {outside[0]}, but X has rows 0 to "
+                f"{n_samples - 1}."
             )
     return {key: index.astype(np.intp) for key, index in groups.items()}
 

@@ -1,22 +1,39 @@
-"""The known data sets: which files they need, where these are looked for, how to get them."""
+"""The known data sets: their files, where these are looked for, and how to get them."""
 
 from __future__ import annotations
 
 import os
+import sys
+import tarfile
+import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from semfs.attributes.encoders import cache_folder
+from semfs.datasets.base import ZeroShotDataset
+from semfs.datasets.originals import load_cifar10
+from semfs.files import cache_folder, check_declared_size, reading
 
-__all__ = ["CATALOG", "Entry", "data_folders", "find_entry", "find_files"]
+__all__ = [
+    "CATALOG",
+    "Entry",
+    "data_folders",
+    "download",
+    "fetch_cifar10",
+    "fetch_glove",
+    "find_entry",
+    "find_files",
+    "unpack",
+]
 
 
 @dataclass(frozen=True)
 class Entry:
     """A known data set.
 
-    ``files`` are paths relative to a data folder, any one group of which suffices.
-    ``sha256`` is None where no checksum could be verified; such files are not downloaded.
+    ``files`` are paths relative to a data folder, any one group of which suffices. Only an
+    archive with a ``url`` and a checksum, ``sha256``, is ever downloaded.
     """
 
     name: str
@@ -29,26 +46,32 @@ class Entry:
     sha256: str | None = None
 
 
-_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
-_XLSA = "Xian et al., 'Zero-Shot Learning - A Comprehensive Evaluation', xlsa17.zip"
-_XLSA_URL = "http://datasets.d2.mpi-inf.mpg.de/xian/xlsa17.zip"
+def _files(folder: str, names: str, suffix: str = "") -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}{suffix}" for name in names.split())
 
 
-def _xlsa17(name: str, what: str, note: str = "") -> Entry:
-    files = tuple(
-        (f"{folder}{name}/res101.mat", f"{folder}{name}/att_splits.mat")
-        for folder in ("xlsa17/data/", "xlsa17/", "")
+def _xlsa17(name: str, what: str, source: str = "") -> Entry:
+    return Entry(
+        name,
+        what,
+        f'load_xlsa17(root, "{name}")',
+        tuple(
+            (f"{folder}{name}/res101.mat", f"{folder}{name}/att_splits.mat")
+            for folder in ("xlsa17/data/", "xlsa17/", "")
+        ),
+        source
+        or "unpack http://datasets.d2.mpi-inf.mpg.de/xian/xlsa17.zip (Xian et al., 'Zero-Shot "
+        "Learning - A Comprehensive Evaluation', xlsa17.zip)",
+        "features: none stated; images: see the data set's authors",
     )
-    licence = "features: none stated; images: see the data set's authors"
-    source = note or f"unpack {_XLSA_URL} ({_XLSA})"
-    return Entry(name, what, f'load_xlsa17(root, "{name}")', files, source, licence)
 
 
+_BATCHES = " ".join([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"])
 CATALOG: tuple[Entry, ...] = (
     Entry(
         "sample",
         "700 blood cells × 765 genes, 10 types × 20 attributes",
-        "load_sample()",
+        'load_sample("blood")',
         (),
         "bundled with semfs",
         "CC BY 4.0 as reported (10x Genomics)",
@@ -57,13 +80,7 @@ CATALOG: tuple[Entry, ...] = (
         "SUN attributes",
         "14,340 scenes, 717 classes × 102 attributes, 707/10",
         'load_sun("SUNAttributeDB", features)',
-        (
-            (
-                "SUNAttributeDB/images.mat",
-                "SUNAttributeDB/attributes.mat",
-                "SUNAttributeDB/attributeLabels_continuous.mat",
-            ),
-        ),
+        (_files("SUNAttributeDB", "images attributes attributeLabels_continuous", ".mat"),),
         "unpack http://cs.brown.edu/~gmpatter/Attributes/SUNAttributeDB.tar.gz",
         "none stated; cite Patterson & Hays, CVPR 2012",
     ),
@@ -72,15 +89,10 @@ CATALOG: tuple[Entry, ...] = (
         "15,339 objects, 32 classes × 64 attributes, 20/12",
         'load_apy("aPY_annotations", features)',
         (
-            tuple(
-                f"aPY_annotations/{name}.txt"
-                for name in (
-                    "apascal_train",
-                    "apascal_test",
-                    "ayahoo_test",
-                    "attribute_names",
-                    "class_names",
-                )
+            _files(
+                "aPY_annotations",
+                "apascal_train apascal_test ayahoo_test attribute_names class_names",
+                ".txt",
             ),
         ),
         "unpack http://vision.cs.uiuc.edu/attributes/attribute_data.tar.gz and name the folder "
@@ -92,8 +104,8 @@ CATALOG: tuple[Entry, ...] = (
         "60,000 images, 10 classes, 45 two-class splits",
         "load_cifar10(root, features)",
         (
-            tuple(f"cifar-10-batches-bin/{b}.bin" for b in (*_BATCHES, "test_batch")),
-            tuple(f"cifar-10-batches-py/{b}" for b in (*_BATCHES, "test_batch")),
+            _files("cifar-10-batches-bin", _BATCHES, ".bin"),
+            _files("cifar-10-batches-py", _BATCHES),
         ),
         "semfs.datasets.fetch_cifar10(attributes=TABLE), or unpack cifar-10-binary.tar.gz from "
         "https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -149,3 +161,90 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
             if all((folder / name).is_file() for name in group):
                 return (folder / group[0]).parent
     return None
+
+
+# ---- downloads -------------------------------------------------------------------------------
+
+
+def fetch_cifar10(
+    features: Any = None, *, attributes: Any, folder: Any = None
+) -> ZeroShotDataset:
+    """Download CIFAR-10 (170 MB) once, and return it as `load_cifar10` does.
+
+    Parameters
+    ----------
+    features, attributes
+        See `load_cifar10`; there are no word vectors in the download, so pass attributes.
+    folder : path-like, optional
+        Where to keep it; by default `semfs.attributes.encoders.cache_folder`.
+    """
+    root = download(find_entry("CIFAR10"), folder)
+    return load_cifar10(root, features, attributes=attributes)
+
+
+def fetch_glove(size: int = 100, *, folder: Any = None) -> Path:
+    """Download GloVe word vectors (862 MB) once; returns the file for `encode_class_names`.
+
+    Parameters
+    ----------
+    size : {50, 100, 200, 300}, default=100
+        Numbers per word.
+    folder : path-like, optional
+        Where to keep it; by default `semfs.attributes.encoders.cache_folder`.
+    """
+    if size not in (50, 100, 200, 300):
+        raise ValueError(f"size must be 50, 100, 200 or 300, got {size!r}.")
+    return download(find_entry("GloVe"), folder) / f"glove.6B.{size}d.txt"
+
+
+def download(entry: Entry, folder: Any = None) -> Path:
+    """Return the folder with an entry's unpacked archive, downloaded if it is not there."""
+    root = Path(folder or cache_folder())
+    target = root / entry.name.lower()
+    if target.is_dir():
+        return target
+    if entry.url is None:
+        raise FileNotFoundError(
+            f"{entry.name} is not downloaded, because no checksum of it is published. To get "
+            f"it: {entry.source}; put it into {root}."
+        )
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError("Downloads need pooch: pip install 'semfs[data]'") from error
+    print(f"{entry.name}: {entry.what}. Licence: {entry.licence}.", file=sys.stderr)
+    name = Path(entry.url).name
+    registry, urls = {name: f"sha256:{entry.sha256}"}, {name: entry.url}
+    files = pooch.create(root, "", registry=registry, urls=urls, retry_if_failed=2)
+    http = pooch.HTTPDownloader(sys.stderr.isatty(), chunk_size=2**20, timeout=60)
+    try:
+        archive = files.fetch(name, downloader=http)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise OSError(
+            f"{entry.url} could not be downloaded ({reason}). Download it by hand into {root}."
+        ) from error
+    return unpack(Path(archive), target)
+
+
+def unpack(archive: Path, target: Path) -> Path:
+    """Unpack a .zip, .tar or .tar.gz file into a new folder, which appears whole.
+
+    Nothing is written outside the folder, and an archive that expands beyond belief is
+    refused. (pooch's processors check no sizes, and no paths of tar files before Python 3.12.)
+    """
+    with reading(archive, "archive"), tempfile.TemporaryDirectory(dir=target.parent) as beside:
+        content = Path(beside) / target.name
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                _check_size(archive, [item.file_size for item in zipped.infolist()])
+                zipped.extractall(content)
+        else:
+            with tarfile.open(archive) as tar:
+                _check_size(archive, [item.size for item in tar.getmembers()])
+                tar.extractall(content, filter="data")
+        return content.rename(target)
+
+
+def _check_size(archive: Path, sizes: list[int]) -> None:
+    check_declared_size(archive, "its content", sum(sizes), archive.stat().st_size)

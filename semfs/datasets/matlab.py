@@ -1,18 +1,25 @@
-"""MATLAB files, version 5 and 7.3 (HDF5), and HDF5 data sets, read without trust."""
+"""MATLAB files, version 5 and 7.3 (HDF5), and HDF5 data sets, read without trust.
+
+Version 5 has a reader of its own, because scipy's crashes the interpreter on some damaged
+files. The format is documented in MathWorks' "MAT-File Format", chapter 1.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from semfs.datasets.mat5 import names_in_mat5, read_mat5
-from semfs.files import FileError, check_declared_size, open_existing, reading
+from semfs.files import FileError, check_declared_size, need, open_existing, reading
+from semfs.rows.hdf5 import checked_dataset
 
-__all__ = ["import_h5py", "names_in_h5", "names_in_mat", "read_h5", "read_mat", "texts"]
+__all__ = ["names_in_h5", "names_in_mat", "read_h5", "read_mat"]
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -23,21 +30,18 @@ def read_mat(path: Any, names: Iterable[str]) -> dict[str, Any]:
     Numeric arrays have MATLAB's orientation in both versions; cell arrays of text are lists
     of str. Anything else (structs, objects, functions) is refused.
     """
-    path = open_existing(path)
+    path, names = open_existing(path), list(names)
     with reading(path, ".mat"):
         if _is_hdf5(path):
-            return _read_hdf5(path, list(names), matlab=True)
-        found = read_mat5(path, list(names))
-        return {k: texts(v) if isinstance(v, list) else v for k, v in found.items()}
+            return _read_hdf5(path, names, matlab=True)
+        return {name: read() for name, read in _Mat5(path).variables() if name in names}
 
 
 def names_in_mat(path: Any) -> list[str]:
     """Return the names of the variables of a ``.mat`` file."""
     path = open_existing(path)
     with reading(path, ".mat"):
-        if _is_hdf5(path):
-            return names_in_h5(path)
-        return names_in_mat5(path)
+        return names_in_h5(path) if _is_hdf5(path) else [n for n, _ in _Mat5(path).variables()]
 
 
 def read_h5(path: Any, name: str) -> np.ndarray:
@@ -54,93 +58,40 @@ def read_h5(path: Any, name: str) -> np.ndarray:
 def names_in_h5(path: Any) -> list[str]:
     """Return the names of the top-level data sets of an HDF5 file."""
     path = open_existing(path)
-    h5py = import_h5py(path)
+    h5py = need("h5py", "data", what=str(path))
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        plain = (h5py.HardLink,)
-        links = {name: file.get(name, getlink=True) for name in file}
-        return [
-            name
-            for name, link in links.items()
-            if isinstance(link, plain) and isinstance(file[name], h5py.Dataset)
-        ]
-
-
-def texts(value: Any) -> list[str]:
-    """Return the strings of a cell array, or of nested arrays of strings, in order."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
-        return [str(item) for item in value.reshape(-1)] or [""]
-    if isinstance(value, (list, np.ndarray)):
-        return [text for item in np.asarray(value, dtype=object).flat for text in texts(item)]
-    raise FileError(f"text was expected, found {type(value).__name__}.")
+        own = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
+        return [name for name in own if isinstance(file[name], h5py.Dataset)]
 
 
 def _is_hdf5(path: Path) -> bool:
     with path.open("rb") as file:
         start = file.read(520)
-    return start[:8] == _HDF5_SIGNATURE or start[512:520] == _HDF5_SIGNATURE
+    return _HDF5_SIGNATURE in (start[:8], start[512:])
 
 
 # ---- HDF5, and version 7.3 on top of it ------------------------------------------------------
 
 
-def import_h5py(path: Any) -> Any:
-    """Return h5py, or say how to install it."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is an HDF5 file, which needs h5py: pip install 'semfs[data]'"
-        ) from error
-    return h5py
-
-
 def _read_hdf5(path: Path, names: list[str], *, matlab: bool) -> dict[str, Any]:
-    h5py = import_h5py(path)
-    with h5py.File(path, "r") as file:
-        present = [name for name in names if name in file]
-        return {name: _read_dataset(path, file, name, matlab) for name in present}
-
-
-def open_dataset(path: Path, file: Any, name: str) -> Any:
-    """Return a data set after checking that it is plain, local and of a credible size."""
-    h5py = import_h5py(path)
-    link = file.get(name, getlink=True)
-    if isinstance(link, h5py.ExternalLink):
-        raise FileError(f"{path}: {name} is a link to another file, which is not followed.")
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise FileError(f"{path}: {name} is a group; an array was expected.")
-    if dataset.external or dataset.is_virtual:
-        raise FileError(f"{path}: {name} takes its data from other files; it is not read.")
-    if dataset.shape is None:
-        raise FileError(f"{path}: {name} is empty.")
-    declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size())
-    return dataset
+    with need("h5py", "data", what=str(path)).File(path, "r") as file:
+        return {n: _read_dataset(path, file, n, matlab) for n in names if n in file}
 
 
 def _read_dataset(path: Path, file: Any, name: str, matlab: bool) -> Any:
-    dataset = open_dataset(path, file, name)
-    kind = dataset.dtype.kind
-    if kind in "fiub":
-        if matlab and _matlab_class(dataset) == "char":
-            return np.array([_chars(dataset[()])])
-        return dataset[()].T if matlab else dataset[()]
-    if matlab and kind == "O":
+    dataset = checked_dataset(path, file, name)
+    if matlab and dataset.dtype.kind == "O":
         return _cell_texts(path, file, name, dataset)
-    raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
-
-
-def _matlab_class(dataset: Any) -> str:
-    value = dataset.attrs.get("MATLAB_class", b"")
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
+    if dataset.dtype.kind not in "fiub":
+        raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
+    if matlab and dataset.attrs.get("MATLAB_class") in ("char", b"char"):
+        return np.array([_chars(dataset[()])])
+    return dataset[()].T if matlab else dataset[()]
 
 
 def _cell_texts(path: Path, file: Any, name: str, dataset: Any) -> list[str]:
     """Strings of a cell array: references to arrays of character codes, or to such cells."""
-    h5py = import_h5py(path)
+    h5py = need("h5py", "data", what=str(path))
     if h5py.check_dtype(ref=dataset.dtype) is not h5py.Reference:
         raise FileError(f"{path}: {name} has type {dataset.dtype}; text was expected.")
     out = []
@@ -157,3 +108,174 @@ def _cell_texts(path: Path, file: Any, name: str, dataset: Any) -> list[str]:
 
 def _chars(codes: np.ndarray) -> str:
     return "".join(chr(int(code)) for code in codes.T.flat)
+
+
+# ---- version 5 -------------------------------------------------------------------------------
+
+_MATRIX, _COMPRESSED = 14, 15
+#: Types of stored numbers, by the number the file gives them.
+_STORED = {
+    1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8",
+}  # fmt: skip
+#: Kinds of numeric arrays. Their numbers may be stored in a smaller type, which is kept.
+_NUMERIC = range(6, 16)
+_TEXT = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
+_CELL, _CHAR, _SPARSE, _OPAQUE = 1, 4, 5, 17
+_COMPLEX = 0x0800
+_DEPTH = 3  # of cells within cells
+_CHUNK = 2**16  # of packed bytes; they unpack to 67 MB at most
+
+
+class _Header(NamedTuple):
+    """What a matrix element says before its data."""
+
+    kind: int
+    is_complex: bool
+    shape: tuple[int, ...]
+    name: str
+    start: int  # of the data
+
+
+class _Mat5:
+    """One file: its byte order, and where its top-level elements are."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            order = {b"IM": "<", b"MI": ">"}.get(file.read(128)[126:])
+        if order is None:
+            raise FileError(
+                f"{path} is not a MATLAB file of version 5 or 7.3. Save it with -v7 or -v7.3."
+            )
+        self.order = order
+
+    def variables(self) -> Iterator[tuple[str, Any]]:
+        """Yield each variable's name, and a function that reads it."""
+        size, start = self.path.stat().st_size, 128
+        with self.path.open("rb") as file:
+            while start < size:
+                file.seek(start)
+                tag = file.read(8)
+                kind, length = self._pair(tag) if len(tag) == 8 else (0, 0)
+                start += 8
+                if kind not in (_MATRIX, _COMPRESSED) or start + length > size:
+                    raise self._broken("it is truncated")
+                place = (file, start, length, kind == _COMPRESSED)
+                name = self._header(self._content(*place, whole=False)).name
+                yield name, lambda place=place: self._value(self._content(*place))
+                start += length
+
+    def _broken(self, why: str) -> FileError:
+        return FileError(f"{self.path} is damaged ({why}). Copy or download it again.")
+
+    def _pair(self, data: Any, position: int = 0) -> tuple[int, int]:
+        first, second = struct.unpack_from(f"{self.order}II", data, position)
+        return first, second
+
+    def _content(
+        self, file: Any, start: int, length: int, packed: bool, *, whole: bool = True
+    ) -> memoryview:
+        """The bytes of a matrix element, unpacked; its beginning only, unless ``whole``."""
+        file.seek(start)
+        size = length if whole else min(length, _CHUNK)
+        if not packed:
+            return memoryview(file.read(size))
+        stream, out, declared = zlib.decompressobj(), bytearray(), 0
+        for done in range(0, size, _CHUNK):
+            out += stream.decompress(file.read(min(_CHUNK, size - done)))
+            declared = self._pair(out)[1]
+            check_declared_size(self.path, "a variable", declared, length)
+            if len(out) > 8 + declared:
+                break
+        if whole and (len(out) != 8 + declared or not stream.eof):  # its checksum is right
+            raise self._broken("a compressed element has another length than it says")
+        return memoryview(out)[8:]
+
+    def _element(self, data: memoryview, position: int) -> tuple[int, memoryview, int]:
+        """Type and bytes of the element at a position, and where the next one begins."""
+        kind, size = self._pair(data, position)
+        start = position + 8
+        stop = start + size + -size % 8
+        if kind >> 16:  # a small element keeps its data in the tag
+            kind, size, start, stop = kind & 0xFFFF, kind >> 16, position + 4, position + 8
+        if start + size > len(data):
+            raise self._broken("an element is cut off")
+        return kind, data[start : start + size], stop
+
+    def _header(self, data: memoryview) -> _Header:
+        if not len(data):  # an empty cell
+            return _Header(6, False, (0, 0), "", 0)
+        _, flags, position = self._element(data, 0)
+        flag = self._pair(flags)[0]
+        if flag & 0xFF == _OPAQUE:  # objects have no size; they are refused when read
+            return _Header(_OPAQUE, False, (), "", position)
+        _, sizes, position = self._element(data, position)
+        shape = tuple(np.frombuffer(sizes, f"{self.order}u4").tolist())
+        _, letters, position = self._element(data, position)
+        name = bytes(letters).decode("latin-1")
+        return _Header(flag & 0xFF, bool(flag & _COMPLEX), shape, name, position)
+
+    # ---- values: numpy and scipy check that numbers and sizes agree -----------------------
+
+    def _value(self, data: memoryview) -> Any:
+        header = self._header(data)
+        if header.kind == _CHAR:
+            return np.array(self._text(data, header))
+        if header.kind == _CELL:
+            return self._cells(data, header, _DEPTH)
+        if header.kind in _NUMERIC and not header.is_complex:
+            if 0 in header.shape:
+                return np.zeros(header.shape)
+            return self._vector(data, header.start)[0].reshape(header.shape, order="F")
+        if header.kind == _SPARSE and not header.is_complex:
+            return self._sparse(data, header)
+        raise FileError(
+            f"{self.path}: {header.name or 'a variable'} is a struct, an object or complex; "
+            "an array of numbers or a cell array of text was expected."
+        )
+
+    def _vector(self, data: memoryview, position: int) -> tuple[np.ndarray, int]:
+        kind, content, position = self._element(data, position)
+        stored = np.dtype(self.order + _STORED[kind])
+        values = np.frombuffer(content, stored)
+        return values.astype(stored.newbyteorder("="), copy=False), position
+
+    def _sparse(self, data: memoryview, header: _Header) -> Any:
+        rows, position = self._vector(data, header.start)
+        starts, position = self._vector(data, position)
+        values, _ = self._vector(data, position)
+        used = starts[-1]
+        X = sparse.csc_array((values[:used], rows[:used], starts), shape=header.shape)
+        X.check_format(full_check=True)
+        return X
+
+    def _text(self, data: memoryview, header: _Header) -> list[str]:
+        """Rows of text, stored column by column."""
+        if 0 in header.shape:
+            return [""]
+        kind, content, _ = self._element(data, header.start)
+        encoding, rows = _TEXT[kind], header.shape[0]
+        if rows > len(content):
+            raise self._broken(f"{header.name} has less text than it says")
+        if encoding in ("utf-16", "utf-32"):
+            encoding += "-le" if self.order == "<" else "-be"
+        letters = bytes(content).decode(encoding, "replace")
+        return [letters[i::rows] for i in range(rows)]
+
+    def _cells(self, data: memoryview, header: _Header, depth: int) -> list[str]:
+        """Texts of the cells, and of cells within them, column by column."""
+        out, position = [], header.start
+        for _ in range(math.prod(header.shape)):
+            _, content, position = self._element(data, position)
+            inner = self._header(content)
+            if inner.kind == _CHAR:
+                out += self._text(content, inner)
+            elif inner.kind == _CELL and depth:
+                out += self._cells(content, inner, depth - 1)
+            elif 0 in inner.shape:
+                out.append("")
+            else:
+                raise FileError(
+                    f"{self.path}: {header.name} is a cell array of something other than text."
+                )
+        return out

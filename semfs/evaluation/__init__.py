@@ -1,31 +1,22 @@
 """How well columns tell unseen classes apart: K-means, its measures, splits by class."""
 
+from semfs.evaluation.clustering import cluster_scorer, cluster_scores, starting_rows
 from semfs.evaluation.measures import (
-    ClassKFold,
-    ClassShuffleSplit,
-    Clustering,
-    cluster_scorer,
-    cluster_scores,
     clustering_accuracy,
-    kmeans,
     knn_accuracy,
     normalized_mutual_info,
-    retrieval_map,
-    starting_rows,
     zero_shot_accuracy,
 )
+from semfs.evaluation.splits import ClassKFold, ClassShuffleSplit
 
 __all__ = [
     "ClassKFold",
     "ClassShuffleSplit",
-    "Clustering",
     "cluster_scorer",
     "cluster_scores",
     "clustering_accuracy",
-    "kmeans",
     "knn_accuracy",
     "normalized_mutual_info",
-    "retrieval_map",
     "starting_rows",
     "zero_shot_accuracy",
 ]

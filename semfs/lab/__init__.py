@@ -1,7 +1,6 @@
-"""Experiments: a grid of cells, run in parallel, each stored as it ends, resumable."""
+"""The paper, run and reported: a grid of cells, each stored as it ends, resumable."""
 
-from semfs.lab.cells import Cell
-from semfs.lab.runner import Display, Summary, merge, run, versions
-from semfs.lab.store import Store
+from semfs.lab.runner import Summary, merge, run, versions
+from semfs.lab.store import Cell, Result, Store
 
-__all__ = ["Cell", "Display", "Store", "Summary", "merge", "run", "versions"]
+__all__ = ["Cell", "Result", "Store", "Summary", "merge", "run", "versions"]

@@ -16,31 +16,14 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-__all__ = [
-    "Interval",
-    "Point",
-    "Standing",
-    "Standings",
-    "Style",
-    "by_target",
-    "curves",
-    "headline",
-    "hindsight",
-    "is_oracle",
-    "is_ours",
-    "lead_in_words",
-    "paired_interval",
-    "standings",
-    "styles",
-    "value_of",
-    "verdict_in_words",
-    "widest_sweep",
-]
+__all__ = ["Interval", "Point", "Standings", "curves", "hindsight", "paired_interval"]
+__all__ += ["standings", "styles"]
 
 # Each colour has a contrast of 3:1 or more on white and on near-black; the first is for SemFS.
 COLOURS = [
-    *("#e0245e", "#1f77d0", "#128a5e", "#c46a00", "#8a63d2", "#0e8fa6"),
-    *("#a8559b", "#7a7f87", "#8a7a00", "#5b8c2a", "#b5553c"),
+    *("#e0245e", "#1f77d0", "#128a5e", "#c46a00", "#8a63d2", "#0e8fa6", "#a8559b", "#7a7f87"),
+    *("#8a7a00", "#5b8c2a", "#b5553c", "#ff00ff", "#6e3dff", "#7c613c", "#00a300", "#c23bce"),
+    *("#c07c87", "#ff5747", "#006aff", "#948ac7", "#ce3b85", "#276b9b", "#ff14b1", "#ff0000"),
 ]
 
 Row = Mapping[str, Any]
@@ -95,17 +78,16 @@ class Standings:
     oracles: list[Standing]
     tied: list[str]
     incomplete: dict[str, float]
-    n_splits: int
     verdict: str
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a method looks in every figure: a method and its oracle share colour and marker."""
+    """How a method looks in every figure."""
 
     colour: str
     marker: int  # number of the method, to pick a marker from any list
-    line: str  # "solid"; "dashed" when the colours are used up; "dotted" for oracles
+    line: str  # "solid"; "dot" for oracles; "longdash" when the colours are used up
     width: float  # relative; SemFS stands out
 
 
@@ -113,41 +95,28 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
     """Give every method a look and an order: SemFS and its variants first, oracles last.
 
     >>> styles(["MCFS", "MCFS (oracle)", "SemFS"])["MCFS (oracle)"]
-    Style(colour='#1f77d0', marker=1, line='dotted', width=0.7)
+    Style(colour='#128a5e', marker=2, line='dot', width=0.7)
     """
     order = sorted(
         dict.fromkeys(labels),
         key=lambda label: (is_oracle(label), label != "SemFS", not is_ours(label)),
     )
-    number: dict[str, int] = {}
-    for label in order:
-        number.setdefault(_base(label), len(number))
-    return {label: _style(label, number[_base(label)]) for label in order}
-
-
-def _style(label: str, number: int) -> Style:
-    colour = COLOURS[number % len(COLOURS)]
-    if is_oracle(label):
-        return Style(colour, number, "dotted", 0.7)
-    line = "solid" if number < len(COLOURS) else "dashed"
-    return Style(colour, number, line, 1.5 if label == "SemFS" else 1.0)
+    looks = {}
+    for number, label in enumerate(order):
+        plain = "solid" if number < len(COLOURS) else "longdash"
+        width = 0.7 if is_oracle(label) else 1.5 if label == "SemFS" else 1.0
+        line = "dot" if is_oracle(label) else plain
+        looks[label] = Style(COLOURS[number % len(COLOURS)], number, line, width)
+    return looks
 
 
 def is_ours(label: str) -> bool:
-    """Tell SemFS and its variants from the methods they are compared with.
-
-    >>> is_ours("SemFS/c"), is_ours("MCFS")
-    (True, False)
-    """
+    """Tell SemFS and its variants from the methods they are compared with."""
     return label.lower().startswith("semfs")
 
 
 def is_oracle(label: str) -> bool:
-    """Tell whether a method's parameters were chosen with the unseen labels.
-
-    >>> is_oracle("MCFS (oracle)"), is_oracle("MCFS")
-    (True, False)
-    """
+    """Tell whether a method's parameters were chosen with the unseen labels."""
     return "(oracle" in label.lower()
 
 
@@ -172,7 +141,7 @@ def by_target(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        label = re.sub(r"(_[so]|\s*\((attributes|labels)\))$", "", row["label"])
+        label = re.sub(r"\s*\((attributes|labels)\)$", "", row["label"])
         groups[str(value_of(row, "targets"))].append({**row, "label": label})
     return dict(sorted(groups.items()))
 
@@ -243,11 +212,9 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
         by_x: dict[Any, list[float]] = defaultdict(list)
         for (_, at), value in cells.items():
             by_x[at].append(value)
-        spread: dict[Any, list[float]] = defaultdict(list)
-        for (_, at), value in runs_sd.get(label, {}).items():
-            spread[at].append(value)
+        spread = {at: value for (_, at), value in runs_sd.get(label, {}).items()}
         result[label] = [
-            Point(at, fmean(v), stdev(v) if len(v) > 1 else _first(spread[at]), len(v))
+            Point(at, fmean(v), stdev(v) if len(v) > 1 else spread.get(at), len(v))
             for at, v in sorted(by_x.items())
         ]
     return result
@@ -272,20 +239,21 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     """
     cells = _cells(rows, metric, "k")
     wanted = set().union(*cells.values()) if cells else set()
-    incomplete = {
-        label: len(have) / len(wanted)
-        for label, have in cells.items()
-        if len(have) < len(wanted)
-    }
+    shares = {label: len(have) / len(wanted) for label, have in cells.items()}
+    incomplete = {label: share for label, share in shares.items() if share < 1}
     means = {label: _by_split(have) for label, have in cells.items() if label not in incomplete}
     order = sorted(means, key=lambda label: (-fmean(means[label].values()), label))
     fair = [label for label in order if not is_oracle(label)]
-    ranked = [_standing(label, means, fair) for label in fair]
-    oracles = [_standing(label, means, fair) for label in order if is_oracle(label)]
-    n_splits = len({split for split, _ in wanted})
-    tied = [] if n_splits < 2 else _tied(fair, means)
-    verdict = _verdict(fair, tied, n_splits)
-    return Standings(ranked, oracles, tied, incomplete, n_splits, verdict)
+    several = len({split for split, _ in wanted}) > 1
+    tied = [o for o in fair[1:] if not _difference(means[fair[0]], means[o]).above_zero]
+    found = ("unclear" if tied else "clear") if several else "one split"
+    return Standings(
+        [_standing(label, means, fair) for label in fair],
+        [_standing(label, means, fair) for label in order if is_oracle(label)],
+        tied if several else [],
+        incomplete,
+        found if len(fair) > 1 else "too few",
+    )
 
 
 def hindsight(rows: Iterable[Row], metric: str, label: str, others: Iterable[str]) -> Interval:
@@ -349,7 +317,9 @@ def verdict_in_words(result: Standings) -> str:
     if result.verdict == "clear":
         text = f"{first.label} wins. {lead} It is ahead of every other method."
     elif result.verdict == "unclear":
-        text = f"No clear winner. {lead} Cannot be told from it: {_few(result.tied)}."
+        more = f" and {len(result.tied) - 4} more" if len(result.tied) > 4 else ""
+        tied = ", ".join(result.tied[:4]) + more
+        text = f"No clear winner. {lead} Cannot be told from it: {tied}."
     else:
         text = f"No tested winner. {lead} With one split, chance cannot be ruled out."
     return text + _rest(result)
@@ -373,23 +343,26 @@ def _rest(result: Standings) -> str:
     text = ""
     if result.oracles:
         best = result.oracles[0]
-        text += f" Best with oracle tuning: {_base(best.label)}, {best.mean:.3f}."
+        text += f" Best with oracle tuning: {best.label.split(' (')[0]}, {best.mean:.3f}."
     if result.incomplete:
         shares = ", ".join(f"{m} ({share:.0%} done)" for m, share in result.incomplete.items())
         text += f" Not ranked, as results are missing: {shares}."
     return text
 
 
-def _few(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _above(lead: Interval, other: str) -> str:
-    text = f"{lead.mean:.3f} above {other}"
+    """The lead with its interval, in as many digits as it takes to see it."""
+    numbers = [lead.mean, *(limit for limit in (lead.low, lead.high) if limit is not None)]
+    if not any(numbers):
+        return f"exactly as {other}"
+    digits = 3
+    while digits < 9 and len({f"{number:.{digits}f}" for number in numbers}) < len(numbers):
+        digits += 1
+    digits = max(digits, min(9, 1 - math.floor(math.log10(abs(lead.mean) or 1.0))))
+    text = f"{lead.mean:.{digits}f} above {other}"
     if lead.low is None:
         return text
-    limits = f"{lead.low:+.3f} to {lead.high:+.3f}".replace("-", "−")
+    limits = f"{lead.low:+.{digits}f} to {lead.high:+.{digits}f}".replace("-", "−")
     return f"{text} (95 % interval {limits}, {lead.n} splits)"
 
 
@@ -435,25 +408,3 @@ def _standing(label: str, means: Mapping[str, dict[str, float]], fair: list[str]
     rival = next((other for other in fair if other != label), label)
     lead = _difference(means[label], means[rival])
     return Standing(label, fmean(values), stdev(values) if len(values) > 1 else None, lead)
-
-
-def _tied(fair: list[str], means: Mapping[str, dict[str, float]]) -> list[str]:
-    """Methods whose paired difference to the best one may well be zero."""
-    return [o for o in fair[1:] if not _difference(means[fair[0]], means[o]).above_zero]
-
-
-def _verdict(fair: list[str], tied: list[str], n_splits: int) -> str:
-    if len(fair) < 2:
-        return "too few"
-    if n_splits < 2:
-        return "one split"
-    return "unclear" if tied else "clear"
-
-
-def _base(label: str) -> str:
-    """The label without its remark on tuning: "MCFS (oracle)" → "MCFS"."""
-    return label[: label.lower().index("(oracle")].strip() if is_oracle(label) else label
-
-
-def _first(values: Sequence[float]) -> float | None:
-    return values[0] if values else None

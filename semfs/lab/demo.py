@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semfs.datasets import ZeroShotDataset, load_sample
-from semfs.lab.measures import Case, scores
-from semfs.lab.methods import find_method, rank
-from semfs.lab.sources import split_facts
+from semfs.files import appearing, need
+from semfs.lab.cases import Source, random_splits, split_facts
+from semfs.lab.comparison import Row, curves, styles
+from semfs.lab.methods import find_method
+from semfs.lab.paper import Bench, Protocol
+from semfs.lab.store import Cell, result_rows
 from semfs.selectors.semfs import SemFS
 
-__all__ = ["Demo", "Gene", "run_demo"]
+__all__ = ["Demo", "Gene", "draw_curves", "run_demo"]
 
 METHODS = ("semfs", "semfs-labels", "anova", "variance", "random")
 KS = (5, 10, 15, 20)
+MARKERS = "osD^X*vP"
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,19 @@ def run_demo(
     random splits with as many unseen types, because one split proves little. ``on_step`` is
     called after each of them.
     """
-    data = load_sample()
-    rows = []
-    splits = data.random_splits(n_splits, len(data.unseen), random_state=seed)
-    for number, split in enumerate(splits):
-        rows += list(_compare(split, f"random-{number}", n_genes, seed))
+    data, rows = load_sample("blood"), []
+    splits = random_splits(data, n_splits, seed)
+    ks = tuple(k for k in KS if k <= n_genes) or (n_genes,)
+    source = Source(data.name, data=data)
+    bench = Bench({data.name: source}, {data.name: splits}, Protocol(ks, seed=seed))
+    for split in splits:
+        for name in METHODS:
+            labels = (find_method(name).label,)
+            cell = Cell("clustering", data.name, split, name, seed=seed, labels=labels)
+            rows += result_rows(cell, bench(cell))
         on_step()
-    facts = split_facts(data, list(data.unseen))
-    shape = {"n_features": data.X.shape[1], "n_attributes": data.attributes.shape[1]}
-    info = {"datasets": {data.name: {"name": data.name, **facts, **shape}}}
-    return Demo(data, chosen_genes(data, n_genes), rows, info)
+    facts = {"name": data.name, **split_facts(data, list(data.unseen))}
+    return Demo(data, chosen_genes(data, n_genes), rows, {"datasets": {data.name: facts}})
 
 
 def chosen_genes(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
@@ -84,35 +91,25 @@ def chosen_genes(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
     return found
 
 
-def _compare(
-    data: ZeroShotDataset, split: str, n_genes: int, seed: int
-) -> Iterator[dict[str, Any]]:
-    """One row per method and k."""
-    case = Case.of(data)
-    ks: Sequence[int] = [k for k in KS if k <= n_genes] or [n_genes]
-    for name in METHODS:
-        method = find_method(name)
-        start = time.perf_counter()
-        table = data.attributes if method.attributes else None
-        ranking = rank(method, {}, case.X, case.y, table, ks, seed=seed)
-        seconds = time.perf_counter() - start
-        n_draws = 20 if name == "random" else None
-        found = scores(case, ranking, ks, 20, seed, n_draws)
-        for k, values in found.items():
-            yield {
-                "experiment": "clustering",
-                "dataset": data.name,
-                "split": split,
-                "method": name,
-                "label": method.label,
-                "params": {},
-                "k": k,
-                "acc": values["acc"][0],
-                "nmi": values["nmi"][0],
-                "acc_sd": values["acc"][1],
-                "nmi_sd": values["nmi"][1],
-                "seconds": seconds,
-                "seed": seed,
-                "features": case.names(ranking.features(k)),
-                "extra": {},
-            }
+def draw_curves(rows: Iterable[Row], path: Any) -> Path:
+    """Draw ACC and NMI against the number of features as PNG; bars are two standard errors."""
+    matplotlib = need("matplotlib.figure", "plots", what="The picture")
+    figure = matplotlib.Figure(figsize=(8.3, 3.0), layout="constrained")
+    rows = list(rows)
+    looks = styles(row["label"] for row in rows)
+    for ax, metric in zip(figure.subplots(1, 2), ("acc", "nmi")):
+        found = curves(rows, metric)
+        for label in sorted(found, key=list(looks).index):
+            look, points = looks[label], found[label]
+            x, mean = [p.x for p in points], [p.mean for p in points]
+            error = [2 * (p.sd or 0.0) / p.n**0.5 for p in points]
+            shape = {"fmt": f"{MARKERS[look.marker % len(MARKERS)]}-", "ms": 3.5, "capsize": 2}
+            line = {"color": look.colour, "lw": 1.3 * look.width, "elinewidth": 0.8}
+            ax.errorbar(x, mean, error, label=label, **shape, **line)
+        ax.set(xlabel="number of selected genes", ylabel=metric.upper())
+        ax.grid(alpha=0.3)
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside right center", fontsize=8)
+    with appearing(path) as beside:
+        figure.savefig(beside, format="png", dpi=200)
+    return Path(path)

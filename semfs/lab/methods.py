@@ -1,4 +1,4 @@
-"""The methods of the comparison by name, and how any selector becomes a ranking.
+"""The methods of the comparison by name, how any selector becomes a ranking, its scores.
 
 A method is a selector class with parameters; ``module:Name`` brings in your own. Its ranking
 is read by this rule (`ranking_of`): ``order_`` (feature indices, best first), else
@@ -12,15 +12,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.feature_selection import SelectKBest
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 
 from semfs.baselines import (
     FSASL,
@@ -32,10 +33,13 @@ from semfs.baselines import (
     WkNN,
 )
 from semfs.baselines.graph import mean_distance
-from semfs.method.moments import Moments
+from semfs.evaluation import cluster_scores, starting_rows
+from semfs.files import memory_limit
+from semfs.lab.cases import Case
+from semfs.selectors.base import stable_order
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
-__all__ = ["METHODS", "Method", "Size", "find_method", "rank", "ranking_of"]
+__all__ = ["METHODS", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
 
 #: The grid on which the paper tunes every parameter of its baselines.
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -48,17 +52,22 @@ WKNN_BATCH = 512
 FSASL_SAMPLES = 500
 MCFS_NARROW_ROWS = 1000
 MOST_COMPONENTS = 50
+DENSE_SHARE = 1 / 16  # of the memory: workers and their copies share it
 
 Params = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Size:
-    """What parameters may depend on: rows and classes of the seen part, and haste."""
+    """What parameters may depend on: rows and classes of the seen part, and haste.
+
+    ``dense_bytes`` is what the seen rows take as an array; 0 if they are one.
+    """
 
     n_samples: int
     n_classes: int
     fast: bool = False
+    dense_bytes: int = 0
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -71,27 +80,86 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """The features for each k: prefixes of one order, or one order for each k."""
+
+    order: np.ndarray
+    by_k: Mapping[int, np.ndarray]
+    selector: Any
+    seconds: float = 0.0
+
+    def features(self, k: int) -> np.ndarray:
+        """Return the indices of the k features, best first."""
+        return self.by_k.get(k, self.order)[:k]
+
+
+def _nothing(size: Size) -> Params:
+    return {}
+
+
+def _no_grid(size: Size) -> list[Params]:
+    return []
+
+
+Fit = Callable[[Any, Case, Sequence[int]], Ranking]
+
+
+def fit_rows(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
+    """Fit a selector; one without a ranking is fitted again for each k."""
+    with warnings.catch_warnings():  # SelectKBest complains of constant columns
+        warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
+        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
+        selector.fit(case.X, case.y)
+    order = ranking_of(selector)
+    return _refitted(selector, case, ks) if order is None else Ranking(order, {}, selector)
+
+
+def fit_moments(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
+    """Fit SemFS from the moments of the case, which serve all of its cells."""
+    selector.fit_moments(case.moments[0])
+    return Ranking(selector.order_, {}, selector)
+
+
+def fit_path(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
+    """Fit L20ALM, whose solutions are not nested: one for each k, each from the one before."""
+    fitted = selector.path(case.X, case.y, ks)
+    by_k = {k: one.order_ for k, one in zip(ks, fitted)}
+    return Ranking(fitted[-1].order_, by_k, fitted[-1])
+
+
+@dataclass(frozen=True)
 class Method:
     """A selector with a name, parameters, and the grid on which an oracle tunes it.
 
     ``params(size)`` and ``grid(size)`` return JSON values; ``attributes`` says whether it is
-    supervised by the class descriptions (True), by class labels (False), or by neither.
+    supervised by the class descriptions (True), by class labels (False), or by neither;
+    ``fit`` makes a ranking of the selector and a case.
     """
 
     name: str
     label: str
     selector: Any
-    params: Callable[[Size], Params] = field(default=lambda size: {})
-    grid: Callable[[Size], list[Params]] = field(default=lambda size: [])
+    params: Callable[[Size], Params] = _nothing
+    grid: Callable[[Size], list[Params]] = _no_grid
     attributes: bool | None = None
+    fit: Fit = fit_rows
 
     def takes(self, params: Iterable[str]) -> bool:
         """Whether the selector has all these parameters."""
-        return set(params) <= set(_parameters(self.selector))
+        return set(params) <= set(_instance(self.selector).get_params(deep=False))
+
+    def takes_sparse(self) -> bool:
+        """Whether the selector says that it can be fitted to sparse rows."""
+        return bool(get_tags(_instance(self.selector)).input_tags.sparse)
+
+    def fits(self, size: Size) -> bool:
+        """Whether the rows, if they must be made dense, are small enough for this machine."""
+        room = size.dense_bytes <= DENSE_SHARE * memory_limit()
+        return room or self.takes_sparse()
 
 
-def find_method(name: str) -> Method:
-    """Return a method by name, or the selector of the user's module: ``module:Name``.
+def find_method(name: Any) -> Method:
+    """Return a method by name, or a selector of the user's: an object, or ``module:Name``.
 
     Examples
     --------
@@ -100,6 +168,8 @@ def find_method(name: str) -> Method:
     >>> find_method("sklearn.feature_selection:SelectKBest").label
     'SelectKBest'
     """
+    if not isinstance(name, str):
+        return _own(type(name).__name__, _checked(name, repr(name)))
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
@@ -107,11 +177,13 @@ def find_method(name: str) -> Method:
         raise ValueError(
             f"There is no method {name!r}. Known: {known}; or give your own as module:Selector."
         )
-    selector = _import(name)
-    takes = _parameters(selector)
-    return Method(
-        name, name.rpartition(":")[2], selector, attributes="attributes" in takes or None
-    )
+    return _own(name, _import(name))
+
+
+def _own(name: str, selector: Any) -> Method:
+    takes = _instance(selector).get_params(deep=False)
+    label = name.rpartition(":")[2]
+    return Method(name, label, selector, attributes="attributes" in takes or None)
 
 
 def _import(name: str) -> Any:
@@ -125,20 +197,24 @@ def _import(name: str) -> Any:
             f"Cannot import the method {name!r}: {error}. Give it as module:Selector, the "
             "module in this directory or installed."
         ) from error
-    if not hasattr(found, "fit") or not hasattr(found, "get_params"):
+    return _checked(found, repr(name))
+
+
+def _checked(selector: Any, name: str) -> Any:
+    if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
         raise ValueError(
-            f"The method {name!r} is not a scikit-learn selector: it has no fit and "
+            f"The method {name} is not a scikit-learn selector: it has no fit and "
             "get_params. Derive it from BaseEstimator and SelectorMixin."
         )
-    return found
-
-
-def _parameters(selector: Any) -> Iterable[str]:
-    names = getattr(selector, "_get_param_names", None) if isinstance(selector, type) else None
-    return names() if names is not None else selector.get_params(deep=False)
+    return selector
 
 
 # ---- parameters ------------------------------------------------------------------------------
+
+
+def _points(name: str, size: Size) -> list[Params]:
+    """Values of one parameter; its default, 1, is not named: it is the same cell."""
+    return [{} if value == 1.0 else {name: value} for value in size.grid]
 
 
 def _mcfs(size: Size) -> Params:
@@ -151,9 +227,10 @@ def _mcfs_grid(size: Size) -> list[Params]:
     With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
     converge; then a sample of the rows, small enough for a dense one, must do.
     """
-    widths: list[Params] = [{} if g == 1.0 else {"heat_width_factor": g} for g in size.grid]
-    for g, point in zip(size.grid, widths):
-        if g < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
+    widths = _points("heat_width_factor", size)
+    for point in widths:
+        narrow = point.get("heat_width_factor", 1.0) < 1.0
+        if narrow and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
     return [_mcfs(size) | point for point in [*widths, {"weight": "binary"}]]
 
@@ -167,11 +244,8 @@ def _fsasl(size: Size) -> Params:
 
 def _fsasl_grid(size: Size) -> list[Params]:
     pairs = [(a, b) for a in size.grid for b in size.grid if a == b or not size.fast]
-    return [_fsasl(size) | ({} if a == b == 1.0 else _lambdas(a, b)) for a, b in pairs]
-
-
-def _lambdas(lambda2: float, lambda3: float) -> Params:
-    return {"lambda2": lambda2, "lambda3": lambda3}
+    points = [{} if a == b == 1.0 else {"lambda2": a, "lambda3": b} for a, b in pairs]
+    return [_fsasl(size) | point for point in points]
 
 
 def _lasso(size: Size) -> Params:
@@ -179,11 +253,11 @@ def _lasso(size: Size) -> Params:
 
 
 def _lasso_grid(size: Size) -> list[Params]:
-    return [_lasso(size) | ({} if g == 1.0 else {"lam": g}) for g in size.grid]
+    return [_lasso(size) | point for point in _points("lam", size)]
 
 
 def _l20alm_grid(size: Size) -> list[Params]:
-    return [{} if g == 1.0 else {"mu": g} for g in size.grid]
+    return _points("mu", size)
 
 
 def _wknn(size: Size) -> Params:
@@ -195,8 +269,10 @@ def _wknn_grid(size: Size) -> list[Params]:
     return [_wknn(size) | {"lambda0": 0.0, "lambda1": g, "lambda2": 0.0} for g in size.grid]
 
 
-def _fixed(**params: Any) -> Callable[[Size], Params]:
-    return lambda size: dict(params)
+def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
+    return Method(
+        name, label, SemFS, lambda size: dict(params), attributes=attributes, fit=fit_moments
+    )
 
 
 METHODS: dict[str, Method] = {
@@ -208,25 +284,13 @@ METHODS: dict[str, Method] = {
         Method("mcfs", "MCFS", MCFS, _mcfs, _mcfs_grid),
         Method("fsasl", "FSASL", FSASL, _fsasl, _fsasl_grid),
         Method("lasso", "LASSO", LassoSelector, _lasso, _lasso_grid, False),
-        Method("l20alm", "L20ALM", L20ALM, grid=_l20alm_grid, attributes=False),
+        Method("l20alm", "L20ALM", L20ALM, _nothing, _l20alm_grid, False, fit_path),
         Method("wknn", "WkNN", WkNN, _wknn, _wknn_grid, False),
-        Method("semfs", "SemFS", SemFS, attributes=True),
-        Method("semfs-c", "SemFS/c", SemFS, _fixed(alpha=0.0), attributes=True),
-        Method("semfs-labels", "SemFS (labels)", SemFS, attributes=False),
-        Method(
-            "semfs-published",
-            "SemFS as published",
-            SemFS,
-            _fixed(**AS_PUBLISHED),
-            attributes=True,
-        ),
-        Method(
-            "semfs-alternating",
-            "SemFS alternating",
-            SemFS,
-            _fixed(solver="alternating"),
-            attributes=True,
-        ),
+        _ours("semfs", "SemFS"),
+        _ours("semfs-c", "SemFS/c", alpha=0.0),
+        _ours("semfs-labels", "SemFS (labels)", attributes=False),
+        _ours("semfs-published", "SemFS as published", **AS_PUBLISHED),
+        _ours("semfs-alternating", "SemFS alternating", solver="alternating"),
     ]
 }
 
@@ -234,67 +298,43 @@ METHODS: dict[str, Method] = {
 # ---- fitting ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The features for each k: prefixes of one order, or one order for each k."""
-
-    order: np.ndarray
-    by_k: Mapping[int, np.ndarray]
-    selector: Any
-
-    def features(self, k: int) -> np.ndarray:
-        """Return the indices of the k features, best first."""
-        return self.by_k.get(k, self.order)[:k]
-
-
 def rank(
     method: Method,
     params: Mapping[str, Any],
-    X: Any,
-    y: np.ndarray,
-    attributes: Any,
+    case: Case,
     ks: Sequence[int],
     *,
+    attributes: bool | None = None,
     seed: int = 0,
-    moments: Moments | None = None,
 ) -> Ranking:
-    """Fit a method on the seen rows X (n, d), y (n,) and return its ranking.
+    """Fit a method to the seen rows of a case and return its ranking.
 
-    ``attributes`` is the class table for methods supervised by it, else None; ``moments`` of
-    the same rows, if given, save SemFS a pass over X. Two parameters are our own:
-    ``max_rows`` fits on a random sample of the rows, ``heat_width_factor`` gives MCFS's heat
-    width in units of the automatic one.
+    ``attributes`` says whether it is given the class table; by default as the method wants.
+    Two parameters are our own: ``max_rows`` fits on a random sample of the rows,
+    ``heat_width_factor`` gives MCFS's heat width in units of the automatic one. The seconds
+    of moments computed before are charged to every method that uses them.
     """
     params = dict(params)
-    max_rows = params.pop("max_rows", None)
-    if max_rows is not None and max_rows < X.shape[0]:
-        rows = np.random.RandomState(seed).permutation(X.shape[0])[:max_rows]
-        X, y = X[np.sort(rows)], y[np.sort(rows)]
+    selector = _with_size(_instance(method.selector), max(ks))
+    if not method.takes_sparse():
+        case = case.dense()
+    max_rows = params.pop("max_rows", len(case.y))
+    if max_rows < len(case.y):
+        case = case.sample(np.random.RandomState(seed).permutation(len(case.y))[:max_rows])
     factor = params.pop("heat_width_factor", None)
     if factor is not None:
-        params["heat_width"] = factor * mean_distance(X, check_random_state(0))
-    selector = _with_size(_instance(method.selector), max(ks))
+        params["heat_width"] = factor * mean_distance(case.X, check_random_state(0))
     takes = selector.get_params(deep=False)
-    if attributes is not None and "attributes" in takes:
-        params["attributes"] = attributes
+    wants = method.attributes if attributes is None else attributes
+    if wants and takes.get("attributes", case) is None:
+        params["attributes"] = case.attributes
     if takes.get("random_state", 0) is None:
         params["random_state"] = seed
     selector.set_params(**params)
-    if isinstance(selector, SemFS) and moments is not None:
-        selector.fit_moments(moments)
-    elif isinstance(selector, L20ALM):  # not nested: one solution per k, warm-started
-        fitted = selector.path(X, y, ks)
-        by_k = {k: one.order_ for k, one in zip(ks, fitted)}
-        return Ranking(fitted[-1].order_, by_k, fitted[-1])
-    else:
-        with warnings.catch_warnings():  # SelectKBest complains of constant columns
-            warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
-            warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
-            selector.fit(X, y)
-    order = ranking_of(selector)
-    if order is not None:
-        return Ranking(order, {}, selector)
-    return _refitted(selector, X, y, ks)
+    before = case.moments[1] if method.fit is fit_moments else 0.0
+    start = time.perf_counter()
+    found = method.fit(selector, case, ks)
+    return replace(found, seconds=before + time.perf_counter() - start)
 
 
 def ranking_of(selector: Any) -> np.ndarray | None:
@@ -320,11 +360,56 @@ def ranking_of(selector: Any) -> np.ndarray | None:
     return None
 
 
-def _refitted(selector: Any, X: Any, y: np.ndarray, ks: Sequence[int]) -> Ranking:
+def scores(
+    case: Case,
+    ranking: Ranking,
+    ks: Sequence[int],
+    n_repeats: int,
+    seed: int,
+    n_draws: int | None = None,
+) -> dict[int, dict[str, tuple[float, float]]]:
+    """Return mean and sd of ACC and NMI over K-means runs on the unseen rows, for each k.
+
+    With ``n_draws`` each run has its own random features instead (the Random baseline).
+    """
+    if not len(case.y_unseen):
+        return {}
+    n_classes = len(np.unique(case.y_unseen))
+    starts = starting_rows(len(case.y_unseen), n_classes, n_draws or n_repeats, seed)
+    orders = [_random_order(ranking.selector, 1000 * seed + i) for i in range(n_draws or 0)]
+    found = {}
+    for k in ks:
+        if orders:
+            runs = [_cluster(case, o[:k], starts[[i]]) for i, o in enumerate(orders)]
+            acc, nmi = (np.concatenate(part) for part in zip(*runs))
+        else:
+            acc, nmi = _cluster(case, ranking.features(k), starts)
+        found[int(k)] = {"acc": _mean_sd(acc), "nmi": _mean_sd(nmi)}
+    return found
+
+
+def _random_order(fitted: RandomSelector, seed: int) -> np.ndarray:
+    """What ``RandomSelector(random_state=seed)`` would give on the same data, without a fit."""
+    draw = np.random.RandomState(seed).uniform(size=len(fitted.scores_))
+    return stable_order(np.where(np.isinf(fitted.scores_), -np.inf, draw))
+
+
+def _cluster(
+    case: Case, features: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    return cluster_scores(case.X_unseen[:, features], case.y_unseen, starts=starts)
+
+
+def _mean_sd(values: np.ndarray) -> tuple[float, float]:
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return float(values.mean()), sd
+
+
+def _refitted(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
     """One fit per k; the features of a fit have no order but that of the columns."""
     by_k = {}
     for k in ks:
-        support = _with_size(clone(selector), k).fit(X, y).get_support()
+        support = _with_size(clone(selector), k).fit(case.X, case.y).get_support()
         by_k[k] = np.flatnonzero(support)
         if len(by_k[k]) != k:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Sections (title, text, table, figure) → one self-contained HTML page.
+"""Sections (title, text, figure, table) → one self-contained HTML page.
 
 The page opens from a file with the network blocked: style, script, plotly.js and data are in
 it. All text is untrusted: the template escapes it, `_label` escapes what plotly.js would read
@@ -17,16 +17,21 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from statistics import fmean
 from typing import Any
 
-from semfs.lab.comparison import Style, styles
+from semfs.files import need
+from semfs.lab.comparison import Style, is_oracle, is_ours, styles
 
-__all__ = ["bars", "figure", "heat_map", "lines", "render_page", "section", "table"]
+__all__ = ["bars", "csv_text", "figure", "heat_map", "lines", "render_page", "section", "table"]
 
 SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star", "triangle-down", "cross"]
 LONGEST_TICK = 22  # characters of a tick label; the hover text has all of it
 FIRST_CHIPS = 10  # names shown in one cell of a table; a click shows the others
 LONGEST_OPEN = 12  # rows; longer tables are folded
+MOST_CURVES = 8  # drawn at once; a click shows the others
+
+Panel = Mapping[str, Any]
 
 
 # --- the values a page is made of ------------------------------------------------------
@@ -38,15 +43,9 @@ def section(
     table: dict[str, Any] | None = None,
     figure: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one part of a page.
+    """Return one part of a page; ``text`` are paragraphs.
 
-    Parameters
-    ----------
-    title : str
-    text : iterable of str or list
-        Paragraphs; a list is shown as bullets, each a str or (lead, text).
-    table, figure : dict, default=None
-        From `table` and `figure`.
+    A list among them is shown as bullets, each a str or (lead, text).
     """
     return {"title": title, "text": list(text), "table": table, "figure": figure}
 
@@ -62,10 +61,7 @@ def table(
 
 
 def figure(alt: str, panels: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a figure of panels side by side; ``alt`` says in words what they show.
-
-    A panel may have an ``alt`` of its own, for what only it shows.
-    """
+    """Return a figure of panels side by side; ``alt`` says in words what they show."""
     return {"alt": alt, "panels": list(panels)}
 
 
@@ -85,16 +81,10 @@ def lines(
 
 
 def bars(
-    title: str,
-    series: Mapping[str, Sequence[Sequence[Any]]],
-    y: str,
-    x: str = "",
-    *,
-    alt: str = "",
+    title: str, series: Mapping[str, Sequence[Sequence[Any]]], y: str, x: str = ""
 ) -> dict[str, Any]:
     """Return a panel of grouped bars: ``series`` as in `lines`, with x the bar's name."""
-    axes = {"x": x, "y": y}
-    return {"kind": "bars", "title": title, "alt": alt, "series": dict(series), **axes}
+    return {"kind": "bars", "title": title, "alt": "", "series": dict(series), "x": x, "y": y}
 
 
 def heat_map(
@@ -104,12 +94,11 @@ def heat_map(
     column_names: Sequence[str],
     *,
     diverging: bool = False,
-    alt: str = "",
 ) -> dict[str, Any]:
     """Return a panel of coloured cells, ``values[i][j]`` for row i and column j."""
     cells = {"values": [list(row) for row in values], "diverging": diverging}
     names = {"row_names": list(row_names), "column_names": list(column_names)}
-    return {"kind": "heat map", "title": title, "alt": alt, "series": {}, **cells, **names}
+    return {"kind": "heat map", "title": title, "alt": "", "series": {}, **cells, **names}
 
 
 # --- the page --------------------------------------------------------------------------
@@ -119,6 +108,7 @@ def render_page(
     title: str,
     sections: Sequence[dict[str, Any]],
     downloads: Sequence[dict[str, Any]] = (),
+    notes: Sequence[str] = (),
 ) -> str:
     """Return the HTML of a page.
 
@@ -128,7 +118,9 @@ def render_page(
     sections : sequence of dict
         From `section`.
     downloads : sequence of dict
-        From `table`: too long to show, offered as CSV files at the top.
+        From `table`: too long to show, offered as CSV files at the end.
+    notes : sequence of str
+        What must be known before the results are read; shown at the top.
 
     Examples
     --------
@@ -136,56 +128,52 @@ def render_page(
     >>> "<h2" in text and "A &lt; B" in text
     True
     """
-    looks = styles(name for s in sections for p in _panels(s) for name in p["series"])
+    panels = [p for s in sections if s["figure"] for p in s["figure"]["panels"]]
+    looks = styles(name for panel in panels for name in panel["series"])
     keys = {name: f"s{i}" for i, name in enumerate(looks)}
-    shown = [{**s, "id": f"section-{i}"} for i, s in enumerate(sections)]
-    plots = [_plot(panel, looks, keys) for s in shown for panel in _panels(s)]
-    tables = [s["table"] for s in shown if s["table"]] + list(downloads)
+    tables = [s["table"] for s in sections if s["table"]] + list(downloads)
+    files = [{"name": f"{t['name']}.csv", "text": csv_text(**_only(t))} for t in tables]
     script = _resource("report.js")
-    plotly = _plotly_js() if plots else ""
+    plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
     return _template().render(
         title=title,
-        sections=shown,
+        notes=notes,
+        sections=[{**s, "id": f"section-{i}"} for i, s in enumerate(sections)],
         downloads=downloads,
         looks=looks,
         keys=keys,
-        plots=plots,
-        csv_files=_packed(json.dumps([_csv(t) for t in tables])),
+        hidden=_hidden(panels),
+        plots=[_plot(panel, looks, keys) for panel in panels],
+        csv_files=_packed(json.dumps(files)),
         plotly=_packed(plotly),
         script=script,
         script_hashes=[_hash(script), _hash(plotly)],
     )
 
 
+def _hidden(panels: Sequence[Panel]) -> set[str]:
+    """Curves not drawn at first: all but ours and the best others where there are many."""
+    means: dict[str, float] = {}
+    for panel in panels:
+        if len(panel["series"]) > MOST_CURVES:
+            for name, points in panel["series"].items():
+                values = [p[1] for p in points if p[1] is not None]
+                means.setdefault(name, fmean(values) if values else 0.0)
+    order = sorted(means, key=lambda name: (is_oracle(name), not is_ours(name), -means[name]))
+    return set(order[MOST_CURVES:])
+
+
 def _template() -> Any:
-    try:
-        import jinja2
-        from markupsafe import Markup
-    except ImportError as error:
-        raise _missing(error) from None
+    jinja2 = need("jinja2", "plots", what="The report")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {"cell": _cell, "trusted": Markup}
+    environment.filters |= {"cell": _cell, "trusted": need("markupsafe", "plots").Markup}
     environment.tests |= {"numeric": _is_number, "list": lambda cell: isinstance(cell, list)}
     environment.globals |= {"first_chips": FIRST_CHIPS, "longest_open": LONGEST_OPEN}
     return environment.from_string(_resource("report.html"))
-
-
-def _plotly_js() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise _missing(error) from None
-    return get_plotlyjs()
-
-
-def _missing(error: ImportError) -> ImportError:
-    return ImportError(
-        f"The report needs {error.name}. Install it with: pip install 'semfs[plots]'"
-    )
 
 
 def _resource(name: str) -> str:
@@ -203,11 +191,35 @@ def _hash(script: str) -> str:
     return "sha256-" + base64.b64encode(digest).decode("ascii")
 
 
-def _panels(part: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return part["figure"]["panels"] if part["figure"] else []
-
-
 # --- cells and files -------------------------------------------------------------------
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table as CSV, numbers in full; spreadsheets will take no name for a formula.
+
+    >>> csv_text(["gene", "score"], [["=1+1", -0.5]])
+    "gene,score\\r\\n'=1+1,-0.5\\r\\n"
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_cell(cell: Any) -> Any:
+    if isinstance(cell, list):
+        cell = "; ".join(n if isinstance(n, str) else f"{n[0]} ({n[1]})" for n in cell)
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        try:
+            float(cell)
+        except ValueError:
+            return "'" + cell
+    return cell
+
+
+def _only(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"columns": values["columns"], "rows": values["rows"]}
 
 
 def _is_number(value: Any) -> bool:
@@ -224,128 +236,87 @@ def _cell(value: Any) -> str:
     return (f"{value:.3g}" if small_or_large else f"{value:.3f}").replace("-", "−")
 
 
-def _csv(values: Mapping[str, Any]) -> dict[str, str]:
-    """The file of a table: its name and text, numbers in full."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(values["columns"])
-    writer.writerows([_csv_cell(cell) for cell in row] for row in values["rows"])
-    return {"name": values["name"] + ".csv", "text": text.getvalue()}
+# --- panels → plotly -------------------------------------------------------------------
 
 
-def _csv_cell(cell: Any) -> Any:
-    if isinstance(cell, list):
-        cell = "; ".join(n if isinstance(n, str) else f"{n[0]} ({n[1]})" for n in cell)
-    # Spreadsheets would run a name such as "=1+1" as a formula.
-    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return "'" + cell
-    return cell
-
-
-# --- panels → plotly.js ----------------------------------------------------------------
-
-
-def _label(text: Any) -> str:
-    """Text that plotly.js shows as it is: it reads tags and entities in every label."""
-    return html.escape(str(text), quote=False)
-
-
-def _tick(text: Any) -> str:
-    text = str(text)
-    return _label(text if len(text) <= LONGEST_TICK else text[: LONGEST_TICK - 1] + "…")
-
-
-def _plot(
-    panel: Mapping[str, Any], looks: Mapping[str, Style], keys: Mapping[str, str]
-) -> dict[str, Any]:
+def _plot(panel: Panel, looks: Mapping[str, Style], keys: Mapping[str, str]) -> dict[str, Any]:
     """What plotly.js needs to draw a panel, and the key that toggles each of its traces."""
+    go = need("plotly.graph_objects", "plots", what="The report")
     if panel["kind"] == "heat map":
-        return {"traces": [_heat_trace(panel)], "layout": _heat_layout(panel), "keys": [None]}
-    draw = _line_trace if panel["kind"] == "lines" else _bar_trace
-    order = sorted(panel["series"], key=list(looks).index)
-    categories = list(dict.fromkeys(p[0] for name in order for p in panel["series"][name]))
-    traces = [draw(name, panel, looks[name], categories) for name in order]
-    layout = {"xaxis": _axis(panel, "x"), "yaxis": _axis(panel, "y")}
+        traces, names = [_heat_trace(go, panel)], [""]
+        x, y = _ticks(panel["column_names"]), _ticks(panel["row_names"])
+        layout = go.Layout(xaxis=x, yaxis=y | {"autorange": "reversed"})
+    else:
+        names = sorted(panel["series"], key=list(looks).index)
+        at = list(dict.fromkeys(p[0] for name in names for p in panel["series"][name]))
+        traces = [_trace(go, name, panel, looks[name], at) for name in names]
+        layout = go.Layout(xaxis=_axis(panel, "x"), yaxis=_axis(panel, "y"))
+        if panel["kind"] == "bars":
+            layout.update(xaxis=_ticks(at))
+    return {
+        "traces": [trace.to_plotly_json() for trace in traces],
+        "layout": layout.to_plotly_json(),
+        "keys": [keys.get(name) for name in names],
+    }
+
+
+def _trace(go: Any, name: str, panel: Panel, look: Style, at: Sequence[Any]) -> Any:
+    """One curve, or the bars of one colour; ``at`` are the names of the bars."""
+    points = panel["series"][name]
+    shared = {
+        "name": _label(name),
+        "y": [_number(p[1]) for p in points],
+        "error_y": {"array": [_number(p[2]) for p in points], "thickness": 1, "width": 2},
+        "hovertext": [_hover(name, panel, point) for point in points],
+        "hoverinfo": "text",
+    }
     if panel["kind"] == "bars":
-        layout["xaxis"] |= _ticks(categories)
-    return {"traces": traces, "layout": layout, "keys": [keys[name] for name in order]}
+        x = [at.index(p[0]) for p in points]
+        return go.Bar(x=x, marker={"color": look.colour}, **shared)
+    symbol = SYMBOLS[look.marker % len(SYMBOLS)]
+    return go.Scatter(
+        x=[_number(p[0]) for p in points],
+        mode="lines+markers",
+        line={"color": look.colour, "dash": look.line, "width": 2.3 * look.width},
+        marker={"symbol": symbol, "size": 7, "color": look.colour},
+        **shared,
+    )
 
 
-def _axis(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
-    is_log = panel.get(f"log_{name}", False)
-    axis = {"title": {"text": _label(panel[name])}, "type": "log" if is_log else "linear"}
-    return axis | ({"exponentformat": "power"} if is_log else {})
+def _heat_trace(go: Any, panel: Panel) -> Any:
+    hover = [
+        [
+            f"{_label(row)}<br>{_label(column)}<br>{_cell(float(value))}"
+            for column, value in zip(panel["column_names"], values)
+        ]
+        for row, values in zip(panel["row_names"], panel["values"])
+    ]
+    scale = {"colorscale": "RdBu", "zmid": 0} if panel["diverging"] else {}
+    z = [[_number(value) for value in row] for row in panel["values"]]
+    return go.Heatmap(z=z, hovertext=hover, hoverinfo="text", **scale)
+
+
+def _axis(panel: Panel, name: str) -> dict[str, Any]:
+    log = {"type": "log", "exponentformat": "power"} if panel.get(f"log_{name}") else {}
+    return {"title": {"text": _label(panel[name])}, **log}
 
 
 def _ticks(names: Sequence[Any]) -> dict[str, Any]:
     """Names at the positions 0, 1, …: equal names must not fall on one place."""
-    return {"tickvals": list(range(len(names))), "ticktext": [_tick(name) for name in names]}
+    short = [str(n) if len(str(n)) <= LONGEST_TICK else f"{n}"[:21] + "…" for n in names]
+    return {"tickvals": list(range(len(short))), "ticktext": [_label(name) for name in short]}
 
 
-def _line_trace(
-    name: str, panel: Mapping[str, Any], look: Style, _: Sequence[Any]
-) -> dict[str, Any]:
-    points = panel["series"][name]
-    dash = {"solid": "solid", "dashed": "longdash", "dotted": "dot"}[look.line]
-    marker = {"symbol": SYMBOLS[look.marker % len(SYMBOLS)], "size": 7, "color": look.colour}
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": [_number(p[0]) for p in points],
-        "line": {"color": look.colour, "dash": dash, "width": 2.3 * look.width},
-        "marker": marker,
-        **_values(name, panel, points),
-    }
-
-
-def _bar_trace(
-    name: str, panel: Mapping[str, Any], look: Style, categories: Sequence[Any]
-) -> dict[str, Any]:
-    points = panel["series"][name]
-    return {
-        "type": "bar",
-        "x": [categories.index(p[0]) for p in points],
-        "marker": {"color": look.colour},
-        **_values(name, panel, points),
-    }
-
-
-def _values(name: str, panel: Mapping[str, Any], points: Sequence[Sequence[Any]]) -> dict:
-    return {
-        "name": _label(name),
-        "y": [_number(p[1]) for p in points],
-        "error_y": {"type": "data", "array": [_number(p[2]) for p in points], "visible": False},
-        "hovertext": [_hover(name, panel, point) for point in points],
-        "hoverinfo": "text",
-    }
-
-
-def _hover(name: str, panel: Mapping[str, Any], point: Sequence[Any]) -> str:
+def _hover(name: str, panel: Panel, point: Sequence[Any]) -> str:
     at, value, spread, remark = point
     where = f"{panel['x']}: {at}" if panel["x"] else str(at)
     what = f"{panel['y']}: {_cell(value)}" + ("" if spread is None else f" ± {_cell(spread)}")
     return "<br>".join([f"<b>{_label(name)}</b>", *map(_label, [where, what, remark])])
 
 
-def _heat_trace(panel: Mapping[str, Any]) -> dict[str, Any]:
-    names = [
-        [f"{_label(row)}<br>{_label(column)}<br>" for column in panel["column_names"]]
-        for row in panel["row_names"]
-    ]
-    hover = [
-        [name + _cell(float(value)) for name, value in zip(row_names, row)]
-        for row_names, row in zip(names, panel["values"])
-    ]
-    colours = (
-        {"colorscale": "RdBu", "zmid": 0} if panel["diverging"] else {"colorscale": "Viridis"}
-    )
-    z = [[_number(value) for value in row] for row in panel["values"]]
-    return {"type": "heatmap", "z": z, "hovertext": hover, "hoverinfo": "text", **colours}
-
-
-def _heat_layout(panel: Mapping[str, Any]) -> dict[str, Any]:
-    y = _ticks(panel["row_names"]) | {"autorange": "reversed"}
-    return {"xaxis": _ticks(panel["column_names"]), "yaxis": y}
+def _label(text: Any) -> str:
+    """Text that plotly.js shows as it is: it reads tags and entities in every label."""
+    return html.escape(str(text), quote=False)
 
 
 def _number(value: Any) -> float | None:

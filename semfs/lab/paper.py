@@ -1,6 +1,6 @@
 """The paper's experiments, each as one entry: its methods, what it varies, what to check.
 
-`plan` turns entries, data sets and methods into cells; a `Study` computes one of them;
+`plan` turns entries, data sets and methods into cells; a `Bench` computes one of them;
 `reproduce` and `evaluate` are what the commands call.
 
 How numbers come about
@@ -14,37 +14,48 @@ How numbers come about
 - Baselines use class labels, at their defaults and, labelled "(oracle)", at the best point
   of the paper's grid for every k and measure separately. Unsupervised ones are told the
   number of seen classes.
-- Class splits are those of `semfs.lab.sources.class_splits`.
+- Class splits are those of `semfs.lab.cases.class_splits`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
+import numpy as np
+from scipy import sparse
+
+from semfs.attributes import align_attributes
 from semfs.datasets import ZeroShotDataset
-from semfs.lab import Display, Summary, run, versions
-from semfs.lab.cells import Cell, Result
-from semfs.lab.measures import Case, convergence, scaling_data, scores, with_ratio
-from semfs.lab.methods import Method, Size, find_method, rank
-from semfs.lab.sources import (
+from semfs.lab.cases import (
+    Case,
     Source,
+    absent_from_the_paper,
+    as_source,
     class_splits,
-    find_source,
     find_sources,
     fingerprint,
+    random_splits,
+    scaling_data,
     split_facts,
 )
-from semfs.lab.store import ORACLE, Store
+from semfs.lab.methods import Method, Size, find_method, rank, scores
+from semfs.lab.runner import Summary, run, versions
+from semfs.lab.store import Cell, Result, Store
+from semfs.method.objective import Objective, reduce_rank
+from semfs.selectors.semfs import SemFS
 
-__all__ = ["EXPERIMENTS", "Experiment", "Protocol", "Study", "evaluate", "plan", "reproduce"]
+__all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "plan", "reproduce"]
 
+ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
 KS = tuple(range(5, 55, 5))
 FAST_SPLITS = 2
+SCALES = (1.0, 2.0, 5.0, 20.0, 100.0)  # τ at which the scale degeneracy is shown
 
 
 # ---- the entries ----------------------------------------------------------------------------
@@ -170,6 +181,61 @@ def find_experiments(names: Iterable[str]) -> list[Experiment]:
     return [EXPERIMENTS[name] for name in names]
 
 
+@dataclass(frozen=True)
+class Study:
+    """What is to be run: experiments of the paper, on which data, with which methods.
+
+    Parameters
+    ----------
+    experiments : sequence of str
+        Names of `EXPERIMENTS`, or "all".
+    data : path, optional
+        Folder of ``.npz`` data sets; by default the bundled sample.
+    datasets, methods : sequence of str, optional
+        Restrict to these data sets (beginnings of names will do); run these methods instead
+        of the experiments' own.
+    splits : int, optional
+        At most so many class splits per data set.
+    fast : bool, default=False
+        Fewer k, K-means runs, grid points and splits.
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> Study(["alpha"], methods=["semfs"], fast=True).command("run")
+    'semfs reproduce alpha --method semfs --fast --out run'
+    """
+
+    experiments: Sequence[str]
+    data: Any = None
+    datasets: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    splits: int | None = None
+    fast: bool = False
+    seed: int = 0
+
+    @property
+    def protocol(self) -> Protocol:
+        """What all cells have in common; `fast`: three k, five K-means runs, small grids."""
+        return (
+            Protocol((5, 20, 50), 5, self.seed, True) if self.fast else Protocol(seed=self.seed)
+        )
+
+    def command(self, run_folder: Any) -> str:
+        """Return the command that does the same."""
+        options = {
+            "--data": self.data,
+            "--dataset": ",".join(self.datasets),
+            "--method": ",".join(self.methods),
+            "--splits": self.splits,
+            "--seed": self.seed,
+        }
+        words = [word for name, value in options.items() if value for word in (name, value)]
+        words += ["--fast"] if self.fast else []
+        words = ["semfs", "reproduce", *self.experiments, *words, "--out", run_folder]
+        return shlex.join(map(str, words))
+
+
 # ---- one cell -------------------------------------------------------------------------------
 
 
@@ -182,65 +248,58 @@ class Protocol:
     seed: int = 0
     fast: bool = False
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Protocol:
-        """For demonstrations and tests: three k, five K-means runs, small grids."""
-        return cls((5, 20, 50), 5, seed, True)
-
 
 @dataclass(frozen=True)
-class Study:
-    """Computes cells: data sets, their class splits and the protocol. Picklable."""
+class Bench:
+    """Computes cells: data sets, their class splits, the protocol, methods of the user's own.
+
+    It is sent to worker processes; ``sizes`` says how large each split is.
+    """
 
     sources: Mapping[str, Source]
     splits: Mapping[str, Mapping[str, list]]
     protocol: Protocol
+    sizes: Mapping[tuple[str, str], Size] = field(default_factory=dict)
+    own: Mapping[str, Method] = field(default_factory=dict)
 
     def load(self, name: str) -> ZeroShotDataset | None:
         """Return a data set by name; the synthetic data of `scaling` need none."""
         return self.sources[name].load() if name in self.sources else None
 
+    def method(self, name: str) -> Method:
+        """Return a method by name."""
+        return self.own[name] if name in self.own else find_method(name)
+
     def __call__(self, cell: Cell, data: ZeroShotDataset | None = None) -> Result:
         """Compute one cell, with the data given or read."""
-        method, ks = find_method(cell.method), self.protocol.ks
-        if "n" in cell.setting:
-            case = scaling_data(cell.setting["n"], cell.setting["d"], cell.seed)
+        ks, setting = self.protocol.ks, cell.setting
+        if "n" in setting:
+            case = scaling_data(setting["n"], setting["d"], cell.seed)
             ks = (min(max(ks), case.n_features),)
         else:
             data = self.load(cell.dataset) if data is None else data
             assert data is not None
             unseen = tuple(self.splits[cell.dataset][cell.split])
-            case = with_ratio(_case(data, unseen), cell.setting.get("ratio", 1.0), cell.seed)
+            case = _case(data, unseen).with_ratio(setting.get("ratio", 1.0), cell.seed)
             ks = tuple(k for k in ks if k <= case.n_features)
             if not ks:
                 raise ValueError(
                     f"{cell.dataset} has only {case.n_features} features. Ask for fewer."
                 )
-        return self._measure(cell, method, case, ks)
+        return self._measure(cell, case, ks)
 
-    def _measure(self, cell: Cell, method: Method, case: Case, ks: tuple[int, ...]) -> Result:
+    def _measure(self, cell: Cell, case: Case, ks: tuple[int, ...]) -> Result:
+        method, protocol = self.method(cell.method), self.protocol
         targets = cell.setting.get("targets", "attributes" if method.attributes else "labels")
-        attributes = case.attributes if targets == "attributes" else None
-        found, seconds = case.timed(
-            lambda moments: rank(
-                method,
-                cell.params,
-                case.X,
-                case.y,
-                attributes,
-                ks,
-                seed=self.protocol.seed,
-                moments=moments,
-            ),
-            with_moments=cell.method.startswith("semfs"),
-        )
-        names = {k: case.names(found.features(k)) for k in ks}
+        attributes = targets == "attributes"
+        found = rank(method, cell.params, case, ks, attributes=attributes, seed=protocol.seed)
+        names = {str(k): case.names(found.features(k)) for k in ks}
         extra: dict[str, Any] = {"features_by_k": names} if found.by_k else {}
         if cell.experiment == "convergence":
-            extra |= convergence(found.selector, case, attributes)
-        draws = self.protocol.n_repeats if cell.method == "random" else None
-        values = scores(case, found, ks, self.protocol.n_repeats, self.protocol.seed, draws)
-        return Result(values, seconds, names[max(ks)], extra)
+            extra |= convergence(found.selector, case)
+        draws = protocol.n_repeats if cell.method == "random" else None
+        values = scores(case, found, ks, protocol.n_repeats, protocol.seed, draws)
+        return Result(values, found.seconds, names[str(max(ks))], extra)
 
 
 @lru_cache(maxsize=2)
@@ -249,207 +308,304 @@ def _case(data: ZeroShotDataset, unseen: tuple) -> Case:
     return Case.of(data.with_unseen(list(unseen)))
 
 
+# ---- convergence of Algorithm 1 -------------------------------------------------------------
+
+
+def convergence(selector: SemFS, case: Case, k: int = 50) -> dict[str, Any]:
+    """Return how Algorithm 1 went, and the two ways in which it degenerates.
+
+    ``objective`` J after each round and whether it is ``monotone`` (Proposition 1);
+    ``ridge_overlap``: how many of the top k are the largest rows of plain ridge regression
+    (s = 1), to which the ranking reduces; ``n_shrunk``: how many s_i ever fell below their
+    start; ``scale_objective``: the least J for s = τ·1, which falls for ever as τ
+    (``scale_tau``) grows, so that no minimum is attained.
+    """
+    history = np.asarray(selector.objective_, dtype=np.float64)
+    W, values = _ridge(_objective(selector, case))
+    k = min(k, case.n_features)
+    ridge = np.argsort(-np.linalg.norm(W, axis=1), kind="stable")
+    return {
+        "objective": history.tolist(),
+        "monotone": bool((np.diff(history) <= 1e-9 * np.abs(history[:-1])).all()),
+        "n_iter": int(selector.n_iter_),
+        "ridge_overlap": len(np.intersect1d(selector.order_[:k], ridge[:k])),
+        "ridge_overlap_of": k,
+        "n_shrunk": int((selector.selection_ < 1.0).sum()),
+        "s_range": [float(selector.selection_.min()), float(selector.selection_.max())],
+        "scale_tau": list(SCALES),
+        "scale_objective": values,
+    }
+
+
+def _objective(selector: SemFS, case: Case) -> Objective:
+    moments, _ = case.moments
+    A = align_attributes(selector.attributes, moments.classes).values
+    if selector.fit_intercept:
+        A = A - moments.counts @ A / moments.total
+    return Objective.from_moments(
+        moments,
+        reduce_rank(A)[0],
+        alpha=selector.alpha,
+        gamma=selector.gamma,
+        penalty_scale=selector.penalty_scale,
+        fit_intercept=selector.fit_intercept,
+    )
+
+
+def _ridge(objective: Objective) -> tuple[np.ndarray, list[float]]:
+    """W (d, r) for s = 1, and the least J for s = τ·1, by one eigendecomposition.
+
+    With s = τ·1 the penalty counts γ/τ². In the smaller of the two forms, d × d or n × n.
+    """
+    factor, gamma = objective.factor(), objective.gamma
+    if factor is None:
+        values, V = np.linalg.eigh(objective.gram())
+        share = V.T @ objective.B
+        squares = np.sum(share**2, axis=1)
+    else:
+        values, V = np.linalg.eigh(factor.dual_gram(np.ones(objective.n_features)))
+        share = V.T @ factor.targets
+        squares = np.maximum(values, 0.0) * np.sum(share**2, axis=1)
+    values = np.maximum(values, 0.0)
+    W = V @ (share / (values + gamma)[:, None])
+    fits = [float(np.sum(squares / (values + gamma / tau**2))) for tau in SCALES]
+    return W if factor is None else factor.adjoint(W), [objective.q - fit for fit in fits]
+
+
 # ---- the plan -------------------------------------------------------------------------------
 
 
 def plan(
-    experiments: Iterable[Experiment],
-    study: Study,
-    sizes: Mapping[tuple[str, str], Size],
-    methods: Sequence[str] = (),
-) -> list[Cell]:
-    """Return the cells of the experiments: data set by data set, split by split; grids last.
+    experiments: Iterable[Experiment], bench: Bench, methods: Sequence[str] = ()
+) -> tuple[list[Cell], list[str]]:
+    """Return the cells of the experiments, and what was left out, in words.
 
-    Parameters
-    ----------
-    experiments : iterable of Experiment
-    study : Study
-    sizes : mapping from (data set, split) to Size
-    methods : sequence of str, optional
-        These instead of the experiments' own; an experiment leaves out those that lack the
-        parameter it varies.
+    Data set by data set, split by split; grids last: a run that is stopped early has the
+    comparison at defaults. ``methods`` replace the experiments' own; an experiment leaves out
+    those that lack the parameter it varies, or need dense rows where there is no room.
     """
     cells: list[Cell] = []
+    notes: dict[str, None] = {}
     for entry in experiments:
-        variants = entry.variants(study.protocol.fast)
-        found = [find_method(name) for name in methods or entry.methods]
-        found = [m for m in found if all(m.takes(v.params) for v in variants)]
+        variants = entry.variants(bench.protocol.fast)
+        found = []
+        for m in map(bench.method, methods or entry.methods):
+            if all(m.takes(v.params) for v in variants):
+                found.append(m)
+            else:
+                notes[f"{m.label} has no parameter that {entry.name} varies: left out."] = None
         if entry.timed:
-            cells += [_timed_cell(entry, m, v, study) for v in variants for m in found]
+            for v in variants:
+                where = "synthetic", "n={n}, d={d}".format(**v.setting)
+                size = Size(v.setting["n"], 20, bench.protocol.fast)
+                cells += [_cell(entry, where, m, m.params(size), v, bench) for m in found]
             continue
-        each = [(entry.name, where, m, size) for where, size in sizes.items() for m in found]
-        cells += [c for one in each for c in _cells(*one, variants, study.protocol.seed)]
-        if entry.oracle:  # last: a run that is stopped early has the comparison at defaults
-            cells += [c for one in each for c in _grid(*one, study.protocol.seed)]
-    return cells
+        grid: list[Cell] = []
+        for (where, size), m in product(bench.sizes.items(), found):
+            if m.fits(size):
+                cells += [_cell(entry, where, m, m.params(size), v, bench) for v in variants]
+                point = Variant(remark=ORACLE)
+                grid += [_cell(entry, where, m, p, point, bench) for p in m.grid(size)]
+            else:
+                text = f"{m.label} needs dense rows, too many of them in {where[0]}: left out."
+                notes[text] = None
+        cells += grid if entry.oracle else []
+    return cells, list(notes)
 
 
-def _cells(
-    experiment: str,
+def _cell(
+    entry: Experiment,
     where: tuple[str, str],
     method: Method,
-    size: Size,
-    variants: list[Variant],
-    seed: int,
-) -> Iterator[Cell]:
-    for v in variants:
-        params, labels = {**method.params(size), **v.params}, (method.label + v.remark,)
-        yield Cell(experiment, *where, method.name, params, v.setting, seed + v.seed, labels)
-
-
-def _grid(
-    experiment: str, where: tuple[str, str], method: Method, size: Size, seed: int
-) -> Iterator[Cell]:
-    for point in method.grid(size):
-        labels = (method.label + ORACLE,)
-        yield Cell(experiment, *where, method.name, point, {}, seed, labels)
-
-
-def _timed_cell(entry: Experiment, method: Method, variant: Variant, study: Study) -> Cell:
-    n, d = variant.setting["n"], variant.setting["d"]
-    params = {**method.params(Size(n, 20, study.protocol.fast)), **variant.params}
-    split = f"n={n}, d={d}"
-    labels = (method.label,)
-    seed = study.protocol.seed
-    return Cell(
-        entry.name, "synthetic", split, method.name, params, variant.setting, seed, labels
-    )
+    params: Mapping[str, Any],
+    variant: Variant,
+    bench: Bench,
+) -> Cell:
+    seed, labels = bench.protocol.seed + variant.seed, (method.label + variant.remark,)
+    params = {**params, **variant.params}
+    return Cell(entry.name, *where, method.name, params, variant.setting, seed, labels)
 
 
 # ---- what the commands call -----------------------------------------------------------------
 
 
 def reproduce(
-    names: Sequence[str],
+    study: Study,
     run_folder: Any,
     *,
-    data: Any = None,
-    datasets: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    splits: int | None = None,
     n_jobs: int | None = None,
-    force: Sequence[str] = (),
-    fast: bool = False,
-    seed: int = 0,
     scheduler: str | None = None,
-    command: str | None = None,
-    display: Display | None = None,
+    force: Sequence[str] = (),
+    verbose: bool = False,
 ) -> Summary:
     """Run experiments of the paper into a run directory; continue what is there.
 
     Parameters
     ----------
-    names : sequence of str
-        Names of `EXPERIMENTS`, or "all".
+    study : Study
+        What to run.
     run_folder : path
         Results are in its ``results.sqlite``.
-    data : path, optional
-        Folder of ``.npz`` data sets; by default the bundled sample.
-    datasets, methods : sequence of str, optional
-        Restrict to these data sets (beginnings of names will do); run these methods instead
-        of the experiment's own.
-    splits : int, optional
-        At most so many class splits per data set.
-    n_jobs, scheduler, display
+    n_jobs, scheduler, verbose
         See `semfs.lab.run`.
     force : sequence of str, optional
         Methods whose finished cells are computed again.
-    fast : bool, default=False
-        Fewer k, K-means runs, grid points and splits.
-    seed : int, default=0
-    command : str, optional
-        Command line to record.
 
     Returns
     -------
     Summary
+        Its ``notes`` name the paper's data sets that are absent and what was left out.
     """
-    entries = find_experiments(names)
-    for name in [*methods, *force]:
+    entries = find_experiments(study.experiments)
+    for name in [*study.methods, *force]:
         find_method(name)
-    protocol = Protocol.quick(seed) if fast else Protocol(seed=seed)
-    sources = [] if all(e.timed for e in entries) else find_sources(data, datasets)
+    sources = [] if all(e.timed for e in entries) else find_sources(study.data, study.datasets)
+    absent = absent_from_the_paper(sources) if sources else []
     store = Store(run_folder)
     try:
-        limit = splits if splits is not None or not fast else FAST_SPLITS
-        study, sizes = _prepare(store, sources, protocol, limit)
-        _record(store, protocol, command)
-        groups = [
-            plan([e for e in entries if e.timed == timed], study, sizes, methods)
-            for timed in (False, True)
-        ]
+        limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
+        splits = {s.name: class_splits(s.load(), _checked(limit), study.seed) for s in sources}
+        bench = _prepare(store, sources, splits, study.protocol)
+        _record(store, study, run_folder)
+        total = Summary()
+        if absent:
+            total.notes.append(f"Data sets of the paper that are absent: {', '.join(absent)}.")
+        groups = []
+        for timed in (False, True):
+            cells, notes = plan([e for e in entries if e.timed == timed], bench, study.methods)
+            groups.append(cells)
+            total.notes += notes
         if not any(groups):
             raise ValueError(
-                f"{', '.join(methods)} has no parameter that {', '.join(names)} varies. Name "
-                "other methods, or none for the experiment's own."
+                f"{' '.join(total.notes)} Name other methods, or none for the experiment's own."
             )
+        store.set_info("notes", total.notes)
         store.force(cell for cells in groups for cell in cells if cell.method in force)
-        total = Summary(0, 0)
         for cells, jobs in zip(groups, (n_jobs, 1)):  # timings are taken one at a time
-            if cells:
-                found = run(
-                    cells, store, study, n_jobs=jobs, scheduler=scheduler, display=display
-                )
-                total = total + found
+            total += run(cells, store, bench, n_jobs=jobs, scheduler=scheduler, verbose=verbose)
         return total
     finally:
         store.close()
 
 
 def evaluate(
-    source: Any,
-    methods: Sequence[str],
+    data: Any,
+    methods: Sequence[Any] = ("semfs", "anova", "variance", "random"),
     *,
+    unseen: Sequence[Any] | None = None,
+    n_splits: int | None = None,
     ks: Sequence[int] = KS,
     n_repeats: int = 20,
-    splits: int | None = None,
     n_jobs: int | None = None,
     seed: int = 0,
-    display: Display | None = None,
+    verbose: bool = False,
 ) -> tuple[list[dict[str, Any]], Summary]:
-    """Return the rows of the clustering protocol for one data set.
+    """Cluster unseen classes with the features that selectors choose on seen ones.
 
-    ``source`` is "sample", an ``.npz`` file or the name of a known benchmark.
+    Parameters
+    ----------
+    data : ZeroShotDataset, tuple or str
+        A data set; ``(X, y, attributes)``, attributes as `SemFS` takes them; or "sample", an
+        ``.npz`` file, the name of a known benchmark.
+    methods : sequence of str or selectors
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors;
+        those of a notebook need ``n_jobs=1``.
+    unseen : sequence of class labels, optional
+        The classes to be told apart. By default those of the data set; if it names none, or
+        with ``n_splits``, random ones.
+    n_splits : int, optional
+        Number of random class splits.
+    ks : sequence of int
+        Numbers of features.
+    n_repeats : int, default=20
+        K-means runs per score.
+    n_jobs, verbose
+        See `semfs.lab.run`.
+    seed : int, default=0
+
+    Returns
+    -------
+    rows : list of dict
+        One per split, method and k (see `semfs.lab.store.result_rows`), for `write_report`.
+    summary : Summary
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> X, y = make_blobs(120, 6, centers=6, random_state=0)
+    >>> rows, _ = evaluate((X, y, None), ["variance"], unseen=[4, 5], ks=[2], n_jobs=1)
+    >>> rows[0]["split"], rows[0]["k"], len(rows[0]["features"])
+    ('given', 2, 2)
     """
-    ks = tuple(sorted(set(ks)))
-    found = find_source(source)
-    for name in methods:
-        find_method(name)
-    store = Store(None)
-    study, sizes = _prepare(store, [found], Protocol(ks, n_repeats, seed), splits)
-    entry = Experiment("clustering", "", tuple(methods))
-    summary = run(plan([entry], study, sizes), store, study, n_jobs=n_jobs, display=display)
+    source, (names, own) = as_source(data), _named(methods, n_jobs)
+    loaded = source.load()
+    if unseen is not None:
+        splits = {"given": loaded.with_unseen(list(unseen)).unseen.tolist()}
+    elif n_splits is not None:
+        splits = random_splits(loaded, _checked(n_splits), seed)
+    else:
+        splits = class_splits(loaded, None, seed)
+    store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
+    bench = _prepare(store, [source], {source.name: splits}, protocol, own)
+    cells, notes = plan([Experiment("clustering", "", tuple(names))], bench)
+    summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
+    summary.notes += notes
     return store.rows(), summary
 
 
+def _named(methods: Sequence[Any], n_jobs: int | None) -> tuple[list[str], dict[str, Method]]:
+    """The names of the methods, and those among them that are the user's objects."""
+    names, own = [], dict[str, Method]()
+    for given in methods:
+        method = find_method(given)
+        if not isinstance(given, str):
+            if type(given).__module__ == "__main__" and n_jobs != 1:
+                raise ValueError(
+                    f"{method.label} is defined in the script that runs; worker processes "
+                    "cannot import it there. Put it into a module of its own, or use n_jobs=1."
+                )
+            n = sum(label.split(" #")[0] == method.label for label in own) + 1
+            label = f"{method.label} #{n}" if n > 1 else method.label
+            method = own[label] = replace(method, name=label, label=label)
+        names.append(method.name)
+    return names, own
+
+
+def _checked(n_splits: int | None) -> Any:
+    if n_splits is not None and n_splits < 1:
+        raise ValueError(f"The number of splits must be at least 1, got {n_splits}.")
+    return n_splits
+
+
 def _prepare(
-    store: Store, sources: Sequence[Source], protocol: Protocol, limit: int | None
-) -> tuple[Study, dict[tuple[str, str], Size]]:
-    """Read each data set once: its splits, its sizes, its facts for the report."""
-    if limit is not None and limit < 1:
-        raise ValueError(f"The number of splits must be at least 1, got {limit}.")
-    splits, sizes = {}, {}
+    store: Store,
+    sources: Sequence[Source],
+    splits: Mapping[str, Mapping[str, list]],
+    protocol: Protocol,
+    own: Mapping[str, Method] | None = None,
+) -> Bench:
+    """Note sizes and facts of every split, and that the data are those of earlier cells."""
+    sizes, facts = {}, store.info().get("datasets", {})
     for source in sources:
-        data = source.load()
-        splits[source.name] = class_splits(data, limit, protocol.seed)
-        facts = {name: split_facts(data, u) for name, u in splits[source.name].items()}
-        for name, fact in facts.items():
-            key = source.name, name
-            sizes[key] = Size(fact["n_seen"], len(fact["seen"]), protocol.fast)
+        data, name = source.load(), source.name
+        itemsize = 8 if sparse.issparse(data.X) else 0
+        by_split = {s: split_facts(data, unseen) for s, unseen in splits[name].items()}
+        for split, fact in by_split.items():
+            n, n_classes = fact["n_seen"], len(fact["seen"])
+            room = n * data.X.shape[1] * itemsize
+            sizes[name, split] = Size(n, n_classes, protocol.fast, room)
         advice = "Its contents have changed; use another --out for the new data."
-        store.pin(f"fingerprint of {source.name}", fingerprint(data), advice)
-        first = next(iter(facts.values()))
-        shape = {"n_features": data.X.shape[1], "n_attributes": data.attributes.shape[1]}
-        store.set_info(
-            f"dataset:{source.name}", {"name": source.name, **first, **shape, "splits": facts}
-        )
-    return Study({s.name: s for s in sources}, splits, protocol), sizes
+        store.pin(f"fingerprint of {name}", fingerprint(data), advice)
+        first = next(iter(by_split.values()))
+        facts |= {name: {"name": name, **first, "splits": by_split}}
+    store.set_info("datasets", facts)
+    return Bench({s.name: s for s in sources}, splits, protocol, sizes, own or {})
 
 
-def _record(store: Store, protocol: Protocol, command: str | None) -> None:
+def _record(store: Store, study: Study, run_folder: Any) -> None:
     advice = "Use another --out, or the same options as before (--fast, --seed)."
-    store.pin("protocol", asdict(protocol), advice)
+    store.pin("protocol", asdict(study.protocol), advice)
     if "started" not in store.info():
         store.set_info("started", datetime.now(UTC).isoformat(timespec="seconds"))
-    store.set_info("command", command or " ".join(sys.argv))
+    store.set_info("command", study.command(run_folder))
     store.set_info("versions", versions())

@@ -28,6 +28,16 @@
     button.addEventListener("click", () => download(Number(button.dataset.csv)));
   }
 
+  // --- tables wider than the page say so
+  function hint() {
+    for (const box of all(".scroll")) {
+      box.previousElementSibling.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
+    }
+  }
+  hint();
+  addEventListener("resize", hint);
+  for (const details of all("details")) details.addEventListener("toggle", hint);
+
   // --- figures
   const plots = read("plots");
   const boxes = all(".plot");
@@ -59,7 +69,8 @@
     plots.forEach((plot, i) => Plotly.react(boxes[i], plot.traces, layoutOf(plot), config));
   }
 
-  const shown = new Map(); // key of a method -> is it shown?
+  // key of a method -> is it shown?
+  const shown = new Map(all("input[data-key]").map((input) => [input.dataset.key, input.checked]));
   function toggle(key, on) {
     shown.set(key, on);
     for (const input of all(`input[data-key="${key}"]`)) input.checked = on;
@@ -109,7 +120,7 @@
     const library = document.createElement("script");
     library.textContent = await unpack("plotly");
     document.head.append(library);
-    drawAll();
+    apply();
     connect();
     document.documentElement.dataset.ready = "yes";
   }

@@ -1,63 +1,127 @@
-"""The result store of a run: one SQLite file, one row per cell, nothing ever half-written.
+"""Cells, the units of an experiment, and the store of their results: one SQLite file per run.
 
-A process
-claims a cell before it computes it and commits the result in one transaction, so a run may
-be killed at any moment, and several processes may share a run directory (on a local disk:
-SQLite's write-ahead log needs shared memory).
+A process claims a cell before it computes it and commits the result in one transaction, so a
+run may be killed at any moment and several processes may share a run directory. Every record
+carries a checksum, and the file the sum of them all: what was damaged is never read as a
+result.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
+import hashlib
 import json
 import os
 import socket
 import sqlite3
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from operator import itemgetter
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semfs.lab.cells import Cell, Result, as_json
-
-__all__ = ["Store", "StoreError"]
+__all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError", "result_rows"]
 
 FILE_NAME = "results.sqlite"
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0  # a claim without a heartbeat for so long belongs to a dead process
-ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
+METRICS = ("acc", "nmi")
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS cells (
-    key TEXT PRIMARY KEY, experiment TEXT, dataset TEXT, split TEXT, method TEXT,
-    params TEXT, setting TEXT, seed INTEGER, labels TEXT,
-    status TEXT, owner TEXT, pid INTEGER, host TEXT, heartbeat REAL, attempts INTEGER,
-    seconds REAL, error TEXT, features TEXT, extra TEXT, versions TEXT, finished_at TEXT
-);
-CREATE TABLE IF NOT EXISTS scores (
-    key TEXT, k INTEGER, metric TEXT, mean REAL, sd REAL, PRIMARY KEY (key, k, metric)
-);
-CREATE TABLE IF NOT EXISTS info (name TEXT PRIMARY KEY, value TEXT);
-"""
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS records"
+    " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)",
+    "CREATE TABLE IF NOT EXISTS claims"
+    " (key TEXT PRIMARY KEY, owner TEXT, host TEXT, pid INTEGER, beat REAL)",
+)
+_RECORDS = "SELECT name, kind, value, time, checksum FROM records ORDER BY rowid"
 
-_JSON_COLUMNS = ["params", "features", "extra"]
-_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
-_COLUMNS += ["nmi_sd", "seconds", "seed", *_JSON_COLUMNS, "semfs_version"]
-
-
-_METRICS = ("acc", "nmi")
-Scores = dict[
-    int | None, dict[str, tuple[float | None, float | None]]
-]  # k -> metric -> mean, sd
+Row = dict[str, Any]
+Record = tuple[Any, ...]  # name, kind ("done", "failed" or "info"), value, time, checksum
 
 
 class StoreError(OSError):
     """The store cannot be read or written."""
+
+
+class DamagedStore(StoreError):
+    """The store holds something else than was written, or is none; see `Store.salvage`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One fit, identified by everything that decides its numbers.
+
+    Parameters
+    ----------
+    experiment, dataset, split, method : str
+    params : mapping
+        Parameters of the method, as JSON values.
+    setting : mapping
+        What the experiment varies besides the method, for example ``{"ratio": 0.1}``.
+    seed : int
+    labels : sequence of str
+        Names shown in tables and figures; they are not part of the identity.
+
+    Examples
+    --------
+    >>> a = Cell("alpha", "sample", "given", "semfs", {"alpha": 1, "gamma": 0.5})
+    >>> b = Cell("alpha", "sample", "given", "semfs", {"gamma": 0.5, "alpha": 1.0})
+    >>> a.key == b.key
+    True
+    """
+
+    experiment: str
+    dataset: str
+    split: str
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    labels: Sequence[str] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the identifying values; 1 and 1.0, and any order of names, are the same."""
+        names = ("experiment", "dataset", "split", "method", "params", "setting", "seed")
+        identity = {name: _canonical(getattr(self, name)) for name in names}
+        return _digest(_as_json(identity))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name.
+
+    ``extra["features_by_k"]`` names the features of each k where they are not nested.
+    """
+
+    scores: Mapping[int, Mapping[str, tuple[float, float]]]
+    seconds: float
+    features: Sequence[str] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def result_rows(cell: Cell, result: Result, version: str | None = None) -> list[Row]:
+    """Return one flat dict per label of the cell and number of features k.
+
+    Keys: experiment, dataset, split, method, label, params (with the setting of the
+    experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra, semfs_version.
+    A cell without clustering scores gives one row whose k is None.
+    """
+    extra = dict(result.extra)
+    by_k = extra.pop("features_by_k", {})
+    rows = []
+    by_k_scores: list[tuple[int | None, Any]] = [*sorted(result.scores.items())]
+    for label in cell.labels or [cell.method]:
+        for k, scores in by_k_scores or [(None, {})]:
+            row = _identity(cell) | {"label": label, "k": k, "seconds": result.seconds}
+            for metric in METRICS:
+                row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
+            row["features"] = by_k.get(str(k)) or list(result.features[:k])
+            rows.append(row | {"extra": extra, "semfs_version": version})
+    return rows
 
 
 class Store:
@@ -72,7 +136,6 @@ class Store:
 
     Examples
     --------
-    >>> from semfs.lab.cells import Cell, Result
     >>> store, cell = Store(None), Cell("alpha", "sample", "given", "semfs", labels=["SemFS"])
     >>> store.claim(cell)
     True
@@ -84,26 +147,51 @@ class Store:
 
     def __init__(self, run: Any = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.owner = uuid.uuid4().hex
         self.opened_at = _now()
         self._last_heartbeat = 0.0
-        if self.path is not None and not create and not self.path.is_file():
+        if self.path is not None and not create and not _has_bytes(self.path):
             raise ValueError(
                 f"{run} has no {FILE_NAME}: it is not a run directory, or nothing has been "
                 f"computed yet. Make one with: semfs reproduce clustering --out {run}"
             )
+        if self.path is not None and create:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._errors():
-            if self.path is not None and create:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Transactions are begun explicitly; others wait for them instead of failing.
-            self._db = sqlite3.connect(
-                str(self.path or ":memory:"), timeout=60.0, isolation_level=None
-            )
-            self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")  # a power cut loses nothing committed
-            if create:
-                self._db.executescript(_SCHEMA)
+            self._db = _connect(str(self.path or ":memory:"))
+            if not self._db.execute("PRAGMA page_count").fetchone()[0]:
+                with self._transaction():
+                    for table in _SCHEMA:
+                        self._db.execute(table)
+            elif (found := self._db.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
+                raise self._damaged(found)
+
+    @classmethod
+    def salvage(cls, run: Any, into: Any = None) -> Store:
+        """Return a store of what is undamaged in a damaged one, which is left as it is.
+
+        Parameters
+        ----------
+        run : path
+            Run directory with the damaged store.
+        into : path, optional
+            A new run directory, with which the run can be continued; by default memory.
+        """
+        if into is not None and (Path(into) / FILE_NAME).exists():
+            raise ValueError(f"{into} already has a {FILE_NAME}. Name a new directory.")
+        found: dict[str, Record] = {}
+        for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
+            with contextlib.suppress(sqlite3.Error, UnicodeError):
+                source = _connect(f"{(Path(run).absolute() / FILE_NAME).as_uri()}?mode=ro")
+                with contextlib.closing(source):
+                    for record in source.execute(f"{_RECORDS} {order}"):
+                        if record[-1] == _checksum(record[:-1]):
+                            found[record[0]] = record
+        store = cls(into)
+        with store._transaction():
+            for name, kind, value, at, _ in found.values():
+                store._put(name, kind, value, at)
+        return store
 
     def close(self) -> None:
         """Close the file."""
@@ -118,25 +206,14 @@ class Store:
         next run, not by this one.
         """
         with self._transaction():
-            row = self._one("SELECT * FROM cells WHERE key = ?", cell.key)
-            if row is not None and not self._is_free(row):
+            row = self._one("SELECT kind, time FROM records WHERE name = ?", cell.key)
+            if row is not None and (row[0] == "done" or str(row[1]) >= self.opened_at):
+                return False
+            if cell.key in self.claimed():
                 return False
             self._db.execute(
-                "INSERT INTO cells (key, experiment, dataset, split, method, params, setting,"
-                " seed, labels, status, owner, pid, host, heartbeat, attempts)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, 1)"
-                " ON CONFLICT (key) DO UPDATE SET labels = excluded.labels,"
-                " status = 'running', owner = excluded.owner, pid = excluded.pid,"
-                " host = excluded.host, heartbeat = excluded.heartbeat,"
-                " attempts = attempts + 1",
-                (cell.key, cell.experiment, cell.dataset, cell.split, cell.method)
-                + (
-                    as_json(cell.params),
-                    as_json(cell.setting),
-                    cell.seed,
-                    as_json(list(cell.labels)),
-                )
-                + (self.owner, os.getpid(), socket.gethostname(), time.time()),
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)",
+                (cell.key, self.owner, socket.gethostname(), os.getpid(), time.time()),
             )
         return True
 
@@ -144,203 +221,152 @@ class Store:
         self, cell: Cell, result: Result, versions: Mapping[str, str] | None = None
     ) -> bool:
         """Commit a result; False (and nothing written) if the claim was lost meanwhile."""
-        values = (result.seconds, as_json(list(result.features)), as_json(result.extra))
-        with self._transaction():
-            changed = self._db.execute(
-                "UPDATE cells SET status = 'done', seconds = ?, features = ?, extra = ?,"
-                " versions = ?, error = NULL, finished_at = ?"
-                " WHERE key = ? AND status = 'running' AND owner = ?",
-                (*values, as_json(versions or {}), _now(), cell.key, self.owner),
-            ).rowcount
-            if changed:
-                self._db.execute("DELETE FROM scores WHERE key = ?", (cell.key,))
-                self._db.executemany(
-                    "INSERT INTO scores VALUES (?, ?, ?, ?, ?)",
-                    [
-                        (cell.key, int(k), metric, mean, sd)
-                        for k, metrics in result.scores.items()
-                        for metric, (mean, sd) in metrics.items()
-                    ],
-                )
-        return bool(changed)
+        value = {"cell": asdict(cell), "result": asdict(result), "versions": versions or {}}
+        return self._commit(cell, "done", value)
 
-    def fail(self, cell: Cell, error: str, versions: Mapping[str, str] | None = None) -> None:
+    def fail(self, cell: Cell, error: str) -> None:
         """Record why a cell failed; the next run tries it again."""
-        self._write(
-            "UPDATE cells SET status = 'failed', error = ?, versions = ?, finished_at = ?"
-            " WHERE key = ? AND status = 'running' AND owner = ?",
-            (error, as_json(versions or {}), _now(), cell.key, self.owner),
-        )
+        self._commit(cell, "failed", {"cell": asdict(cell), "error": error})
 
     def heartbeat(self) -> None:
         """Say that this process still works on what it has claimed; cheap to call often."""
         if time.time() - self._last_heartbeat >= HEARTBEAT_SECONDS:
             self._last_heartbeat = time.time()
-            self._write(
-                "UPDATE cells SET heartbeat = ? WHERE status = 'running' AND owner = ?",
-                (self._last_heartbeat, self.owner),
-            )
+            with self._transaction():
+                update = "UPDATE claims SET beat = ? WHERE owner = ?"
+                self._db.execute(update, (self._last_heartbeat, self.owner))
 
     def release(self) -> None:
         """Give back what this process has claimed and not finished."""
-        self._write(
-            "UPDATE cells SET status = 'interrupted' WHERE status = 'running' AND owner = ?",
-            (self.owner,),
-        )
+        with self._transaction():
+            self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
 
     def force(self, cells: Iterable[Cell]) -> int:
-        """Mark finished cells to be computed again; return how many were."""
+        """Forget finished cells, so that they are computed again; return how many."""
+        finished = {name for name, kind, *_ in self._records() if kind == "done"}
+        keys = finished & {cell.key for cell in cells}
         with self._transaction():
-            return sum(
-                self._db.execute(
-                    "UPDATE cells SET status = 'stale' WHERE key = ? AND status = 'done'",
-                    (cell.key,),
-                ).rowcount
-                for cell in cells
-            )
+            for key in keys:
+                self._drop(key)
+        return len(keys)
 
     def relabel(self, cells: Iterable[Cell]) -> None:
         """Give the cells already stored the labels they have now."""
-        stored = dict(self._db.execute("SELECT key, labels FROM cells").fetchall())
-        news = [(as_json(list(c.labels)), c.key) for c in cells if c.key in stored]
-        news = [(labels, key) for labels, key in news if stored[key] != labels]
-        if news:
-            with self._transaction():
-                self._db.executemany("UPDATE cells SET labels = ? WHERE key = ?", news)
-
-    def expect_grids(self, cells: Iterable[Cell]) -> None:
-        """Note how many points each grid has: the best of a part of it is not an oracle's."""
-        labels = {(c.dataset, c.split, c.key): c.labels for c in cells}
-        counts = Counter(
-            (dataset, split, label)
-            for (dataset, split, _), names in labels.items()
-            for label in names
-            if label.endswith(ORACLE)
-        )
-        sizes = {label: n for (_, _, label), n in sorted(counts.items())}
-        self.set_info("grid sizes", self.info().get("grid sizes", {}) | sizes)
+        labels = {cell.key: list(cell.labels) for cell in cells}
+        records = [record for record in self._records() if record[0] in labels]
+        with self._transaction():
+            for key, kind, text, at, _ in records:
+                value = json.loads(text)
+                if value["cell"]["labels"] != labels[key]:
+                    value["cell"]["labels"] = labels[key]
+                    self._put(key, kind, _as_json(value), at)
 
     def set_info(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
-        self._write("INSERT OR REPLACE INTO info VALUES (?, ?)", (name, as_json(value)))
+        with self._transaction():
+            self._put(name, "info", _as_json(value), _now())
 
     def pin(self, name: str, value: Any, advice: str) -> None:
         """Store a value that must stay the same for all results of this run directory."""
-        with self._transaction():
-            row = self._one("SELECT value FROM info WHERE name = ?", name)
-            if row is None:
-                self._db.execute("INSERT INTO info VALUES (?, ?)", (name, as_json(value)))
-        if row is not None and row["value"] != as_json(value):
+        now, before = _as_json(value), self.info().get(name)
+        if before is None:
+            self.set_info(name, value)
+        elif _as_json(before) != now:
             raise ValueError(
-                f"{self.path} was made with {name} = {_clip(row['value'])}, now it is "
-                f"{_clip(as_json(value))}. {advice}"
+                f"{self.path} was made with {name} = {_clip(_as_json(before))}, now it is "
+                f"{_clip(now)}. {advice}"
             )
 
     # ---- reading ----------------------------------------------------------------------
 
     def statuses(self) -> dict[str, str]:
-        """Return the status of each cell by key."""
+        """Return "done" or "failed" for each finished cell, by key."""
+        return {name: kind for name, kind, *_ in self._records() if kind != "info"}
+
+    def claimed(self) -> set[str]:
+        """Return the keys of the cells that a living process is at."""
         with self._errors():
-            return dict(self._db.execute("SELECT key, status FROM cells").fetchall())
+            rows = self._db.execute(
+                "SELECT key, host, CAST(pid AS INTEGER) FROM claims WHERE beat > ?",
+                (time.time() - STALE_SECONDS,),
+            ).fetchall()
+        here = socket.gethostname()
+        return {key for key, host, pid in rows if host != here or _is_alive(pid)}
 
-    def rows(self, *, grid: bool = False) -> list[dict[str, Any]]:
-        """Return one flat dict per finished cell and number of features k, in stable order.
-
-        Keys: experiment, dataset, split, method, label, params (with the setting of the
-        experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra,
-        semfs_version. A cell without clustering scores gives one row whose k is None.
-
-        Parameters
-        ----------
-        grid : bool, default=False
-            How to show the points of a parameter grid, whose label ends in "(oracle)". By
-            default as one row per k once the grid is complete (see `expect_grids`): the best
-            mean of its points, for each metric separately (``params`` says which). True gives
-            every point its own row.
-        """
-        scores = self._scores()
-        done = self._select("WHERE status = 'done'")
-        rows = [row for cell in done for row in _rows_of(cell, scores.get(cell["key"], {}))]
-        points = [row for row in rows if row["label"].endswith(ORACLE)]
-        if not grid:
-            rows = [row for row in rows if not row["label"].endswith(ORACLE)]
-            rows += self._oracles(points)
+    def rows(self) -> list[Row]:
+        """Return the rows of all finished cells (see `result_rows`), in stable order."""
+        rows: list[Row] = []
+        for cell, value in self._values("done"):
+            scores = {int(k): found for k, found in value["result"]["scores"].items()}
+            result = Result(**(value["result"] | {"scores": scores}))
+            rows += result_rows(cell, result, value["versions"].get("semfs"))
         return sorted(rows, key=_row_order)
 
-    def _oracles(self, points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The best of each complete grid; points that failed do not hold it up."""
-        wanted: dict[str, int] = self.info().get("grid sizes", {})
-        failed = Counter(_grid_of(row) for row in self.failures())
-        groups: dict[tuple, list[dict[str, Any]]] = {}
-        for row in points:
-            groups.setdefault((*_grid_of(row), row["k"]), []).append(row)
-        return [
-            _best_of(group)
-            for (*grid, _), group in groups.items()
-            if len(group) + failed[tuple(grid)] >= wanted.get(group[0]["label"], 0)
-        ]
-
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity, ``label`` and ``error``."""
-        found = self._select("WHERE status = 'failed'")
-        return [_identity(cell) | {"error": cell["error"]} for cell in found]
+        return [
+            _identity(cell) | {"label": [*cell.labels, cell.method][0], "error": value["error"]}
+            for cell, value in self._values("failed")
+        ]
 
     def info(self) -> dict[str, Any]:
         """Return what is known of the run: command, started, datasets by name, …"""
-        with self._errors():
-            pairs = self._db.execute("SELECT name, value FROM info ORDER BY name").fetchall()
-        values = {name: json.loads(value) for name, value in pairs}
-        prefix = "dataset:"
-        names = [name for name in values if name.startswith(prefix)]
-        datasets = {name.removeprefix(prefix): values.pop(name) for name in names}
-        return values | {"datasets": datasets}
+        records = self._records()
+        return {name: json.loads(value) for name, kind, value, *_ in records if kind == "info"}
 
-    def to_csv(self, path: Any) -> None:
-        """Write all finished rows, grid points included, as CSV; the file appears whole."""
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with beside.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, _COLUMNS)
-                writer.writeheader()
-                for row in self.rows(grid=True):
-                    writer.writerow(row | {n: as_json(row[n]) for n in _JSON_COLUMNS})
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+    def _values(self, wanted: str) -> list[tuple[Cell, dict[str, Any]]]:
+        values = [json.loads(value) for _, kind, value, *_ in self._records() if kind == wanted]
+        return [(Cell(**value["cell"]), value) for value in values]
 
-    def _select(self, where: str) -> list[sqlite3.Row]:
-        order = "experiment, dataset, split, method, setting, params, seed"
-        with self._errors():
-            return self._db.execute(f"SELECT * FROM cells {where} ORDER BY {order}").fetchall()
-
-    def _scores(self) -> dict[str, Scores]:
-        found: dict[str, Scores] = {}
-        with self._errors():
-            for key, k, metric, mean, sd in self._db.execute("SELECT * FROM scores"):
-                found.setdefault(key, {}).setdefault(k, {})[metric] = (mean, sd)
-        return found
+    def _records(self) -> list[Record]:
+        """All records, each checked against its checksum, and none of them missing."""
+        with self._transaction("BEGIN"):
+            records = self._db.execute(_RECORDS).fetchall()
+            (seal,) = self._db.execute("PRAGMA user_version").fetchone()
+        bad = sum(record[-1] != _checksum(record[:-1]) for record in records)
+        if bad:
+            raise self._damaged(f"{bad} of {len(records)} records are not what was written")
+        for record in records:
+            seal ^= _share(record[-1])
+        if seal:
+            raise self._damaged("records are missing")
+        return records
 
     # ---- the database -----------------------------------------------------------------
 
-    def _is_free(self, row: sqlite3.Row) -> bool:
-        if row["status"] == "failed":
-            return row["finished_at"] < self.opened_at
-        if row["status"] == "running":
-            return row["owner"] != self.owner and _is_dead(row)
-        return row["status"] != "done"
+    def _commit(self, cell: Cell, kind: str, value: Any) -> bool:
+        with self._transaction():
+            mine = "DELETE FROM claims WHERE key = ? AND owner = ?"
+            if not self._db.execute(mine, (cell.key, self.owner)).rowcount:
+                return False
+            self._put(cell.key, kind, _as_json(value), _now())
+        return True
 
-    def _one(self, sql: str, *values: Any) -> sqlite3.Row | None:
+    def _put(self, name: str, kind: str, value: str, at: str) -> None:
+        self._drop(name)
+        record = (name, kind, value, at)
+        checksum = _checksum(record)
+        self._db.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?)", (*record, checksum))
+        self._seal(checksum)
+
+    def _drop(self, name: str) -> None:
+        row = self._one("SELECT checksum FROM records WHERE name = ?", name)
+        if row is not None:
+            self._db.execute("DELETE FROM records WHERE name = ?", (name,))
+            self._seal(row[0])
+
+    def _seal(self, checksum: str) -> None:
+        """Add a record to the sum of all, or take it away, in the file's own header."""
+        (seal,) = self._db.execute("PRAGMA user_version").fetchone()
+        self._db.execute(f"PRAGMA user_version = {seal ^ _share(checksum)}")
+
+    def _one(self, sql: str, *values: Any) -> Any:
         return self._db.execute(sql, values).fetchone()
 
-    def _write(self, sql: str, values: Sequence[Any]) -> None:
-        with self._transaction():
-            self._db.execute(sql, values)
-
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
         with self._errors():
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(begin)
             try:
                 yield
                 self._db.execute("COMMIT")
@@ -354,85 +380,102 @@ class Store:
         """Turn SQLite's errors into one sentence of advice."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(self._advice(error)) from error
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._explained(error) from error
 
-    def _advice(self, error: sqlite3.Error) -> str:
+    def _explained(self, error: Exception) -> StoreError:
         name, what = getattr(error, "sqlite_errorname", ""), f"{self.path}: {error}"
         if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-            return (
+            return StoreError(
                 f"{what}. The disk is full or failing; what was finished before is safe. "
                 "Free some space and give the same command again."
             )
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            return f"{what}. It is damaged or not a semfs store: use another run directory."
-        return f"{what}. Check that the directory can be written and is on a local disk."
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_BUSY")):
+            return StoreError(
+                f"{what}. Check that the directory can be written and is on a local disk."
+            )
+        return self._damaged(str(error))
+
+    def _damaged(self, found: str) -> DamagedStore:
+        run = self.path.parent if self.path else None
+        return DamagedStore(
+            f"{self.path} is damaged or not a semfs store ({' '.join(found.split())}). Save "
+            f"what is intact as a table with `semfs report {run} --csv FILE`, or as a new run "
+            f"directory with semfs.lab.Store.salvage({str(run)!r}, NEW)."
+        )
 
 
-def _rows_of(cell: sqlite3.Row, scores: Scores) -> Iterator[dict[str, Any]]:
-    extra = json.loads(cell["extra"])
-    features, by_k = json.loads(cell["features"]), extra.pop("features_by_k", {})
-    for label in json.loads(cell["labels"]) or [cell["method"]]:
-        ks: list[Any] = sorted(scores) or [None]
-        for k in ks:
-            acc, nmi = (scores.get(k, {}).get(name, (None, None)) for name in _METRICS)
-            yield _identity(cell) | {
-                "label": label,
-                "k": k,
-                "acc": acc[0],
-                "nmi": nmi[0],
-                "acc_sd": acc[1],
-                "nmi_sd": nmi[1],
-                "seconds": cell["seconds"],
-                "features": by_k.get(str(k), features),
-                "extra": extra,
-                "semfs_version": json.loads(cell["versions"]).get("semfs"),
-            }
+# ---- helpers --------------------------------------------------------------------------------
 
 
-def _grid_of(row: dict[str, Any]) -> tuple:
-    names = ("experiment", "dataset", "split", "seed", "method", "label")
-    return tuple(row[name] for name in names)
+def _has_bytes(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
-def _best_of(group: list[dict[str, Any]]) -> dict[str, Any]:
-    best = {metric: max(group, key=itemgetter(metric)) for metric in _METRICS}
-    row = dict(best["acc"])
-    for metric, winner in best.items():
-        row[metric], row[f"{metric}_sd"] = winner[metric], winner[f"{metric}_sd"]
-    row["params"] = {f"best_{metric}": winner["params"] for metric, winner in best.items()}
-    row["params"]["n_grid"] = len(group)
-    row["seconds"] = sum(point["seconds"] for point in group)  # what the search costs
-    row["extra"] = {"oracle": True, "n_grid": len(group)}
-    return row
+def _connect(path: str) -> sqlite3.Connection:
+    """Open a database: transactions are begun explicitly, others wait for them."""
+    uri = path.startswith("file:")
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=uri)
+    db.text_factory = lambda data: data.decode("utf-8", "replace")  # checksums find it
+    return db
 
 
-def _row_order(row: dict[str, Any]) -> tuple:
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _canonical(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy, and other mappings, as JSON has them."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _checksum(record: Record) -> str:
+    return _digest(repr(record))
+
+
+def _share(checksum: str) -> int:
+    """What a record adds to the sum of all: 31 bits, combined by exclusive or."""
+    return int(_digest(str(checksum))[:8], 16) & 0x7FFFFFFF
+
+
+def _row_order(row: Row) -> tuple:
     names = ("experiment", "dataset", "split", "method", "label")
     place = -1 if row["k"] is None else row["k"]
-    return (*(row[n] for n in names), as_json(row["params"]), row["seed"], place)
+    return (*(row[n] for n in names), _as_json(row["params"]), row["seed"], place)
 
 
-def _identity(cell: sqlite3.Row) -> dict[str, Any]:
-    values = {name: cell[name] for name in ("experiment", "dataset", "split", "method", "seed")}
-    values["params"] = json.loads(cell["params"]) | json.loads(cell["setting"])
-    labels = json.loads(cell["labels"])
-    return values | {"label": labels[0] if labels else cell["method"]}
+def _identity(cell: Cell) -> Row:
+    names = ("experiment", "dataset", "split", "method", "seed")
+    values = {name: getattr(cell, name) for name in names}
+    return values | {"params": {**cell.params, **cell.setting}}
 
 
-def _is_dead(row: sqlite3.Row) -> bool:
-    """Whether the process that claimed the row is gone: at once here, by silence elsewhere."""
-    if time.time() - row["heartbeat"] > STALE_SECONDS:
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":  # there, signal 0 would end it; the heartbeat must do
         return True
-    if row["host"] != socket.gethostname() or os.name == "nt":
-        return False
     try:
-        os.kill(row["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # alive, and another user's
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
         return False
-    return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def _clip(text: str, length: int = 60) -> str:

@@ -1,14 +1,15 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files that are read block by block
-(`readers`, `tables`, `blocks`, `passes`) or on a cluster (`cluster`). `sums` adds blocks up,
-`costs` tells what that will take.
+They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `tables`)
+or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in memory
+block by block, `sums` adds the blocks up, `writing` writes some columns of them.
 """
 
-from semfs.rows.blocks import BlockSource, as_source, open_blocks
+from semfs.rows.blocks import BlockSource
 from semfs.rows.devices import ArrayRows, is_foreign
+from semfs.rows.labels import Labels
 from semfs.rows.memory import FAR, NEAR, Rows, add_outer, as_matrix, spans
-from semfs.rows.passes import SourceRows
+from semfs.rows.opening import as_source, open_blocks
 from semfs.rows.sums import Accumulator
 
 __all__ = [
@@ -17,8 +18,8 @@ __all__ = [
     "Accumulator",
     "ArrayRows",
     "BlockSource",
+    "Labels",
     "Rows",
-    "SourceRows",
     "add_outer",
     "as_matrix",
     "as_source",

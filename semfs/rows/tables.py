@@ -1,271 +1,352 @@
-"""Readers of formats that hold labels too: Parquet, AnnData, and (X, y) blocks."""
+"""Tables: CSV, Parquet, Feather and frames; a label column, columns of numbers are features."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import difflib
+import gzip
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from semfs.rows.memory import as_matrix
-from semfs.rows.readers import Blocks, Reader, digest, file_state, import_extra, working_dtype
-from semfs.validation import label_array
+from semfs.files import FileError, need, reading
+from semfs.rows.labels import Labels
+from semfs.rows.readers import (
+    BLOCK_BYTES,
+    Blocks,
+    FileReader,
+    Reader,
+    Slab,
+    digest,
+    file_state,
+    working_dtype,
+)
+from semfs.validation import check_distinct
 
-__all__ = ["AnnDataReader", "BlocksReader", "ParquetReader"]
+__all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
+
+TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
+#: Names under which pandas keeps a frame's index: neither a feature nor a label.
+_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+# Row groups up to this size are read one at a time; larger ones would not stay within memory.
+LARGEST_GROUP = 4 * BLOCK_BYTES
 
 
-class ParquetReader(Reader):
-    """A Parquet file or folder: a column per feature, or one column of lists; and labels."""
+def table_kind(path: Path) -> str | None:
+    """Return "csv", "parquet" or "feather"; None if a path is no table."""
+    if path.is_dir():
+        return "parquet" if any(path.rglob("*.parquet")) else None
+    if path.name.lower().endswith(TEXT_TABLES):
+        return "csv"
+    return _ENDINGS.get(path.suffix.lower())
 
-    def __init__(self, path: Any, label: str | None, columns: list[str] | None = None) -> None:
-        self.path, self.label = Path(path).resolve(), label
-        self.has_labels = label is not None
-        dataset = self._dataset()
-        schema, pa = dataset.schema, import_extra("pyarrow", "data")
-        if label is not None and label not in schema.names:
-            raise ValueError(f"{path} has no column {label!r}, only {_some(schema.names)}.")
-        names = columns or [name for name in schema.names if name != label]
-        fields = [schema.field(name) for name in names]
-        groups = [g for f in dataset.get_fragments() for g in f.row_groups]
-        self.n_rows = sum(g.num_rows for g in groups)
-        self.lists = len(fields) == 1 and _is_list(pa, fields[0].type)
-        self.columns = names
-        if self.lists:
-            self.n_features = self._list_length(dataset, names[0], fields[0].type)
-            self.dtype = working_dtype(fields[0].type.value_type.to_pandas_dtype())
+
+class TableReader(Reader):
+    """A table: columns of numbers are features, others are left out and named.
+
+    Parquet is read by row groups, also from a folder. Text and Feather files, and Parquet with
+    very long row groups, are copied to a temporary file when they must be read in blocks.
+
+    Parameters
+    ----------
+    data : Path, or pandas or polars frame
+    label : str or None
+        The label column.
+    drop : sequence of str, default=()
+        Columns that are no features.
+    """
+
+    def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
+        need("pyarrow.dataset", "data", what="A table")
+        self.label, self.table = label, None
+        self._copy: FileReader | None = None
+        if isinstance(data, Path):
+            self.path, self.kind = data.resolve(), table_kind(data)
         else:
-            self.n_features, self.feature_names = len(names), names
-            self.dtype = _common_dtype(path, pa, fields)
+            pa, self.kind = need("pyarrow"), "frame"
+            self.table = data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)
+        self.name = self.path or "the frame"
+        with reading(Path(self.name), str(self.kind)):
+            self._describe(drop)
+
+    def _describe(self, drop: Sequence[str]) -> None:
+        schema = self._first_schema(drop)
+        check_distinct(
+            schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
+        )
+        for name in (*([] if self.label is None else [self.label]), *drop):
+            _check_known(self.name, name, schema.names)
+        stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
+        others = [c for c in schema if c.name != self.label and c.name not in drop]
+        features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
+        lists = [c for c in others if _is_list(c.type)]
+        self.lists = not features and len(lists) == 1
+        features = lists if self.lists else features
+        if not features:
+            raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
+        self.columns = [column.name for column in features]
+        chosen = set(self.columns)
+        self.left_out = [c.name for c in others if c.name not in chosen]
+        self.texts = [name for name in self.left_out if name not in stored_index]
+        self.order = schema.names
+        self._set_shape(features)
+
+    def _set_shape(self, features: list[Any]) -> None:
+        groups = self._groups()
+        dataset = self._dataset()
+        self.n_rows = sum(groups) if groups else dataset.count_rows()
+        kinds = {_stored_type(column.type) for column in features}
+        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*kinds)
+        if self.lists:
+            first = dataset.head(1, columns=self.columns).column(0)
+            self.n_features = len(first[0]) if len(first) else 0
+        else:
+            self.n_features, self.feature_names = len(self.columns), self.columns
         self.row_bytes = self.n_features * self.dtype.itemsize
+        self.largest_group = max(groups, default=0)
+        self.shared = 0 < self.largest_group * self.row_bytes <= LARGEST_GROUP
+
+    # ---- the file ---------------------------------------------------------------------
 
     def _dataset(self) -> Any:
-        import_extra("pyarrow", "data")
         import pyarrow.dataset as ds
 
-        return ds.dataset(self.path, format="parquet", partitioning="hive")
+        if self.table is not None:
+            return ds.dataset(self.table)
+        if self.kind == "csv":
+            assert self.path is not None
+            return ds.dataset(self.path, format=_csv_format(self.path, self._csv_types()))
+        partitioning = "hive" if self.kind == "parquet" else None
+        return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
 
-    def _list_length(self, dataset: Any, name: str, kind: Any) -> int:
-        size = getattr(kind, "list_size", -1)
-        first = dataset.head(1, columns=[name]).column(0)
-        return size if size > 0 else len(first[0])
+    def _csv_types(self) -> dict[str, Any]:
+        """Types for all of the file: a column of whole numbers may hold 0.5 further down."""
+        pa, numbers = need("pyarrow"), set(getattr(self, "columns", ()))
+        names = getattr(self, "order", ())
+        return {name: pa.float64() if name in numbers else pa.string() for name in names}
+
+    def _first_schema(self, drop: Sequence[str]) -> Any:
+        """Names and types of the columns, of a text as far as its first block shows them."""
+        if self.kind != "csv":
+            return self._dataset().schema
+        assert self.path is not None
+        if self.path.stat().st_size == 0:
+            raise FileError(f"{self.path} is empty.")
+        import pyarrow.csv as pc
+
+        convert = pc.ConvertOptions(strings_can_be_null=False)
+        with pc.open_csv(self.path, *_csv_options(self.path), convert) as reader:
+            batch = next(iter(reader), None)
+        if batch is None:
+            raise FileError(f"{self.path} has no rows.")
+        known = [n for n in batch.schema.names if n != self.label and n not in drop]
+        if len(set(known)) == len(known):
+            _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
+        return batch.schema
+
+    def _groups(self) -> list[int]:
+        """Rows of each row group; empty if there are none."""
+        if self.kind != "parquet":
+            return []
+        return [g.num_rows for f in self._dataset().get_fragments() for g in f.row_groups]
+
+    def scan(self, columns: list[str]) -> Iterator[Any]:
+        """Yield record batches of some columns, from first row to last."""
+        options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
+        with reading(Path(self.name), str(self.kind)):
+            yield from self._dataset().scanner(columns=columns, **options).to_batches()
+
+    def labels(self) -> Labels:
+        """Return the label of each row; only that column is kept."""
+        assert self.label is not None
+        batches = self.scan([self.label])
+        found = Labels.of(v for batch in batches for v in batch.column(0).to_pylist()).tidied()
+        return found.whole_numbers() if self.kind == "csv" else found
+
+    # ---- rows ---------------------------------------------------------------------------
+
+    def load(self) -> np.ndarray:
+        """Return all features (n, d)."""
+        out, first = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype), 0
+        for batch in self.scan(self.columns):
+            out[first : first + batch.num_rows] = self._matrix(batch, first)
+            first += batch.num_rows
+        return out
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels or None); row groups before ``start`` are not read."""
+        """Yield (first row, X, None); row groups before ``start`` are not read."""
         assert self.n_rows is not None
         stop = self.n_rows if stop is None else stop
-        wanted = [*self.columns, self.label] if self.label else self.columns
+        if not self.shared:
+            self._copy = self._copy or self._copied()
+            self._copy.n_buffers = self.n_buffers
+            yield from self._copy.blocks(start, stop, step)
+            return
         first = start
-        pieces = self._pieces(start, stop, step, wanted)
-        for table in _joined(pieces, step):
-            yield first, self._matrix(table), self._labels(table)
-            first += table.num_rows
+        for X in _joined(self._pieces(start, stop, step), step):
+            yield first, X, None
+            first += len(X)
 
-    def _pieces(self, start: int, stop: int, step: int, columns: list[str]) -> Iterator[Any]:
-        """Tables of at most ``step`` rows that cover start … stop."""
-        import pyarrow as pa
-
+    def _pieces(self, start: int, stop: int, step: int) -> Iterator[np.ndarray]:
+        """Rows start … stop in pieces of at most ``step``, a row group at a time."""
         begin = 0
         for fragment in self._dataset().get_fragments():
             for part in fragment.split_by_row_group():
                 end = begin + part.row_groups[0].num_rows
                 if end > start and begin < stop:
                     at = begin
-                    for batch in part.to_batches(columns=columns, batch_size=step):
+                    for batch in part.to_batches(columns=self.columns, batch_size=step):
                         low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                         if high > low:
-                            yield pa.Table.from_batches([batch.slice(low, high - low)])
+                            yield self._matrix(batch.slice(low, high - low), at + low)
                         at += batch.num_rows
                 begin = end
 
-    def _matrix(self, table: Any) -> np.ndarray:
+    def _copied(self) -> FileReader:
+        """The features in a temporary file, some columns after the others."""
+        folder = tempfile.TemporaryDirectory(prefix="semfs-")
+        path, size = Path(folder.name) / "features", self.dtype.itemsize
+        n, d = self.n_rows or 0, self.n_features
+        width = d
+        if self.kind == "parquet" and not self.lists:
+            width = max(1, min(d, BLOCK_BYTES // max(1, 8 * self.largest_group)))
+        slabs = [Slab(a * n * size, a, min(width, d - a)) for a in range(0, d, width)]
+        with path.open("wb") as file:
+            for slab in slabs:
+                names = self.columns[slab.first : slab.first + slab.width]
+                first = 0
+                for batch in self.scan(self.columns if self.lists else names):
+                    self._matrix(batch, first).tofile(file)
+                    first += batch.num_rows
+        return FileReader(path, (n, d), self.dtype, slabs, self.path, folder)
+
+    def _matrix(self, batch: Any, first: int) -> np.ndarray:
+        """The columns of a batch as one matrix."""
         if self.lists:
-            chunk = table.column(self.columns[0]).combine_chunks()
-            flat = chunk.flatten().to_numpy(zero_copy_only=False)
-            if flat.size != table.num_rows * self.n_features:
-                raise ValueError(
-                    f"{self.path}: the lists in {self.columns[0]!r} are not all of length "
+            flat = batch.column(0).flatten().to_numpy(zero_copy_only=False)
+            if flat.size != batch.num_rows * self.n_features:
+                raise FileError(
+                    f"{self.name}: the lists in {self.columns[0]!r} are not all of length "
                     f"{self.n_features}."
                 )
             return flat.reshape(-1, self.n_features).astype(self.dtype)
-        out = np.empty((table.num_rows, self.n_features), dtype=self.dtype)
-        for place, name in enumerate(self.columns):
-            out[:, place] = table.column(name).to_numpy()
+        out = np.empty((batch.num_rows, batch.num_columns), dtype=self.dtype)
+        for place, name in enumerate(batch.schema.names):
+            out[:, place] = self._numbers(name, batch.column(place), first)
         return out
 
-    def _labels(self, table: Any) -> Any:
-        if self.label is None:
-            return None
-        values = table.column(self.label).to_pylist()
-        return label_array(values)
-
-    def labels(self) -> Iterator[np.ndarray]:
-        """Yield the labels; only their column is read."""
-        assert self.n_rows is not None
-        for table in self._pieces(0, self.n_rows, 2**16, [self.label or ""]):
-            yield label_array(table.column(0).to_pylist())
+    def _numbers(self, name: str, column: Any, first: int) -> np.ndarray:
+        if column.null_count:
+            nulls = column.is_null().to_numpy(zero_copy_only=False)
+            raise FileError(
+                f"{self.name}: no value in column {name!r}, row "
+                f"{first + int(np.flatnonzero(nulls)[0]) + 1} ({column.null_count} missing). "
+                "Fill the gaps, or name the column in drop."
+            )
+        return column.to_numpy(zero_copy_only=False)
 
     def fingerprint(self) -> str:
         """Return a text that changes when the files change."""
+        assert self.path is not None
         return digest(file_state(self.path), self.label, self.columns)
 
-
-def _is_list(pa: Any, kind: Any) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _common_dtype(path: Any, pa: Any, fields: list) -> np.dtype:
-    for field in fields:
-        number = pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
-        if not (number or pa.types.is_boolean(field.type)):
-            raise ValueError(
-                f"{path}: column {field.name!r} holds {field.type}, not numbers. Name it as "
-                "the label, or choose the features with columns=[...]."
-            )
-    return working_dtype(*{np.dtype(field.type.to_pandas_dtype()) for field in fields})
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" ... ({len(names)} in all)" if len(names) > 5 else "")
-
-
-def _joined(tables: Iterator[Any], step: int) -> Iterator[Any]:
-    """Join small tables to blocks of at most ``step`` rows."""
-    waiting: list[Any] = []
-    for table in tables:
-        if waiting and sum(t.num_rows for t in waiting) + table.num_rows > step:
-            yield _concat(waiting)
-            waiting = []
-        waiting.append(table)
-    if waiting:
-        yield _concat(waiting)
-
-
-def _concat(tables: list[Any]) -> Any:
-    import pyarrow as pa
-
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-
-
-class AnnDataReader(Reader):
-    """An AnnData object or ``.h5ad`` file: X dense or CSR, labels in a column of obs."""
-
-    def __init__(self, data: Any, label: str | None) -> None:
-        if isinstance(data, (str, Path)):
-            data = import_extra("anndata", "data").read_h5ad(data, backed="r")
-        self.data, self.label = data, label
-        self.has_labels = label is not None
-        if label is not None and label not in data.obs:
-            raise ValueError(f"obs has no column {label!r}, only {_some(list(data.obs))}.")
-        self.n_rows, self.n_features = data.shape
-        self.feature_names = [str(name) for name in data.var_names]
-        first = data.X[:1]
-        self.sparse = sp.issparse(first)
-        if getattr(data.X, "format", "csr") == "csc":
-            raise ValueError(
-                "X is stored by columns (CSC): rows cannot be read in blocks. Store it as "
-                "CSR, or read it into memory."
-            )
-        self.dtype = working_dtype(first.dtype)
-        self.ours = bool(data.isbacked)
-        self.row_bytes = self.n_features * self.dtype.itemsize
-        if self.sparse:
-            self.row_bytes = 1 + self._n_stored() * (self.dtype.itemsize + 8) // data.shape[0]
-
-    def _n_stored(self) -> int:
-        X = self.data.X
-        return int(X.nnz if hasattr(X, "nnz") else X.group["data"].shape[0])
-
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels or None)."""
-        assert self.n_rows is not None
-        stop = self.n_rows if stop is None else stop
-        for first in range(start, stop, step):
-            last = min(first + step, stop)
-            X = self.data.X[first:last]
-            X = sp.csr_array(X, dtype=self.dtype) if self.sparse else np.asarray(X, self.dtype)
-            yield first, X, self._obs(first, last)
-
-    def _obs(self, first: int, last: int) -> Any:
-        return None if self.label is None else self.data.obs[self.label][first:last].to_numpy()
-
-    def labels(self) -> Iterator[np.ndarray]:
-        """Yield the labels."""
-        assert self.n_rows is not None
-        yield self._obs(0, self.n_rows)
-
-    def fingerprint(self) -> str:
-        """Return a text that changes when the file, or first or last row, change."""
-        state = file_state(self.data.filename) if self.data.isbacked else None
-        ends = [self.data.X[rows] for rows in (slice(0, 1), slice(self.n_rows - 1, None))]  # type: ignore[operator]
-        ends = [end.toarray() if sp.issparse(end) else np.asarray(end) for end in ends]
-        return digest(state, self.data.shape, self.label, *ends)
-
     def __getstate__(self) -> dict:
-        if not self.data.isbacked:
-            return self.__dict__
-        return self.__dict__ | {"data": str(self.data.filename)}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        if isinstance(self.data, str):
-            self.data = import_extra("anndata", "data").read_h5ad(self.data, backed="r")
+        return self.__dict__ | {"_copy": None}
 
 
-class BlocksReader(Reader):
-    """(X, y) pairs from an iterable, or from a function that returns a fresh iterator."""
+def _joined(pieces: Iterator[np.ndarray], step: int) -> Iterator[np.ndarray]:
+    """Join small pieces to blocks of at most ``step`` rows."""
+    waiting: list[np.ndarray] = []
+    for piece in pieces:
+        if waiting and sum(map(len, waiting)) + len(piece) > step:
+            yield np.concatenate(waiting)
+            waiting = []
+        waiting.append(piece)
+    if waiting:
+        yield np.concatenate(waiting)
 
-    has_labels = True
-    ours = False
 
-    def __init__(self, blocks: Any) -> None:
-        self.again = callable(blocks) or iter(blocks) is not iter(blocks)
-        self.rereadable = self.again
-        self.source = blocks
-        iterator = self._fresh()
-        first = next(iterator, None)
-        if first is None:
-            raise ValueError("there are no blocks. Pass (X, y) pairs.")
-        self.waiting = itertools.chain([first], iterator)
-        X = self._pair(first)[0]
-        self.n_features, self.dtype = X.shape[1], X.dtype
-        self.sparse = sp.issparse(X)
-        self.row_bytes = X.shape[1] * X.dtype.itemsize
-        if sp.issparse(X):
-            self.row_bytes = 1 + X.nnz * (X.dtype.itemsize + 8) // X.shape[0]
-        names = getattr(first[0], "columns", None)
-        self.feature_names = None if names is None else [str(name) for name in names]
+# ---- columns ----------------------------------------------------------------------------
 
-    def _fresh(self) -> Iterator[Any]:
-        return iter(self.source() if callable(self.source) else self.source)
 
-    def _pair(self, pair: Any) -> tuple[Any, Any]:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"blocks must be (X, y) pairs, got {type(pair).__name__}.")
-        return as_matrix(pair[0]), pair[1]
+def _is_list(kind: Any) -> bool:
+    types = need("pyarrow").types
+    return types.is_list(kind) or types.is_fixed_size_list(kind)
 
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels); ``step`` is up to those who make the blocks."""
-        iterator = self._fresh() if self.again else self.waiting
-        first = 0
-        for X, y in map(self._pair, iterator):
-            if X.shape[1] != self.n_features:
-                raise ValueError(
-                    f"a block of rows has {X.shape[1]} columns, those before had "
-                    f"{self.n_features}. All blocks must have the same columns."
-                )
-            if sp.issparse(X) != self.sparse:
-                X = sp.csr_array(X) if self.sparse else X.toarray()
-            if first + X.shape[0] > start:
-                skip = max(0, start - first)
-                yield first + skip, X[skip:], np.asarray(y)[skip:] if skip else y
-            first += X.shape[0]
 
-    def fingerprint(self) -> str:
-        """Refuse: blocks have no identity."""
-        raise ValueError(
-            "a checkpoint needs data that can be recognised and continued in the middle. "
-            "Write the blocks to a file (.npy, Parquet, Zarr), or leave the checkpoint out."
-        )
+def _is_number(kind: Any) -> bool:
+    types = need("pyarrow").types
+    tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def _stored_type(kind: Any) -> Any:
+    kind = kind.value_type if _is_list(kind) else kind
+    floating = need("pyarrow").types.is_floating(kind)
+    return kind.to_pandas_dtype() if floating else np.float64
+
+
+def _pandas_index(schema: Any) -> list[str]:
+    """Columns in which pandas keeps the index of a frame."""
+    found = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in found if isinstance(name, str)]
+
+
+def _check_known(path: Any, name: str, names: list[str]) -> None:
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+        raise FileError(f"{path} has no column {name!r}{hint} Found: {shown}.")
+
+
+# ---- text -------------------------------------------------------------------------------
+
+
+def _csv_format(path: Path, types: dict[str, Any]) -> Any:
+    """How to read a text file whose columns have these types."""
+    import pyarrow.csv as pc
+    import pyarrow.dataset as ds
+
+    read, parse = _csv_options(path)
+    convert = pc.ConvertOptions(column_types=types, strings_can_be_null=False)
+    return ds.CsvFileFormat(parse_options=parse, convert_options=convert, read_options=read)
+
+
+def _csv_options(path: Path) -> tuple[Any, Any]:
+    import pyarrow.csv as pc
+
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        header = file.readline(2**24).decode("utf-8-sig", "replace")
+    block = min(max(BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
+    delimiter = max(",;\t", key=header.count)
+    return (
+        pc.ReadOptions(block_size=block, use_threads=False),
+        pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+    )
+
+
+def _refuse_broken_numbers(path: Path, head: Any) -> None:
+    """A text column that is mostly numbers is a column of numbers with a mistake in it."""
+    types = need("pyarrow").types
+    for name, column in zip(head.schema.names, head.columns):
+        if not types.is_string(column.type):
+            continue
+        cells = column.to_pylist()
+        bad = [i for i, cell in enumerate(cells) if not _reads_as_number(cell)]
+        if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
+            raise FileError(
+                f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
+                "numbers. Correct it, or name the column in drop."
+            )
+
+
+def _reads_as_number(cell: str | None) -> bool:
+    try:
+        float(cell or "")
+    except ValueError:
+        return False
+    return True

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
-from semfs.attributes.files import import_pandas
+from semfs.files import need
 from semfs.method.moments import Moments
+from semfs.method.objective import Objective
 from semfs.rows import Rows
-from semfs.selectors.folds import ClassSums, Setting, screen_features
 from semfs.validation import feature_indices
 
 __all__ = ["Explanation", "explain_selection"]
@@ -21,6 +21,8 @@ __all__ = ["Explanation", "explain_selection"]
 N_CANDIDATES = 512
 #: Correlation within classes, and over all rows, from which a feature counts as a copy.
 COPY = 0.7
+#: Colours of what is in question and of what stands beside it.
+RED, GREY = "#e0245e", "#9aa0a8"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,21 +80,60 @@ class Explanation:
 
     def plot_gains(self) -> Any:
         """Return a figure of the share of the fall of J that each further feature adds."""
-        from semfs.lab.plots import plot_gains
-
-        return plot_gains(self)
+        share = self.features["share"]
+        figure, ax = _panel(max(3.4, 0.24 * len(share)), 2.9)
+        at = range(1, len(share) + 1)
+        ax.bar(at, share, color=GREY, label="of each feature")
+        ax.plot(at, share.cumsum(), color=RED, marker="o", markersize=3, label="together")
+        ax.set_xticks(at, _as_they_are(share.index), rotation=90, fontsize=7)
+        ax.set(ylabel="share of the fall of J", ylim=(0, 1.05))
+        ax.legend(fontsize=8)
+        ax.grid(alpha=0.3, axis="y")
+        return figure
 
     def plot_attributes(self) -> Any:
         """Return a heat map of features against the attributes they carry."""
-        from semfs.lab.plots import plot_attribute_map
-
-        return plot_attribute_map(self)
+        values = self.attributes
+        k, m = values.shape
+        figure, ax = _panel(1.8 + 0.24 * m, 1.5 + 0.2 * k)
+        image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        ax.set_xticks(range(m), _as_they_are(values.columns), rotation=90, fontsize=7)
+        ax.set_yticks(range(k), _as_they_are(values.index), fontsize=7)
+        figure.colorbar(image, ax=ax, label="correlation over seen classes", shrink=0.8)
+        return figure
 
     def plot_stability(self) -> Any:
-        """Return bars of the frequency of selection over class bootstraps."""
-        from semfs.lab.plots import plot_stability
+        """Return bars of the frequency of selection over class bootstraps, with intervals.
 
-        return plot_stability(self)
+        Chosen features first, in order of entry, then those that would often take their
+        place.
+        """
+        found = self.stability
+        if not len(found):
+            raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
+        figure, ax = _panel(4.2, 1.0 + 0.17 * len(found))
+        at = np.arange(len(found))[::-1]
+        middle, low, high = (found[name].astype(float) for name in ("frequency", "low", "high"))
+        colours = np.where(found["chosen"], RED, GREY)
+        interval = [middle - low, high - middle]
+        ax.barh(at, middle, xerr=interval, color=colours, ecolor="#444444", capsize=1.5)
+        ax.set_yticks(at, _as_they_are(found.index), fontsize=7)
+        ax.set(xlabel=f"share of {self.n_bootstraps} class bootstraps", xlim=(0, 1))
+        ax.margins(y=0.01)
+        ax.grid(alpha=0.3, axis="x")
+        return figure
+
+
+def _panel(width: float, height: float) -> tuple[Any, Any]:
+    """A figure with one pair of axes; pyplot's global state is not touched."""
+    library = need("matplotlib.figure", "plots", what="A figure")
+    figure = library.Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _as_they_are(names: Any) -> list[str]:
+    """Names that matplotlib shows as they are, not as mathematics."""
+    return [str(name).replace("$", r"\$") for name in names]
 
 
 def explain_selection(
@@ -106,99 +147,75 @@ def explain_selection(
 
     Without moments only gains and weights are known. See `SemFS.explain`.
     """
-    pandas = import_pandas()
+    frame = need("pandas", "data", what="explain").DataFrame
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
-    names = _names(selector, chosen)
+    names, attributes = _names(selector, chosen), selector.class_table_.names.tolist()
+    classes = [str(label) for label in selector.class_table_.classes.tolist()]
+    reasons = _Reasons.of(selector, moments, chosen)
+    counts = _selection_counts(selector, moments, n_bootstraps, random_state)
+    n_bootstraps = 0 if counts is None else n_bootstraps
+    stability = frame(_stability(chosen, counts, n_bootstraps))
+    stability.index = _names(selector, stability.pop("feature"))
+    duplicates = frame(
+        [(*_names(selector, pair), r, pair[1] in chosen) for *pair, r in reasons.copies],
+        columns=["feature", "other", "correlation", "chosen"],
+    )
     gains = np.asarray(selector.scores_)[chosen]
-    attribute_names = [str(name) for name in selector.class_table_.names]
-    table = selector.class_table_.values
-    parts = _Parts(chosen, names, attribute_names, selector.class_table_.classes)
-    spread = np.ones(len(chosen)) if moments is None else _spread(moments, chosen)
-    weights = parts.by_attribute(_weights(selector, chosen, table, spread))
-    if moments is None:
-        means, correlations = None, np.full(weights.shape, np.nan)
-    else:
-        means = moments.means[:, chosen]
-        correlations = _correlations(means, table, moments.counts)
-    carried = weights.to_numpy() if moments is None else correlations
-    features = pandas.DataFrame(
-        {
-            "gain": gains,
-            "share": gains / max(float(np.maximum(gains, 0.0).sum()), 1e-300),
-            "carries": [_carried(row, attribute_names) for row in carried],
-        },
-        index=pandas.Index(names, name="feature"),
-    )
-    classes, copies = parts.by_class(np.full((len(names), len(table)), np.nan)), None
-    features["separates"] = ""
-    if means is not None and moments is not None:
-        levels = _levels(moments, chosen)
-        classes = parts.by_class(levels)
-        features["separates"] = [
-            _separated(row, selector.class_table_.classes) for row in levels
-        ]
-        copies = _copies(selector, moments, chosen)
-    duplicates = pandas.DataFrame(
-        copies or [], columns=["feature", "other", "correlation", "chosen"]
-    )
-    features["duplicates"] = [
-        ", ".join(str(other) for other in duplicates["other"][duplicates["feature"] == name])
-        for name in names
-    ]
-    stability = pandas.DataFrame(columns=["frequency", "low", "high", "chosen"])
-    bootstraps = n_bootstraps if moments is not None and _can_resample(moments) else 0
-    if bootstraps and moments is not None:
-        counts = _selection_counts(selector, moments, bootstraps, random_state)
-        stability = _stability(pandas, selector, chosen, counts, bootstraps)
-    frequency = stability.reindex(features.index)[["frequency", "low", "high"]]
-    features = features.join(frequency.astype(float))
+    features = frame({"gain": gains}, index=names)
+    features["share"] = gains / max(float(np.maximum(gains, 0.0).sum()), 1e-300)
+    features["carries"] = [_carried(row, attributes) for row in reasons.carried]
+    features["separates"] = [_separated(row, classes) for row in reasons.levels]
+    copies = duplicates.groupby("feature")["other"].agg(", ".join)
+    features["duplicates"] = copies.reindex(names).fillna("")
+    features = features.join(stability[["frequency", "low", "high"]])
+    for table in (features, stability):
+        table.index.name = "feature"
     return Explanation(
         features,
-        parts.by_attribute(correlations),
-        weights,
-        classes,
+        frame(reasons.correlations, names, attributes),
+        frame(reasons.weights, names, attributes),
+        frame(reasons.levels, names, classes),
         duplicates,
         stability,
-        bootstraps,
+        n_bootstraps,
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Names for the rows and columns of tables."""
-
-    chosen: np.ndarray
-    names: list[str]
-    attributes: list[str]
-    classes: np.ndarray
-
-    def by_attribute(self, values: np.ndarray) -> Any:
-        return import_pandas().DataFrame(values, index=self.names, columns=self.attributes)
-
-    def by_class(self, values: np.ndarray) -> Any:
-        labels = [str(label) for label in self.classes.tolist()]
-        return import_pandas().DataFrame(values, index=self.names, columns=labels)
-
-
-def _names(selector: Any, features: np.ndarray) -> list[str]:
+def _names(selector: Any, features: Iterable[int]) -> list[str]:
     names = getattr(selector, "feature_names_in_", None)
     return [f"x{j}" if names is None else str(names[j]) for j in features]
 
 
-def _spread(moments: Moments, chosen: np.ndarray) -> np.ndarray:
-    return np.sqrt(moments.scatter_diag[chosen] / moments.total)
+@dataclass(frozen=True, eq=False)
+class _Reasons:
+    """What speaks for each of k features; without moments only ``weights`` are known.
+
+    ``weights`` and ``correlations`` have shape (k, m), ``levels`` (k, C); ``carried`` is one
+    of the first two. ``copies`` are (chosen feature, other feature, correlation).
+    """
+
+    weights: np.ndarray
+    correlations: np.ndarray
+    carried: np.ndarray
+    levels: np.ndarray
+    copies: list[tuple[int, int, float]]
+
+    @classmethod
+    def of(cls, selector: Any, moments: Moments | None, chosen: np.ndarray) -> _Reasons:
+        table = selector.class_table_.values
+        W = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
+        scale = table.std(axis=0)
+        W = W / np.where(scale > 0, scale, np.inf)
+        if moments is None:
+            levels = np.full((len(chosen), len(table)), np.nan)
+            return cls(W, np.full(W.shape, np.nan), W, levels, [])
+        W = np.sqrt(moments.scatter_diag[chosen] / moments.total)[:, None] * W
+        correlations = _correlations(moments.means[:, chosen], table)
+        levels, copies = _levels(moments, chosen), _copies(moments, chosen)
+        return cls(W, correlations, correlations, levels, copies)
 
 
-def _weights(
-    selector: Any, chosen: np.ndarray, table: np.ndarray, spread: np.ndarray
-) -> np.ndarray:
-    """W of the chosen features (k, m) in standard deviations of feature and attribute."""
-    W = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
-    scale = table.std(axis=0)
-    return spread[:, None] * W / np.where(scale > 0, scale, np.inf)
-
-
-def _correlations(means: np.ndarray, table: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _correlations(means: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Correlation (k, m) over classes, all classes alike."""
     M, A = means - means.mean(axis=0), table - table.mean(axis=0)
     scale = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
@@ -224,23 +241,20 @@ def _carried(row: np.ndarray, names: Sequence[str], most: int = 3) -> str:
     return ", ".join(f"{'+' if row[j] > 0 else '−'} {names[j]}" for j in strong)
 
 
-def _separated(levels: np.ndarray, classes: np.ndarray) -> str:
+def _separated(levels: np.ndarray, classes: Sequence[str]) -> str:
     """Which classes lie on the two sides of the widest gap, the smaller side first."""
-    if len(levels) < 2:
-        return ""
     order = np.argsort(levels, kind="stable")
     gaps = np.diff(levels[order])
-    cut = int(np.argmax(gaps)) + 1
-    if not gaps[cut - 1] > 0:
+    if not (gaps > 0).any():
         return ""
-    low, high = order[:cut], order[cut:]
+    cut = int(np.argmax(gaps)) + 1
+    low, high = order[:cut], order[cut:][::-1]
     side, word = (high, "high") if len(high) <= len(low) else (low, "low")
-    labels = [str(classes[c]) for c in (side[::-1] if word == "high" else side)]
-    shown = ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
-    return f"{word} in {shown}"
+    more = f" and {len(side) - 4} more" if len(side) > 4 else ""
+    return f"{word} in {', '.join(classes[c] for c in side[:4])}{more}"
 
 
-def _copies(selector: Any, moments: Moments, chosen: np.ndarray) -> list[list[Any]]:
+def _copies(moments: Moments, chosen: np.ndarray) -> list[tuple[int, int, float]]:
     """Features, chosen or not, that correlate with a chosen one within and over classes."""
     total = moments.scatter_columns(chosen)
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
@@ -248,15 +262,12 @@ def _copies(selector: Any, moments: Moments, chosen: np.ndarray) -> list[list[An
     diag = moments.scatter_diag
     inner = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
     found = []
-    names = set(chosen.tolist())
     for i, j in enumerate(chosen.tolist()):
         r = _ratio(total[:, i], diag, diag[j])
         r_within = _ratio(within[:, i], inner, inner[j])
         alike = np.flatnonzero((np.abs(r) >= COPY) & (np.abs(r_within) >= COPY / 2))
         alike = alike[np.argsort(-np.abs(r[alike]), kind="stable")]
-        for other in [o for o in alike.tolist() if o != j][:3]:
-            this, that = _names(selector, np.array([j, other]))
-            found.append([this, that, float(r[other]), other in names])
+        found += [(j, o, float(r[o])) for o in alike[alike != j][:3].tolist()]
     return found
 
 
@@ -268,92 +279,78 @@ def _ratio(column: np.ndarray, diag: np.ndarray, own: float) -> np.ndarray:
 # ---- stability ------------------------------------------------------------------------
 
 
-def _can_resample(moments: Moments) -> bool:
-    return isinstance(moments.rows, Rows) and len(moments.classes) > 2
-
-
 def _selection_counts(
-    selector: Any, moments: Moments, n_bootstraps: int, random_state: Any
-) -> np.ndarray:
+    selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
+) -> np.ndarray | None:
     """How often each feature (d,) is chosen when the classes are drawn with replacement.
 
-    The moments are weighted as in the fit, so that class weights are not applied again.
+    None if there is nothing to draw from.
     """
+    if moments is None or not isinstance(moments.rows, Rows) or not n_bootstraps:
+        return None
     model = getattr(selector, "best_estimator_", selector)
-    params = model.get_params(deep=False) | {"class_weight": None}
     k, C = int(np.asarray(selector.support_).sum()), len(moments.classes)
-    choose = _quick_choice if params["solver"] == "direct" else _refitted_choice
-    chosen_by = choose(selector, params, moments, k)
-    rng = np.random.default_rng(random_state)
-    counts = np.zeros(moments.n_features)
-    for _ in range(n_bootstraps):
-        times = np.bincount(rng.integers(0, C, C), minlength=C).astype(np.float64)
-        while (times > 0).sum() < 2:
-            times = np.bincount(rng.integers(0, C, C), minlength=C).astype(np.float64)
-        counts[chosen_by(times)] += 1
+    if C < 3:
+        return None
+    columns, params = _candidates(model, moments, k)
+    few, rows = moments, moments.rows
+    if len(columns) < moments.n_features:
+        X = rows.X[:, columns]
+        few = Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
+    again, rng = type(model)(**params), np.random.default_rng(random_state)
+    counts, done = np.zeros(moments.n_features), 0
+    while done < n_bootstraps:
+        times = np.bincount(rng.integers(0, C, C), minlength=C).tolist()
+        if C - times.count(0) > 1:  # a single class has nothing to tell apart
+            drawn = few.reweighted(dict(zip(moments.classes.tolist(), times)))
+            counts[columns[np.asarray(again.fit_moments(drawn).order_)[:k]]] += 1
+            done += 1
     return counts
 
 
-def _quick_choice(
-    selector: Any, params: dict[str, Any], moments: Moments, k: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from class multiplicities (C,) to features, by the direct solver."""
-    d, setting = moments.n_features, Setting.of_params(params)
-    table = None if selector.attributes is None else selector.class_table_.values
-    names = getattr(selector, "feature_names_in_", None)
-    include = feature_indices("include", params["include"], d, names)
-    allowed = np.isfinite(np.asarray(selector.scores_))
-    columns, diagonal = np.arange(d), float("nan")
-    if d > N_CANDIDATES:
-        keep = np.union1d(np.asarray(selector.order_)[:k], include)
-        limit = max(N_CANDIDATES, 4 * k)
-        columns, diagonals = screen_features(
-            moments, table, [setting], limit, allowed=allowed, keep=keep
+def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """The features that bootstraps choose from, and the parameters of a fit to them alone.
+
+    The moments are weighted as in the fit, so that class weights are not applied again.
+    """
+    params = model.get_params(deep=False)
+    names = getattr(model, "feature_names_in_", None)
+    include, exclude = (
+        feature_indices(name, params[name], moments.n_features, names).tolist()
+        for name in ("include", "exclude")
+    )
+    columns = np.arange(moments.n_features)
+    if len(columns) > N_CANDIDATES and params["solver"] == "direct":
+        kind = ("alpha", "gamma", "penalty_scale", "fit_intercept")
+        objective = Objective.from_moments(
+            moments, model.class_table_.values, **{name: params[name] for name in kind}
         )
-        diagonal = diagonals[setting]
-    sums = ClassSums.of_columns(moments, columns, np.arange(len(moments.classes)), table)
-    first = np.flatnonzero(np.isin(columns, include))
-    kind = {"balanced": False, "fit_intercept": setting.fit_intercept}
-
-    def choose(times: np.ndarray) -> np.ndarray:
-        limits = {"allowed": allowed[columns], "first": first}
-        return columns[sums.resample(times, **kind).path(setting, k, diagonal, **limits)]
-
-    return choose
-
-
-def _refitted_choice(
-    selector: Any, params: dict[str, Any], moments: Moments, k: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """The same by a fit of its own for each bootstrap."""
-    names = getattr(selector, "feature_names_in_", None)
-    for name in ("include", "exclude"):
-        found = feature_indices(name, params[name], moments.n_features, names)
-        params[name] = found.tolist() or None
-    model = type(selector)(**params)
-
-    def choose(times: np.ndarray) -> np.ndarray:
-        factors = dict(zip(moments.classes.tolist(), times.tolist()))
-        return np.asarray(model.fit_moments(moments.reweighted(factors)).order_)[:k]
-
-    return choose
+        gains = (objective.B**2).sum(axis=1) / (objective.diag + objective.gamma)
+        gains[~np.isfinite(np.asarray(model.scores_))] = -1.0  # excluded or constant
+        gains[[*np.asarray(model.order_)[:k], *include]] = np.inf
+        columns = np.sort(np.argsort(-gains, kind="stable")[: max(N_CANDIDATES, 4 * k)])
+        if params["penalty_scale"] == "gram":  # the mean over all features, not these
+            params["gamma"] *= objective.diag.mean() / objective.diag[columns].mean()
+    place = {feature: i for i, feature in enumerate(columns.tolist())}
+    limits = {"include": [place[j] for j in include] or None}
+    limits["exclude"] = [place[j] for j in exclude if j in place] or None
+    plain = {"n_features_to_select": k, "class_weight": None, "target_attributes": None}
+    return columns, params | limits | plain | {"verbose": 0}
 
 
-def _stability(
-    pandas: Any, selector: Any, chosen: np.ndarray, counts: np.ndarray, n: int
-) -> Any:
+def _stability(chosen: np.ndarray, counts: np.ndarray | None, n: int) -> dict[str, np.ndarray]:
     """Frequencies with Jeffreys intervals, chosen features first, then the likeliest others."""
+    if counts is None:
+        chosen, counts = chosen[:0], np.zeros(0)
     others = np.argsort(-counts, kind="stable")
     others = others[~np.isin(others, chosen) & (counts[others] > 0)][: len(chosen)]
     features = np.concatenate([chosen, others])
     hits = counts[features]
     low, high = (beta.ppf(q, hits + 0.5, n - hits + 0.5) for q in (0.025, 0.975))
-    return pandas.DataFrame(
-        {
-            "frequency": hits / n,
-            "low": np.where(hits == 0, 0.0, low),
-            "high": np.where(hits == n, 1.0, high),
-            "chosen": np.isin(features, chosen),
-        },
-        index=pandas.Index(_names(selector, features), name="feature"),
-    )
+    return {
+        "feature": features,
+        "frequency": hits / n,
+        "low": np.where(hits == 0, 0.0, low),
+        "high": np.where(hits == n, 1.0, high),
+        "chosen": np.isin(features, chosen),
+    }

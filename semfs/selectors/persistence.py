@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import inspect
 import json
-import math
-import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,18 @@ import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.files import FileError, check_declared_size, in_bytes, open_existing, reading
+from semfs.files import (
+    FileError,
+    appearing,
+    check_declared_size,
+    need,
+    open_existing,
+    reading,
+    size_text,
+)
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
+from semfs.rows.readers import read_npz
 
 __all__ = ["load", "save"]
 
@@ -29,12 +36,24 @@ FORMAT = 1
 LARGEST_HEADER = 64 * 2**20
 #: What `partial_fit` collected is a d × d matrix; beyond this it is not saved silently.
 LARGEST_MOMENTS = 4 * 2**30
+#: The types that may be saved and loaded, and where they are. Nothing else is constructed.
+TYPES = {
+    "SemFS": "semfs.selectors.semfs",
+    "SemFSCV": "semfs.selectors.semfs_cv",
+    "RandomSelector": "semfs.baselines",
+    "VarianceSelector": "semfs.baselines",
+    "Markers": "semfs.baselines",
+    "MCFS": "semfs.baselines",
+    "FSASL": "semfs.baselines",
+    "LassoSelector": "semfs.baselines",
+    "L20ALM": "semfs.baselines",
+    "WkNN": "semfs.baselines",
+}
 
-_SCALARS = (type(None), bool, int, str)
 # What an estimator remembers besides parameters and fitted attributes, and may be kept.
+# Callbacks are functions, and metadata requests belong to the pipeline around the selector.
 _SETTINGS = ("_sklearn_output_config",)
-# Callbacks are functions; metadata requests belong to the pipeline around the selector.
-_FORGOTTEN = ("_evidence", "_skl_callbacks", "_metadata_request", "_doc_link_template")
+_MOMENTS = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "itemsize_error")
 
 
 def save(selector: Any, path: Any) -> Path:
@@ -71,17 +90,17 @@ def save(selector: Any, path: Any) -> Path:
         "format": "semfs selector",
         "format_version": FORMAT,
         "semfs_version": semfs.__version__,
-        "selector": writer.estimator(selector),
+        "selector": writer.selector(selector),
     }
-    text = json.dumps(header, allow_nan=False).encode()
+    text = json.dumps(header).encode()
     if len(text) > LARGEST_HEADER:
         raise ValueError(
             f"the names and settings of this {type(selector).__name__} take "
-            f"{in_bytes(len(text))}; {in_bytes(LARGEST_HEADER)} can be saved. Give attributes "
-            "as an array or a DataFrame, or use shorter feature names."
+            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give "
+            "attributes as an array or a DataFrame, or use shorter feature names."
         )
     path = Path(path)
-    with _appearing(path) as beside, beside.open("wb") as file:
+    with appearing(path) as beside, beside.open("wb") as file:
         np.savez(file, header=np.frombuffer(text, dtype=np.uint8), **writer.arrays)  # type: ignore[arg-type]
     return path
 
@@ -113,112 +132,72 @@ def load(path: Any) -> Any:
     """
     path = open_existing(path)
     with reading(path, "semfs selector"):
-        header, arrays = _read(path)
-        selector = _Reader(path, arrays).estimator(_field(path, header, "selector", dict))
-    return selector
+        _check_archive(path)
+        arrays = {name: np.array(array) for name, array in read_npz(path).items()}
+        text = arrays.pop("header").tobytes().decode("utf-8")
+        _check_header(path, json.loads(text))
+        return json.loads(text, object_hook=_Reader(path, arrays).value)["selector"]
 
 
-# ---- files ---------------------------------------------------------------------------
+# ---- the archive ---------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
-    """A place beside ``path``; what is written there is moved to it if the block succeeds."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield beside
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
-
-
-def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    from semfs.datasets.arrays import read_npz
-
+def _check_archive(path: Path) -> None:
+    """Refuse what `save` cannot have written, before anything is read from it."""
     if not zipfile.is_zipfile(path):
-        _refuse_what_is_no_archive(path)
-    _check_members(path)
-    arrays = {name: np.array(array) for name, array in read_npz(path).items()}
-    text = arrays.pop("header").tobytes().decode("utf-8")
-    header = json.loads(text, parse_constant=_refuse_constant)
-    if not isinstance(header, dict) or header.get("format") != "semfs selector":
-        raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
-    version = _field(path, header, "format_version", int)
-    if not 1 <= version <= FORMAT:
+        with path.open("rb") as file:
+            start = file.read(4)
+        if start in (b"", b"PK\x03\x04"):
+            raise FileError(f"{path} is {'truncated' if start else 'empty'}. Copy it again.")
         raise FileError(
-            f"{path} has format {version}, written by semfs {header.get('semfs_version')}; "
-            f"semfs {semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
+            f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors "
+            "are not read, because that runs code: fit again and use semfs.save."
         )
-    return header, arrays
-
-
-def _refuse_what_is_no_archive(path: Path) -> None:
-    with path.open("rb") as file:
-        start = file.read(4)
-    if not start:
-        raise FileError(f"{path} is empty.")
-    if start == b"PK\x03\x04":
-        raise FileError(f"{path} is truncated. Copy it again.")
-    raise FileError(
-        f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors are "
-        "not read, because that runs code: fit again and use semfs.save."
-    )
-
-
-def _check_members(path: Path) -> None:
-    """Refuse archives that `save` cannot have written, before anything is read from them."""
     with zipfile.ZipFile(path) as archive:
-        _check_names_and_sizes(path, archive.infolist())
-        damaged = archive.testzip()  # numpy would read stored arrays without a look at this
+        _check_members(path, {item.filename: item for item in archive.infolist()})
+        damaged = archive.testzip()  # read_npz maps stored arrays without a look at this
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
 
 
-def _check_names_and_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    names = [item.filename for item in members]
-    if "header.npy" not in names:
+def _check_members(path: Path, members: dict[str, zipfile.ZipInfo]) -> None:
+    if "header.npy" not in members:
         raise FileError(f"{path} is a zip archive, but not a file of semfs.save: no header.")
-    odd = [name for name in names if not re.fullmatch(r"header\.npy|a\d+\.npy", name)]
-    if odd:
+    for name, item in members.items():
+        if not re.fullmatch(r"header\.npy|a\d+\.npy", name):
+            raise FileError(
+                f"{path} holds {name[:80]!r}, which semfs.save never writes. Refused."
+            )
+        if item.compress_type != zipfile.ZIP_STORED:  # nothing that expands: no zip bombs
+            raise FileError(f"{path} is compressed, which semfs.save never does. Refused.")
+    size = members["header.npy"].file_size
+    if size > LARGEST_HEADER + 1024:
         raise FileError(
-            f"{path} holds {odd[0][:80]!r}, which semfs.save never writes. Refused."
+            f"{path} has a header of {size_text(size)}; at most {size_text(LARGEST_HEADER)} "
+            "are read. Refused."
         )
-    packed = [item for item in members if item.compress_type != zipfile.ZIP_STORED]
-    if packed:  # nothing that expands: no zip bombs
-        raise FileError(f"{path} is compressed, which semfs.save never does. Refused.")
-    header = members[names.index("header.npy")]
-    if header.file_size > LARGEST_HEADER + 1024:
+
+
+def _check_header(path: Path, header: Any) -> None:
+    if not isinstance(header, dict) or header.get("format") != "semfs selector":
+        raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
+    version, writer = header.get("format_version"), header.get("semfs_version")
+    if type(version) is not int or not 1 <= version <= FORMAT:
         raise FileError(
-            f"{path} has a header of {in_bytes(header.file_size)}; at most "
-            f"{in_bytes(LARGEST_HEADER)} are read. Refused."
+            f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; semfs "
+            f"{semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
         )
+    selector = header.get("selector")
+    if not isinstance(selector, dict) or selector.get("is") != "selector":
+        raise FileError(f"{path} holds no selector. Save it again.")
 
 
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"the header holds {text}")
+# ---- values --------------------------------------------------------------------------
 
 
-def _field(path: Path, found: Any, name: str, kind: type) -> Any:
-    value = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise FileError(f"{path}: the header has no valid {name!r}. Refused.")
-    return value
-
-
-# ---- selectors -----------------------------------------------------------------------
-
-
-def _selector_types() -> dict[str, Any]:
-    """The types that may be saved and loaded, by name. Nothing else is ever constructed."""
-    from semfs import baselines
-    from semfs.selectors.semfs import SemFS
-    from semfs.selectors.semfs_cv import SemFSCV
-
-    types = {name: getattr(baselines, name) for name in baselines.__all__}
-    return types | {"SemFS": SemFS, "SemFSCV": SemFSCV}
+def _selector_type(name: str) -> Any:
+    """The type of this name, or None; names come from files, modules only from the table."""
+    return getattr(importlib.import_module(TYPES[name]), name) if name in TYPES else None
 
 
 class _Writer:
@@ -227,12 +206,11 @@ class _Writer:
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
-    def estimator(self, selector: Any) -> dict[str, Any]:
+    def selector(self, selector: Any) -> dict[str, Any]:
         name = type(selector).__name__
-        if _selector_types().get(name) is not type(selector):
-            known = ", ".join(sorted(_selector_types()))
+        if _selector_type(name) is not type(selector):
             raise TypeError(
-                f"save writes selectors of semfs ({known}), got {type(selector).__name__}. "
+                f"save writes selectors of semfs ({', '.join(sorted(TYPES))}), got {name}. "
                 "Of a pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
@@ -241,80 +219,45 @@ class _Writer:
             for key, value in vars(selector).items()
             if key not in params and (key.endswith("_") or key in _SETTINGS)
         }
-        return {
-            "type": name,
-            "params": {key: self.value(value, key) for key, value in params.items()},
-            "state": {key: self.value(value, key) for key, value in state.items()},
-        }
+        parts = {"params": self.fields(params), "state": self.fields(state)}
+        return {"is": "selector", "type": name, **parts}
+
+    def fields(self, parts: Mapping[str, Any], where: str | None = None) -> dict[str, Any]:
+        return {key: self.value(part, where or key) for key, part in parts.items()}
 
     def value(self, value: Any, where: str) -> Any:
         """JSON of one value; ``where`` is the attribute that holds it."""
-        if isinstance(value, _SCALARS) and type(value) in _SCALARS:
+        if type(value) in (type(None), bool, int, float, str):
             return value
+        if type(value) in (list, range):
+            return [self.value(item, where) for item in value]
+        if type(value) is tuple:
+            return {"is": "tuple", "items": self.value(list(value), where)}
+        if isinstance(value, Mapping):  # pairs, because JSON has only text as keys
+            pairs = [list(pair) for pair in value.items()]
+            return {"is": "dict", "items": self.value(pairs, where)}
         if isinstance(value, np.generic):
-            return {"scalar": self.value(np.asarray(value), where)}
-        if isinstance(value, float):
-            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
-        if isinstance(value, np.ndarray):
-            return self.array(value, where)
-        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-            kind = type(value).__name__
-            return {kind: [self.value(item, where) for item in value]}
-        return self.structure(value, where)
-
-    def structure(self, value: Any, where: str) -> Any:
-        if isinstance(value, range):
-            return {"list": list(value)}
-        if isinstance(value, AttributeTable):
-            parts = {key: getattr(value, key) for key in ("values", "classes", "names")}
-            return {"attribute_table": self.fields(parts, where)}
-        if isinstance(value, Moments):
-            return {"moments": self.fields(_moment_parts(value), where)}
-        if isinstance(value, Mapping):
-            pairs = [[self.value(k, where), self.value(v, where)] for k, v in value.items()]
-            return {"dict": pairs}
-        if hasattr(value, "index") and hasattr(value, "columns"):
-            return {"pandas": self.frame(value, where)}
-        if hasattr(value, "get_columns"):
-            columns = [[c.name, self.array(c.to_numpy(), where)] for c in value.get_columns()]
-            return {"polars": columns}
-        if hasattr(value, "__dlpack__"):  # an array of another library, perhaps on a device
+            return {"is": "scalar", "array": self.array(np.asarray(value), where)}
+        if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
             return self.array(np.asarray(as_numpy(value)), where)
-        if type(value).__name__ in _selector_types():
-            return {"selector": self.estimator(value)}
-        raise TypeError(
-            f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does "
-            "not write. Use numbers, text, arrays, frames or dicts of them (and a number as "
-            "random_state)."
-        )
-
-    def fields(self, parts: dict[str, Any], where: str) -> dict[str, Any]:
-        return {key: self.value(part, where) for key, part in parts.items()}
-
-    def frame(self, frame: Any, where: str) -> dict[str, Any]:
-        """A pandas frame by columns, so that each keeps its type; labels as lists."""
-        return {
-            "index": self.value(frame.index.tolist(), where),
-            "index_name": self.value(frame.index.name, where),
-            "columns": self.value(frame.columns.tolist(), where),
-            "values": [
-                self.array(frame.iloc[:, j].to_numpy(), where) for j in range(frame.shape[1])
-            ],
-        }
+        if type(value).__name__ in TYPES:
+            return self.selector(value)
+        tag, parts = _structure(value, where)
+        return {"is": tag, **self.fields(parts, where)}
 
     def array(self, array: np.ndarray, where: str) -> dict[str, Any]:
+        shape = list(array.shape)
         if array.dtype.kind == "O":
-            items = [self.value(item, where) for item in array.ravel().tolist()]
-            return {"objects": items, "shape": list(array.shape)}
+            items = self.value(array.ravel().tolist(), where)
+            return {"is": "objects", "items": items, "shape": shape}
         if array.dtype.kind not in "biufcUMm":
             raise TypeError(f"{where} is an array of {array.dtype}, which save does not write.")
-        found: dict[str, Any] = {}
         if array.ndim == 2 and array.dtype.kind == "f":  # W has k rows that are not zero
             used = np.flatnonzero(array.any(axis=1))
             if 2 * len(used) < len(array):
-                found = {"rows": self.member(used), "shape": list(array.shape)}
-                array = array[used]
-        return {"array": self.member(array), **found}
+                names = {"rows": self.member(used), "name": self.member(array[used])}
+                return {"is": "some_rows", **names, "shape": shape}
+        return {"is": "array", "name": self.member(array)}
 
     def member(self, array: np.ndarray) -> str:
         name = f"a{len(self.arrays)}"
@@ -322,16 +265,43 @@ class _Writer:
         return name
 
 
+def _structure(value: Any, where: str) -> tuple[str, dict[str, Any]]:
+    """The tag and the parts of what is not a plain value."""
+    if isinstance(value, AttributeTable):
+        return "attribute_table", vars(value)
+    if isinstance(value, Moments):
+        return "moments", _moment_parts(value)
+    if hasattr(value, "index") and hasattr(value, "columns"):
+        return "pandas", _frame_parts(value)
+    if hasattr(value, "get_columns"):
+        columns = [column.to_numpy() for column in value.get_columns()]
+        return "polars", {"names": value.columns, "columns": columns}
+    raise TypeError(
+        f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does not "
+        "write. Use numbers, text, arrays, frames or dicts of them (and a number as "
+        "random_state)."
+    )
+
+
+def _frame_parts(frame: Any) -> dict[str, Any]:
+    """A pandas frame by columns, so that each keeps its type; labels as lists."""
+    return {
+        "index": frame.index.tolist(),
+        "index_name": frame.index.name,
+        "columns": frame.columns.tolist(),
+        "values": [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])],
+    }
+
+
 def _moment_parts(moments: Moments) -> dict[str, Any]:
     size = 8 * moments.n_features**2
     if size > LARGEST_MOMENTS:
         raise ValueError(
-            f"what partial_fit collected takes {in_bytes(size)}. To save the selector without "
+            f"what partial_fit collected takes {size_text(size)}. To save the selector without "
             "it: del selector.moments_"
         )
     small = moments.compact(precise=True)
-    names = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "itemsize_error")
-    return {name: getattr(small, name) for name in names}
+    return {name: getattr(small, name) for name in _MOMENTS}
 
 
 class _Reader:
@@ -339,33 +309,53 @@ class _Reader:
 
     def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
         self.path, self.arrays = path, arrays
+        self.tags: dict[Any, Callable[..., Any]] = {
+            "tuple": lambda items: tuple(items),
+            "dict": lambda items: dict(items),
+            "scalar": lambda array: array[()],
+            "array": lambda name: arrays[name],
+            "some_rows": self.some_rows,
+            "objects": _objects,
+            "attribute_table": AttributeTable,
+            "moments": lambda **parts: Moments(rows=None, **parts),
+            "pandas": _pandas_frame,
+            "polars": _polars_frame,
+            "selector": self.selector,
+        }
 
-    def estimator(self, found: dict) -> Any:
-        name = _field(self.path, found, "type", str)
-        types = _selector_types()
-        if name not in types:
-            known = ", ".join(sorted(types))
+    def value(self, found: dict[str, Any]) -> Any:
+        """What an object of the header stands for; its parts are values already."""
+        if "is" not in found:
+            return found
+        read = self.tags.get(tag := found.pop("is"))
+        if read is None:
             raise FileError(
-                f"{self.path} holds a {name[:80]!r}; this version loads {known}. Refused."
+                f"{self.path} holds a {tag!r:.80}, which this version of semfs does not know. "
+                "Refused."
             )
-        params = _field(self.path, found, "params", dict)
-        unknown = set(params) - set(inspect.signature(types[name]).parameters)
+        return read(**found)
+
+    def selector(self, type: str, params: dict, state: dict) -> Any:
+        kind = _selector_type(type)
+        if kind is None:
+            raise FileError(
+                f"{self.path} holds a {type!r:.80}; this version loads "
+                f"{', '.join(sorted(TYPES))}. Refused."
+            )
+        unknown = set(params) - set(inspect.signature(kind).parameters)
         if unknown:
             raise FileError(
-                f"{self.path}: {name} has no parameter {min(unknown)[:80]!r} in semfs "
+                f"{self.path}: {type} has no parameter {min(unknown)[:80]!r} in semfs "
                 f"{semfs.__version__}. Upgrade semfs."
             )
-        selector = types[name](**{key: self.value(item) for key, item in params.items()})
-        for key, item in _field(self.path, found, "state", dict).items():
-            self.set_state(selector, key, self.value(item))
+        selector = kind(**params)
+        for key, value in state.items():
+            fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(kind, key)
+            if not fitted and key not in _SETTINGS:
+                raise FileError(f"{self.path}: {key[:80]!r} is no fitted attribute. Refused.")
+            setattr(selector, key, value)
         self.check_lengths(selector)
         return selector
-
-    def set_state(self, selector: Any, key: str, value: Any) -> None:
-        fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(type(selector), key)
-        if not fitted and key not in _SETTINGS:
-            raise FileError(f"{self.path}: {key[:80]!r} is no fitted attribute. Refused.")
-        setattr(selector, key, value)
 
     def check_lengths(self, selector: Any) -> None:
         """A ranking that does not fit the features would fail late and obscurely."""
@@ -375,66 +365,28 @@ class _Reader:
             if value is not None and np.shape(value) != (d,):
                 raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
 
-    def value(self, found: Any) -> Any:
-        if isinstance(found, (*_SCALARS, float)):
-            return found
-        if not isinstance(found, dict) or not found:
-            raise FileError(f"{self.path}: the header holds an unknown kind of value. Refused.")
-        tag = next(iter(found))
-        read = {
-            "float": lambda: float(_field(self.path, found, "float", str)),
-            "list": lambda: self.items(found["list"]),
-            "tuple": lambda: tuple(self.items(found["tuple"])),
-            "dict": lambda: {self.value(k): self.value(v) for k, v in found["dict"]},
-            "scalar": lambda: self.value(found["scalar"])[()],
-            "array": lambda: self.array(found),
-            "objects": lambda: self.objects(found),
-            "pandas": lambda: self.frame(found["pandas"]),
-            "polars": lambda: self.polars(found["polars"]),
-            "attribute_table": lambda: AttributeTable(**self.fields(found[tag])),
-            "moments": lambda: Moments(rows=None, **self.fields(found[tag])),
-            "selector": lambda: self.estimator(found["selector"]),
-        }.get(tag)
-        if read is None:
-            raise FileError(
-                f"{self.path} holds a {tag[:80]!r}, which this version of semfs does not know. "
-                "Refused."
-            )
-        return read()
-
-    def items(self, found: list) -> list:
-        return [self.value(item) for item in found]
-
-    def fields(self, found: dict) -> dict[str, Any]:
-        return {key: self.value(item) for key, item in found.items()}
-
-    def array(self, found: dict) -> np.ndarray:
-        array = self.arrays[found["array"]]
-        if "rows" not in found:
-            return array
-        n, m = found["shape"]
+    def some_rows(self, name: str, rows: str, shape: list[int]) -> np.ndarray:
+        n, m = shape
         check_declared_size(self.path, "an array", 8 * n * m, 8 * n * m)
-        whole = np.zeros((n, m), dtype=array.dtype)
-        whole[self.arrays[found["rows"]]] = array
+        whole = np.zeros((n, m), dtype=self.arrays[name].dtype)
+        whole[self.arrays[rows]] = self.arrays[name]
         return whole
 
-    def objects(self, found: dict) -> np.ndarray:
-        items = self.items(found["objects"])
-        flat = np.empty(len(items), dtype=object)
-        flat[:] = items
-        return flat.reshape(found["shape"])
 
-    def frame(self, found: dict) -> Any:
-        from semfs.attributes.files import import_pandas
+def _objects(items: list, shape: list[int]) -> np.ndarray:
+    flat = np.empty(len(items), dtype=object)
+    flat[:] = items
+    return flat.reshape(shape)
 
-        pandas = import_pandas()
-        index = pandas.Index(self.value(found["index"]), name=self.value(found["index_name"]))
-        values = dict(enumerate(self.items(found["values"])))
-        frame = pandas.DataFrame(values, index=index)
-        frame.columns = pandas.Index(self.value(found["columns"]))
-        return frame
 
-    def polars(self, found: list) -> Any:
-        import polars
+def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
+    pandas = need("pandas", "data", what="A table in this file")
+    index = pandas.Index(index, name=index_name)
+    frame = pandas.DataFrame(dict(enumerate(values)), index=index)
+    frame.columns = pandas.Index(columns)
+    return frame
 
-        return polars.DataFrame({name: self.value(item) for name, item in found})
+
+def _polars_frame(names: list[str], columns: list) -> Any:
+    polars = need("polars", "data", what="A table in this file")
+    return polars.DataFrame(dict(zip(names, columns)))

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import validate_data
 
-from semfs.attributes import AttributeTable, align_attributes
+from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
 from semfs.attributes.targets import target_classes
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
@@ -247,9 +247,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
             Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
-            of a ``.npy``, Parquet, Zarr, HDF5 or ``.h5ad`` file; an iterable of (X, y) blocks;
-            see `semfs.rows.open_blocks` for options. Dask arrays and frames are summed up
-            where they are.
+            of a ``.npy``, ``.npz``, CSV, Parquet, Feather, Zarr, HDF5 or ``.h5ad`` file; an
+            iterable of (X, y) blocks; see `semfs.rows.open_blocks` for options. Dask arrays
+            and frames are summed up where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
             them. Not for (X, y) blocks. -1 (unless `attributes` describes a class -1), None,
@@ -318,9 +318,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes.
+            Rows of the seen classes; also files and whatever else `fit` accepts.
         y : array-like of shape (n,)
-            Their class labels.
+            Their class labels, or the name of the column that holds them.
         sample_weight : array-like of shape (n,), optional
             Row weights.
 
@@ -337,7 +337,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
-            data = self._training_data(X, y, sample_weight, reset=collected is None)
+            rows = rows_beyond_memory(X, y, sample_weight)
+            if rows is None:
+                data = self._training_data(X, y, sample_weight, reset=collected is None)
+            else:
+                data = self._streamed_data(rows, reset=collected is None)
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labelled rows only, found some without a label. Drop "
@@ -382,9 +386,15 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             class_weight=self.class_weight,
         )
 
-    def _streamed_data(self, rows: Any) -> TrainingData:
+    def _streamed_data(self, rows: Any, *, reset: bool = True) -> TrainingData:
         """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
         check_n_features_to_select(self.n_features_to_select)
+        if not reset and rows.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {rows.n_features} features, those before had {self.n_features_in_}."
+            )
+        if self.attributes is not None:
+            rows = rows.matched(as_attribute_table(self.attributes).classes.tolist())
         if rows.fits:
             data = replace(self._training_data(*rows.load()), X=None)
         else:

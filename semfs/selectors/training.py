@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite
 
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
-from semfs.rows import Rows, SourceRows, as_source, is_foreign
+from semfs.rows import Rows, as_source, is_foreign
 from semfs.validation import class_weights, feature_indices, is_missing, label_array
 
 __all__ = [
@@ -186,14 +186,15 @@ def check_labelled(classes: np.ndarray, attributes: Any) -> None:
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
     """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
-    if hasattr(X, "of_classes"):  # rows already, on a cluster
+    if hasattr(X, "of_classes"):  # rows already
+        if y is not None or sample_weight is not None:
+            raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X
     if hasattr(X, "__dask_graph__"):
         from semfs.rows.cluster import dask_rows
 
         return dask_rows(X, y, sample_weight)
-    source = as_source(X, y, sample_weight)
-    return None if source is None else SourceRows(source)
+    return as_source(X, y, sample_weight)
 
 
 def sum_up(

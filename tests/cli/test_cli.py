@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -15,108 +17,77 @@ from typer.testing import CliRunner
 import semfs
 from semfs import load
 from semfs.cli import app
+from semfs.cli.console import in_own_words, visible
 
 COMMANDS = typer.main.get_command(app).commands
 ESCAPE = "\x1b"
+PLAIN = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
+unix = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals and signals")
 
 
 def run(*arguments, **environment):
     """Run the command in a process of its own, with its output in a pipe."""
-    plain = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR")}
     return subprocess.run(
         [sys.executable, "-m", "semfs", *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env=plain | {"PYTHONIOENCODING": "utf-8"} | environment,
+        env=PLAIN | {"PYTHONIOENCODING": "utf-8"} | environment,
         check=False,
     )
 
 
+def invoke(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == code, done.output
+    return done
+
+
 def parsed(*arguments):
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return json.loads(invoke(*arguments).stdout)
 
 
 @pytest.fixture
 def farm(tmp_path):
     """A table of rows, a table of classes, and the folder they are in."""
     pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
     kind = np.array(["cow", "hen", "bée"])[np.arange(60) % 3]
-    X = rng.normal(size=(60, 5)) + 3.0 * np.eye(3, 5)[np.arange(60) % 3]
-    columns = ["wéight", "height", "speed", "colour", "noise"]
-    pd.DataFrame(X, columns=columns).assign(kind=kind).to_csv(
-        tmp_path / "rows.csv", index=False
-    )
+    X = np.random.default_rng(0).normal(size=(60, 5)) + 3.0 * np.eye(3, 5)[np.arange(60) % 3]
+    rows = pd.DataFrame(X, columns=["wéight", "height", "speed", "colour", "noise"])
+    rows.assign(kind=kind).to_csv(tmp_path / "rows.csv", index=False)
     table = pd.DataFrame({"legs": [4, 2, 6], "flies": [0, 0, 1]}, index=["cow", "hen", "bée"])
     table.to_csv(tmp_path / "classes.csv")
     return tmp_path
 
 
-def select(farm, *more):
-    files = ["--attributes", str(farm / "classes.csv"), "-o", str(farm / "out.csv")]
-    return [
-        "select",
-        str(farm / "rows.csv"),
-        "--label",
-        "kind",
-        "-k",
-        "2",
-        *files,
-        *more,
-    ]
+def select(farm, *more, attributes="classes.csv"):
+    table = ["--attributes", str(farm / attributes)] if attributes else []
+    files = [str(farm / "rows.csv"), *table, "-o", str(farm / "out.csv")]
+    return ["select", *files, "--label", "kind", "-k", "2", *more]
 
 
-def test_the_version_is_printed():
-    done = CliRunner().invoke(app, ["--version"])
-    assert (done.exit_code, done.stdout.strip()) == (0, f"semfs {semfs.__version__}")
+def test_python_m_semfs_is_the_command_and_tells_its_version():
+    assert run("--version").stdout == f"semfs {semfs.__version__}\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_with_an_example(name):
-    done = CliRunner().invoke(app, [name, "--help"])
-    assert done.exit_code == 0
-    assert f"semfs {name}" in done.stdout.split("Example")[1]
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_and_version_load_nothing_heavy(argument):
+    code = (
+        "import atexit, sys; heavy = {'numpy', 'sklearn', 'pandas', 'plotly', 'matplotlib'}\n"
+        "atexit.register(lambda: print('loaded', heavy & set(sys.modules)))\n"
+        f"sys.argv = ['semfs', {argument!r}]\n"
+        "from semfs.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.endswith("loaded set()\n"), done.stderr
 
 
-def test_output_in_a_pipe_has_no_escape_codes():
-    for arguments in ([], ["--help"], ["datasets"], ["select", "none.csv"]):
-        done = run(*arguments)
-        assert done.stdout + done.stderr
-        assert ESCAPE not in done.stdout + done.stderr, arguments
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_no_color_is_obeyed_on_a_terminal():
-    import pty
-
-    def on_terminal(**environment):
-        master, slave = pty.openpty()
-        env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
-        command = [sys.executable, "-m", "semfs", "--help"]
-        env |= {"TERM": "xterm-256color", **environment}
-        process = subprocess.Popen(command, stdout=slave, stderr=slave, env=env)
-        os.close(slave)
-        text = b""
-        while True:
-            try:
-                chunk = os.read(master, 65536)
-            except OSError:
-                break
-            if not chunk:
-                break
-            text += chunk
-        process.wait()
-        os.close(master)
-        return text.decode(errors="replace")
-
-    coloured = "\x1b[1;36m"
-    assert coloured in on_terminal()
-    plain = on_terminal(NO_COLOR="1")
-    assert "semfs" in plain
-    assert ESCAPE not in plain  # no bold either
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_a_command_ends_with_an_example_and_names_no_flag_type(name):
+    text = invoke(name, "--help").stdout
+    assert f"semfs {name}" in text.split("Example: ")[1]
+    assert "│" not in text.split("Example: ")[1]  # after the last panel
+    assert "bool" not in text
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -128,50 +99,66 @@ def test_shell_completion_can_be_installed(shell):
     assert "complet" in done.stdout
 
 
+def test_output_in_a_pipe_has_no_escape_codes():
+    for arguments in ([], ["--help"], ["datasets"], ["select", "none.csv"]):
+        done = run(*arguments)
+        assert done.stdout + done.stderr
+        assert ESCAPE not in done.stdout + done.stderr, arguments
+
+
+def on_terminal(*arguments, **environment):
+    """Run the command on a terminal of its own and return what it shows."""
+    import pty
+
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "semfs", *arguments]
+    env = PLAIN | {"TERM": "xterm-256color"} | environment
+    process = subprocess.Popen(command, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    text = b""
+    try:
+        while chunk := os.read(master, 65536):
+            text += chunk
+    except OSError:  # Linux, at the end
+        pass
+    process.wait()
+    os.close(master)
+    return text.decode(errors="replace")
+
+
+@unix
+def test_no_color_is_obeyed_on_a_terminal():
+    assert "\x1b[1;36m" in on_terminal("--help")
+    plain = on_terminal("--help", NO_COLOR="1")
+    assert "semfs" in plain
+    assert ESCAPE not in plain  # no bold either
+
+
+@unix
+def test_escape_codes_in_names_do_not_reach_the_terminal(tmp_path):
+    hostile = "\x1b]0;title\x07\x1b[2J\x9b31m.csv"
+    shown = on_terminal("select", str(tmp_path / hostile), NO_COLOR="1")
+    assert r"\x1b]0;title\x07\x1b[2J\x9b31m.csv" in shown
+    assert not {ESCAPE, "\x07", "\x9b"} & set(shown)
+    assert visible("a\tb\n") == "a\tb\n"
+
+
 def test_select_prints_json_that_scripts_can_read(farm):
     found = parsed(*select(farm, "--json"))
     assert [row["rank"] for row in found["selected"]] == [1, 2]
     assert {row["feature"] for row in found["selected"]} <= {"wéight", "height", "speed"}
-    assert found["n_features"] == 5
-    assert found["n_rows"] == 60
+    assert (found["n_features"], found["n_rows"]) == (5, 60)
     assert found["classes"] == ["bée", "cow", "hen"]
-    assert [os.path.basename(path) for path in found["files"]] == [
-        "out.csv",
-        "out.features.csv",
-    ]
+    assert found["files"] == [str(farm / "out.csv"), str(farm / "out.features.csv")]
 
 
-def test_select_keeps_the_selector_with_the_names_of_the_file(farm):
-    pd = pytest.importorskip("pandas")
-    saved = farm / "panel.npz"
-    done = CliRunner().invoke(app, select(farm, "--save", str(saved)))
-    assert done.exit_code == 0, done.output
-    assert f"Wrote {saved}" in done.output
-    frame = pd.read_csv(farm / "rows.csv").drop(columns="kind")
-    reduced = pd.read_csv(farm / "out.csv")
-    picked = load(saved).set_output(transform="pandas").transform(frame)
-    pd.testing.assert_frame_equal(picked, reduced[picked.columns])
-
-
-def test_a_selector_of_a_file_without_names_takes_plain_arrays(tmp_path):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 4)), np.arange(30) % 3
-    np.savez(tmp_path / "data.npz", X=X, y=y, A=np.eye(3))
-    arguments = ["-k", "2", "-o", str(tmp_path / "out.npz"), "--save", str(tmp_path / "s.npz")]
-    done = CliRunner().invoke(app, ["select", str(tmp_path / "data.npz"), *arguments])
-    assert done.exit_code == 0, done.output
-    back = load(tmp_path / "s.npz")
-    assert not hasattr(back, "feature_names_in_")
-    assert back.transform(X).shape == (30, 2)
-
-
-def test_datasets_plan_and_evaluate_print_json_too():
+def test_datasets_and_evaluate_print_json_too():
     known = parsed("datasets", "--json")
     assert known[0]["name"] == "sample"
     assert {"loader", "source", "licence", "found"} <= set(known[0])
-    plan = parsed("plan", "1e4x64:float32", "-k", "5", "--workers", "2", "--json")
-    assert [found["workers"] for found in plan["plans"]] == [1, 2]
-    assert plan["plans"][0]["stages"][0]["seconds"] >= 0
+    listed = invoke("datasets").stdout
+    assert "[bundled]" in listed
+    assert "get it: " in listed
     rows = parsed("evaluate", "sample", "-m", "variance", "-k", "5", "--repeats", "2", "--json")
     assert rows[0]["method"] == "variance"
 
@@ -184,47 +171,109 @@ def test_a_wide_table_is_printed_in_full_on_a_narrow_screen():
     assert len(done.stdout.splitlines()[2].split()) == 1 + 10 + 1  # method, ten k, mean
 
 
+def test_select_keeps_the_selector_with_the_names_of_the_file(farm):
+    pd = pytest.importorskip("pandas")
+    saved = farm / "panel.npz"
+    assert f"Wrote {saved}" in invoke(*select(farm, "--save", saved)).output
+    frame = pd.read_csv(farm / "rows.csv").drop(columns="kind")
+    reduced = pd.read_csv(farm / "out.csv")
+    picked = load(saved).set_output(transform="pandas").transform(frame)
+    pd.testing.assert_frame_equal(picked, reduced[picked.columns])
+
+
+def test_a_selector_of_a_file_without_names_takes_plain_arrays(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+    np.savez(tmp_path / "data.npz", X=X, y=y, A=np.eye(3))
+    files = ["-o", tmp_path / "out.npz", "--save", tmp_path / "s.npz"]
+    invoke("select", tmp_path / "data.npz", "-k", "2", *files)
+    back = load(tmp_path / "s.npz")
+    assert not hasattr(back, "feature_names_in_")
+    assert back.transform(X).shape == (30, 2)
+
+
 def test_class_labels_serve_where_there_is_no_table(farm):
-    files = ["--label", "kind", "-k", "2", "-o", str(farm / "out.csv")]
-    done = CliRunner().invoke(app, ["select", str(farm / "rows.csv"), *files])
-    assert done.exit_code == 2
-    assert "--attributes labels" in done.output
-    done = CliRunner().invoke(
-        app, ["select", str(farm / "rows.csv"), *files, "--attributes", "labels"]
-    )
-    assert done.exit_code == 0, done.output
+    failed = invoke(*select(farm, attributes=None), code=2)
+    assert "--attributes labels" in failed.output
+    done = invoke(*select(farm, "--attributes", "labels", attributes=None))
     best = done.output.split("best: ")[1].splitlines()[0].split(", ")
     assert len(best) == 2
     assert set(best) <= {"wéight", "height", "speed"}
 
 
-def test_warnings_are_one_line_without_a_place_in_the_code(farm):
+def test_warnings_are_one_line_in_the_words_of_the_command(farm):
     done = run(*select(farm, "-k", "99"))
     assert done.returncode == 0
-    assert done.stderr.startswith("semfs: n_features_to_select=99")
+    assert done.stderr.startswith("semfs: -k 99 is greater than")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("CUB", "CUB was not found"), ("smaple", "did you mean 'sample'?")]
+    ("more", "message"),
+    [
+        ("-k 0", "semfs: -k must be at least 1, got 0."),
+        ("--gamma -1", "semfs: --gamma must be"),
+        ("--include wings", "semfs: --include: "),
+        ("--include speed --exclude speed", "is in --include and in --exclude"),
+    ],
 )
-def test_a_data_set_that_is_not_there_is_explained(name, message, monkeypatch, tmp_path):
-    monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
-    done = CliRunner().invoke(app, ["evaluate", name])
-    assert done.exit_code == 2
-    assert message in done.output
-
-
-def test_python_m_semfs_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "semfs", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"semfs {semfs.__version__}\n"
-
-
-def test_errors_go_to_standard_error_in_one_line_with_exit_code_2(tmp_path):
-    done = run("select", str(tmp_path / "none.csv"), "--json")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("semfs: ")
+def test_errors_are_one_line_in_own_words_and_leave_no_file(farm, more, message):
+    before = sorted(farm.iterdir())
+    done = invoke(*select(farm, *more.split()), code=2)
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert sorted(farm.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("X has 3 rows but y has 2 labels.", "DATA has 3 rows but --label has 2 labels."),
+        ("no feature named 'y' in X.", "no feature named 'y' in DATA."),
+        ("/data/y/X.npy has no y.csv beside it", "/data/y/X.npy has no y.csv beside it"),
+        ("random_state must be positive", "--seed must be positive"),
+    ],
+)
+def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
+    assert in_own_words(python) == shell
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("evaluate CUB", "CUB was not found"),
+        ("evaluate smaple", "did you mean 'sample'?"),
+        ("evaluate sample -k 5:x", "-k is '5:x'"),
+        ("evaluate sample -m none", "There is no method 'none'"),
+        ("demo --genes 0", "--genes must be at least 1, got 0."),
+        ("report nowhere", "nowhere"),
+        ("reproduce everything --out run", "everything"),
+        ("attributes cat,cat -o t.csv", "'cat'"),
+    ],
+)
+def test_a_wrong_argument_is_explained(arguments, message, monkeypatch, tmp_path):
+    monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*arguments.split(), code=2)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_that_fails_is_named_and_the_exit_code_is_1():
+    done = invoke("evaluate", "sample", "-m", "variance", "-k", "5000", "-j", "1", code=1)
+    assert "variance failed" in done.stderr
+
+
+@unix
+@pytest.mark.parametrize("seconds", [0.15, 0.6])
+def test_an_interrupt_while_packages_load_shows_no_traceback(seconds):
+    code = "import sys; print(1, flush=True); from semfs.cli import main; main()"
+    command = [sys.executable, "-c", code, "evaluate", "sample"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, **pipes)
+    process.stdout.readline()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in errors

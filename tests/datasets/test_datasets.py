@@ -1,14 +1,16 @@
-"""ZeroShotDataset and the bundled sample."""
+"""ZeroShotDataset and the bundled samples."""
 
 import importlib.util
+import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from semfs.datasets import ZeroShotDataset, load_sample
@@ -20,8 +22,13 @@ DATA = ROOT / "semfs" / "data"
 
 
 @pytest.fixture(scope="module")
-def sample():
+def lung():
     return load_sample()
+
+
+@pytest.fixture(scope="module")
+def blood():
+    return load_sample("blood")
 
 
 def farm(**changes):
@@ -77,10 +84,7 @@ def test_with_unseen_changes_only_the_split():
     assert other.X is data.X
     assert_array_equal(other.seen, ["ant", "hen"])
     assert_array_equal(data.unseen, ["hen"])
-
-
-def test_no_unseen_class_is_allowed_for_data_without_a_split():
-    X_seen, _, X_unseen, y_unseen = farm(unseen=()).split()
+    X_seen, _, X_unseen, y_unseen = data.with_unseen([]).split()
     assert (len(X_seen), len(X_unseen), len(y_unseen)) == (6, 0, 0)
 
 
@@ -94,10 +98,17 @@ def test_random_splits_are_reproducible_and_of_the_size_asked():
     assert all(len(set(unseen)) == 2 for unseen in draw(0))
 
 
-@pytest.mark.parametrize("n_unseen", [0, 4, 9])
-def test_random_splits_refuses_an_impossible_size_at_once(n_unseen):
+def test_every_split_takes_each_choice_of_seen_classes_once():
+    splits = list(farm().every_split(n_seen=2))
+    assert len(splits) == len({tuple(split.seen) for split in splits}) == 6
+
+
+@pytest.mark.parametrize("count", [0, 4, 9])
+def test_splits_of_an_impossible_size_are_refused_at_once(count):
     with pytest.raises(ValueError, match=r"n_unseen is .* from 1 to 3"):
-        farm().random_splits(2, n_unseen)
+        farm().random_splits(2, count)
+    with pytest.raises(ValueError, match=rf"n_seen is {count}; .* from 1 to 3"):
+        farm().every_split(count)
 
 
 def test_repr_names_sizes_and_stays_short():
@@ -108,14 +119,15 @@ def test_repr_names_sizes_and_stays_short():
     assert len(repr(many)) < 300
 
 
-def test_survives_pickling():
+def test_survives_pickling_and_cannot_be_changed():
     again = pickle.loads(pickle.dumps(farm()))
     assert_array_equal(again.split()[3], ["hen"])
-
-
-def test_cannot_be_changed():
     with pytest.raises(AttributeError):
-        farm().y = []
+        again.y = []
+
+
+def test_row_groups_are_kept_by_name():
+    assert farm(rows={"train": [0, 5], "none": []}).rows["train"].tolist() == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +148,8 @@ def test_cannot_be_changed():
         ({"unseen": ["cat", "ant", "hen", "cow"]}, "all 4 classes are unseen"),
         ({"feature_names": ["a"]}, "X has 2 columns but feature_names has 1 names"),
         ({"feature_names": ["a", "a"]}, "feature_names has 'a' more than once"),
+        ({"rows": {"train": [0, 6]}}, "points at row 6, but X has rows 0 to 5"),
+        ({"rows": {"train": [0.5]}}, "must be a list of row numbers"),
     ],
 )
 def test_bad_parts_are_refused_with_advice(changes, message):
@@ -143,26 +157,93 @@ def test_bad_parts_are_refused_with_advice(changes, message):
         farm(**changes)
 
 
-# --- the bundled sample ----------------------------------------------------------------
+# --- the bundled lung cells ------------------------------------------------------------
 
 
-def test_sample_has_the_documented_shape(sample):
-    assert sample.X.shape == (700, 765)
-    assert sample.X.dtype == np.float32
-    assert len(sample.classes) == 10
-    assert (len(sample.seen), len(sample.unseen)) == (6, 4)
-    assert len(set(sample.feature_names)) == 765
+def test_lung_has_the_documented_shape_and_split(lung):
+    assert (lung.X.shape, lung.X.dtype) == ((964, 2000), np.float32)
+    assert (len(lung.seen), len(lung.unseen)) == (12, 7)
+    X_seen, _, X_unseen, _ = lung.split()
+    assert (len(X_seen), len(X_unseen)) == (262, 702)
+    assert np.unique(lung.y, return_counts=True)[1].min() == 8
+    assert lung.feature_names.tolist() == sorted(set(lung.feature_names))
+    assert not any("ENSG" in name for name in lung.feature_names)
 
 
-def test_sample_split_is_disjoint_and_complete(sample):
-    X_seen, y_seen, X_unseen, y_unseen = sample.split()
-    assert not set(y_seen) & set(y_unseen)
+def test_lung_values_are_log_normalised_counts(lung):
+    with np.load(DATA / "lung_tabula_sapiens.npz", allow_pickle=False) as arrays:
+        counts, totals = arrays["counts"], arrays["totals"].astype(float)
+    assert_allclose(np.expm1(lung.X.astype(float)) * totals[:, None] / 1e4, counts, rtol=1e-5)
+    assert (counts.sum(axis=1) < totals).all()  # the total is over all genes of the source
+    assert 0.35 < (lung.X == 0).mean() < 0.4
+
+
+def test_lung_unseen_types_are_every_third_by_compartment_and_name(lung):
+    compartments = lung.info["compartments"]
+    ordered = sorted(lung.classes, key=lambda name: (compartments[name], name.casefold()))
+    assert ordered[::3] == lung.unseen.tolist()
+    assert {compartments[name] for name in lung.seen} == set(compartments.values())
+
+
+def test_lung_types_have_cell_ontology_ids(lung):
+    ids = lung.info["cl_ids"]
+    assert set(ids) == set(lung.classes)
+    assert len(set(ids.values())) == 19
+    assert all(re.fullmatch(r"CL:\d{7}", found) for found in ids.values())
+    assert ids["macrophage"] == "CL:0000235"
+
+
+def test_lung_attributes_are_ancestors_that_some_types_have(lung):
+    table = lung.attributes
+    assert table.shape == (19, 56)
+    assert table.index.tolist() == lung.classes.tolist()
+    assert table.columns.is_unique
+    assert set(np.unique(table)) == {0.0, 1.0}
+    assert (table.nunique() == 2).all()
+    assert not set(table.columns) & set(lung.classes)  # no type is told by its own name
+    assert (table["T cell"] <= table["lymphocyte"]).all()  # who has a term has those above
+    assert (table["lymphocyte"] <= table["leukocyte"]).all()
+    immune = [lung.info["compartments"][name] == "immune" for name in table.index]
+    assert_array_equal(table["leukocyte"], immune)
+
+
+def test_lung_marker_genes_peak_where_the_description_says(lung):
+    means = pd.DataFrame(lung.X, columns=lung.feature_names).groupby(lung.y).mean()
+    for gene, attribute in {
+        "EPCAM": "epithelial cell of lung",
+        "PECAM1": "endothelial cell",
+        "TYROBP": "myeloid leukocyte",
+        "IL7R": "T cell",
+        "DCN": "connective tissue cell",
+    }.items():
+        assert lung.attributes[attribute][means[gene].idxmax()] == 1, gene
+
+
+def test_lung_cells_by_smart_seq2_are_named(lung):
+    rows = lung.rows["smart_seq2"]
+    assert len(rows) == 42
+    assert set(rows) > set(np.flatnonzero(lung.y == "adventitial cell"))
+
+
+def test_an_unknown_sample_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"no bundled sample 'liver'.*lung.* or .*blood"):
+        load_sample("liver")
+
+
+# --- the bundled blood cells -----------------------------------------------------------
+
+
+def test_blood_has_the_documented_shape_and_split(blood):
+    assert (blood.X.shape, blood.X.dtype) == ((700, 765), np.float32)
+    assert (len(blood.seen), len(blood.unseen)) == (6, 4)
+    assert len(set(blood.feature_names)) == 765
+    X_seen, y_seen, X_unseen, y_unseen = blood.split()
     assert (len(X_seen), len(X_unseen)) == (402, 298)
-    assert set(y_unseen) == set(sample.unseen)
+    assert (set(y_seen), set(y_unseen)) == (set(blood.seen), set(blood.unseen))
 
 
-def test_sample_values_are_log_normalised_counts(sample):
-    X = sample.X
+def test_blood_values_are_log_normalised_counts(blood):
+    X = blood.X
     assert np.isfinite(X).all()
     assert 0 == X.min() < X.max() < np.log1p(1e4)
     # undoing the log gives whole multiples of one unit per cell: counts, scaled
@@ -171,107 +252,96 @@ def test_sample_values_are_log_normalised_counts(sample):
     assert np.abs(multiples - np.rint(multiples)).max() < 0.05
 
 
-def test_sample_attributes_tell_all_types_apart_and_none_is_constant(sample):
-    table = sample.attributes
-    assert set(table.index) == set(sample.classes)
+def test_blood_attributes_tell_all_types_apart_and_none_is_constant(blood):
+    table = blood.attributes
+    assert set(table.index) == set(blood.classes)
     assert not table.duplicated().any()
     assert (table.nunique() > 1).all()
     assert not table.T.duplicated().any()  # no fact is said twice
     assert set(np.unique(table)) == {0.0, 0.5, 1.0}
+    assert not table.loc[blood.seen].duplicated().any()
 
 
-def test_sample_attributes_agree_with_the_markers_in_the_names(sample):
-    for cell_type, row in sample.attributes.iterrows():
+def test_blood_attributes_agree_with_the_markers_in_the_names(blood):
+    for cell_type, row in blood.attributes.iterrows():
         for marker in ("CD4", "CD8", "CD14", "CD19", "CD34", "CD45RA", "CD45RO", "CD56"):
             if f"{marker}+" in cell_type:
                 assert row[marker] == 1, (cell_type, marker)
-    assert sample.attributes.loc["CD4+/CD25 T Reg", "CD25"] == 1
-    assert sample.attributes.loc["CD4+/CD45RA+/CD25- Naive T", "CD25"] == 0
+    assert blood.attributes.loc["CD4+/CD25 T Reg", "CD25"] == 1
+    assert blood.attributes.loc["CD4+/CD45RA+/CD25- Naive T", "CD25"] == 0
 
 
-def test_seen_types_can_be_told_apart_by_their_attributes(sample):
-    assert not sample.attributes.loc[sample.seen].duplicated().any()
+def test_blood_marker_genes_peak_in_their_cell_type(blood):
+    means = pd.DataFrame(blood.X, columns=blood.feature_names).groupby(blood.y).mean()
+    markers = {
+        "CD19+ B": ["MS4A1", "CD79A"],
+        "CD56+ NK": ["NKG7", "GNLY"],
+        "CD8+/CD45RA+ Naive Cytotoxic": ["CD8B"],
+        "Dendritic": ["FCER1A"],
+        "CD34+": ["SOX4"],
+    }
+    for cell_type, genes in markers.items():
+        assert (means[genes].idxmax() == cell_type).all(), cell_type
+    myeloid = blood.attributes["myeloid"].loc[means.index] == 1
+    assert means["LYZ"][myeloid].min() > 4 * means["LYZ"][~myeloid].max()
 
 
-@pytest.mark.parametrize(
-    "gene, cell_type",
-    [
-        ("MS4A1", "CD19+ B"),
-        ("CD79A", "CD19+ B"),
-        ("NKG7", "CD56+ NK"),
-        ("GNLY", "CD56+ NK"),
-        ("CD8B", "CD8+/CD45RA+ Naive Cytotoxic"),
-        ("FCER1A", "Dendritic"),
-        ("SOX4", "CD34+"),
-    ],
-)
-def test_marker_genes_peak_in_their_cell_type(sample, gene, cell_type):
-    expression = pd.Series(sample.X[:, sample.feature_names == gene].ravel())
-    assert expression.groupby(sample.y).mean().idxmax() == cell_type
-
-
-def test_lyz_is_high_in_both_myeloid_types_only(sample):
-    lyz = pd.Series(sample.X[:, sample.feature_names == "LYZ"].ravel())
-    means = lyz.groupby(sample.y).mean()
-    myeloid = sample.attributes["myeloid"] == 1
-    assert means[myeloid[means.index]].min() > 4 * means[~myeloid[means.index]].max()
-
-
-def test_bundled_file_is_small_and_holds_no_pickles():
-    path = DATA / "pbmc68k_reduced.npz"
-    assert path.stat().st_size < 500_000
-    with np.load(path, allow_pickle=False) as arrays:
+@pytest.mark.parametrize("file", ["lung_tabula_sapiens.npz", "pbmc68k_reduced.npz"])
+def test_bundled_file_is_small_and_holds_no_pickles(file):
+    assert (DATA / file).stat().st_size < 2_000_000
+    with np.load(DATA / file, allow_pickle=False) as arrays:
         assert all(arrays[name].dtype.kind in "uiU" for name in arrays)
 
 
-def test_import_works_without_pandas_and_load_sample_says_what_to_install():
-    code = (
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_without_pandas_load_sample_says_what_to_install():
+    result = run(
         "import sys; sys.modules['pandas'] = None\n"
         "from semfs.datasets import load_sample\n"
         "try:\n    load_sample()\n"
         "except ImportError as error:\n    print(error)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert 'pip install "semfs[data]"' in result.stdout, result.stderr
+    assert "pip install 'semfs[data]'" in result.stdout, result.stderr
 
 
 def test_import_needs_no_optional_package():
     optional = ("pandas", "h5py", "pyarrow", "polars", "pooch", "matplotlib", "anndata", "PIL")
-    code = (
+    result = run(
         f"import sys; sys.modules.update(dict.fromkeys({optional!r}))\n"
-        "import semfs, semfs.attributes, semfs.datasets, semfs.cli.select; print('fine')"
+        "import semfs, semfs.attributes, semfs.datasets, semfs.selectors.files; print('fine')"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "fine\n", result.stderr
 
 
-def test_every_split_takes_each_choice_of_seen_classes_once():
-    splits = list(farm().every_split(n_seen=2))
-    assert len(splits) == 6
-    assert len({tuple(split.seen) for split in splits}) == 6
-    with pytest.raises(ValueError, match="n_seen is 4"):
-        farm().every_split(4)
-
-
-def test_row_groups_must_be_rows():
-    assert farm(rows={"train": [0, 5]}).rows["train"].tolist() == [0, 5]
-    with pytest.raises(ValueError, match="points at row 6, but X has rows 0 to 5"):
-        farm(rows={"train": [0, 6]})
-    with pytest.raises(ValueError, match="must be a list of row numbers"):
-        farm(rows={"train": [0.5]})
-
-
-def test_every_attribute_is_documented(sample):
+def test_every_attribute_is_documented(lung, blood):
     page = ROOT / "docs" / "sample-data.md"
     if not page.exists():
         pytest.skip("docs are not part of this copy")
     text = page.read_text(encoding="utf-8")
-    assert all(f"| `{name}` |" in text for name in sample.attributes.columns)
-    assert all(label in text for label in sample.classes)
+    for data in (lung, blood):
+        assert all(f"`{name}`" in text for name in data.attributes.columns)
+        assert all(label in text for label in data.classes)
+
+
+@pytest.mark.slow
+def test_build_script_reproduces_the_lung_files(tmp_path):
+    pytest.importorskip("anndata")
+    folder = Path(os.environ.get("SEMFS_DATA", ROOT / "data"))
+    sources = [folder / "ts_lung_subset.h5ad", folder / "cl-basic.obo"]
+    if not all(source.exists() for source in sources):
+        pytest.skip("the sources are not in $SEMFS_DATA; tools/build_lung_sample.py names them")
+    script = ROOT / "tools" / "build_lung_sample.py"
+    subprocess.run([sys.executable, script, *sources, "--out", tmp_path], check=True)
+    table = (tmp_path / "lung_attributes.csv").read_bytes()
+    assert table == (DATA / "lung_attributes.csv").read_bytes()
+    assert_same_arrays(tmp_path / "lung_tabula_sapiens.npz", DATA / "lung_tabula_sapiens.npz")
 
 
 @pytest.mark.network
-def test_build_script_reproduces_the_bundled_file(tmp_path):
+def test_build_script_reproduces_the_blood_file(tmp_path):
     pytest.importorskip("h5py")
     script = ROOT / "tools" / "build_sample.py"
     spec = importlib.util.spec_from_file_location("build_sample", script)
@@ -282,8 +352,12 @@ def test_build_script_reproduces_the_bundled_file(tmp_path):
     except subprocess.CalledProcessError:
         pytest.skip("the scanpy wheel cannot be downloaded here")
     build.write_npz(tmp_path / "again.npz", build.read_wheel(wheel))
+    assert_same_arrays(tmp_path / "again.npz", DATA / "pbmc68k_reduced.npz")
+
+
+def assert_same_arrays(one, other):
     # values, not bytes: another zlib may compress the same arrays differently
-    with np.load(tmp_path / "again.npz") as new, np.load(DATA / "pbmc68k_reduced.npz") as old:
+    with np.load(one) as new, np.load(other) as old:
         assert list(new) == list(old)
         for name in old:
             assert new[name].dtype == old[name].dtype

@@ -13,9 +13,9 @@ from scipy.io import loadmat, savemat
 
 import semfs.files
 from semfs.datasets import load_npz, read_features
-from semfs.datasets.arrays import read_npy, read_npz
 from semfs.datasets.matlab import names_in_mat, read_h5, read_mat
 from semfs.files import FileError
+from semfs.rows.readers import read_npy, read_npz
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("pandas")

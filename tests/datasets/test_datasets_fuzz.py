@@ -13,8 +13,8 @@ from scipy.io import savemat
 from semfs.attributes.encoders import encode_class_names, read_names
 from semfs.attributes.files import read_attributes
 from semfs.datasets import load_h5ad, load_npz, load_table, load_xlsa17, read_features
-from semfs.datasets.cifar10 import _read_binary, _read_python
-from semfs.datasets.fetch import unpack
+from semfs.datasets.catalog import unpack
+from semfs.datasets.originals import _read_binary, _read_python
 
 pd = pytest.importorskip("pandas")
 h5py = pytest.importorskip("h5py")

@@ -39,13 +39,7 @@ def test_on_average_semfs_beats_random_variance_and_anova_on_the_cells():
 
 
 def test_chosen_genes_are_named_with_what_they_speak_of():
-    genes = chosen_genes(load_sample(), 10)
+    genes = chosen_genes(load_sample("blood"), 10)
     assert genes[0].name == "CST3"
     assert genes[0].attribute == "+ myeloid"
     assert sum(gene.share for gene in genes) == pytest.approx(1.0)
-
-
-def test_wrong_options_are_one_line():
-    done = CliRunner().invoke(app, ["demo", "--genes", "0"])
-    assert done.exit_code == 2
-    assert "at least 1" in done.output

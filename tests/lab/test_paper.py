@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
 from sklearn.linear_model import LogisticRegression
@@ -21,43 +20,45 @@ from typer.testing import CliRunner
 from semfs import AS_PUBLISHED, SemFS
 from semfs.baselines import L20ALM, MCFS
 from semfs.cli import app
-from semfs.datasets import ZeroShotDataset, load_sample, to_xlsa17
+from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
-from semfs.lab import Display
-from semfs.lab.measures import Case, convergence, scaling_data, with_ratio
-from semfs.lab.methods import METHODS, Size, find_method, rank, ranking_of
+from semfs.lab import Store
+from semfs.lab.cases import Case, Source, as_source, class_splits, find_sources, scaling_data
+from semfs.lab.comparison import curves
+from semfs.lab.methods import METHODS, Method, Size, find_method, rank, ranking_of
 from semfs.lab.paper import (
     EXPERIMENTS,
+    Bench,
     Protocol,
     Study,
+    convergence,
     evaluate,
     find_experiments,
     plan,
     reproduce,
 )
-from semfs.lab.sources import Source, class_splits, find_source, find_sources
-from semfs.lab.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample()
+    return load_sample("blood")
 
 
 @pytest.fixture(scope="module")
-def study(sample) -> Study:
+def bench(sample) -> Bench:
+    return bench_of(sample)
+
+
+def bench_of(sample, fast=True, **size):
     splits = {"sample": class_splits(sample, None, 0)}
-    return Study({"sample": Source("sample")}, splits, Protocol((5, 20), 5))
+    sizes = {("sample", "given"): Size(402, 6, fast, **size)}
+    return Bench({"sample": Source("sample")}, splits, Protocol((5, 20), 5, 0, fast), sizes)
 
 
-def cells_of(study: Study, *names: str, methods=(), fast=True):
-    protocol = Protocol(study.protocol.ks, study.protocol.n_repeats, 0, fast)
-    study = Study(study.sources, study.splits, protocol)
-    return plan(
-        find_experiments(names), study, {("sample", "given"): Size(402, 6, fast)}, methods
-    )
+def cells_of(sample, *names: str, methods=(), fast=True):
+    return plan(find_experiments(names), bench_of(sample, fast), methods)[0]
 
 
 # ---- what is planned -------------------------------------------------------------------------
@@ -72,9 +73,9 @@ def test_the_paper_has_these_experiments():
 
 
 def test_clustering_compares_all_methods_at_defaults_and_the_baselines_on_the_papers_grid(
-    study,
+    sample,
 ):
-    cells = cells_of(study, "clustering", fast=False)
+    cells = cells_of(sample, "clustering", fast=False)
     counts = Counter(label for cell in cells for label in cell.labels)
     plain = {label: n for label, n in counts.items() if not label.endswith("(oracle)")}
     assert set(plain.values()) == {1}
@@ -93,9 +94,9 @@ def test_clustering_compares_all_methods_at_defaults_and_the_baselines_on_the_pa
     assert lasso == [0.01, 0.1, 1.0, 10.0, 100.0]
 
 
-def test_a_default_that_lies_on_the_grid_is_the_same_cell(study):
+def test_a_default_that_lies_on_the_grid_is_the_same_cell(sample):
     for method in ("mcfs", "fsasl", "lasso", "l20alm"):
-        default, *grid = cells_of(study, "clustering", methods=[method], fast=False)
+        default, *grid = cells_of(sample, "clustering", methods=[method], fast=False)
         assert [cell.key for cell in grid].count(default.key) == 1
 
 
@@ -140,23 +141,27 @@ def test_data_sets_are_the_npz_files_with_x_y_and_a(tmp_path):
         find_sources(tmp_path / "nowhere")
 
 
-def test_folders_of_the_xlsa17_benchmark_are_data_sets_too(tmp_path, monkeypatch, sample):
-    to_xlsa17(sample, tmp_path, "CUB")
-    (source,) = find_sources(tmp_path)
-    assert source.name == "CUB"
-    data = source.load()
-    assert data.X.shape == sample.X.shape
-    assert len(data.unseen) == 4
+def test_folders_of_the_xlsa17_benchmark_are_data_sets_too(tmp_path, monkeypatch):
+    (tmp_path / "CUB").mkdir()
+    for name in ("res101", "att_splits"):
+        (tmp_path / "CUB" / f"{name}.mat").touch()
+    assert find_sources(tmp_path) == [Source("CUB", str(tmp_path / "CUB"))]
     monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
-    assert find_source("cub") == source
+    assert as_source("cub") == Source("CUB", str(tmp_path / "CUB"))
+    with pytest.raises(ValueError, match="AWA2 was not found on this machine"):
+        as_source("awa2")
+    with pytest.raises(ValueError, match="did you mean 'sample'"):
+        as_source("smaple")
+    with pytest.raises(ValueError, match="load_h5ad"):
+        as_source(tmp_path / "CUB" / "res101.mat")
 
 
 # ---- what is measured ------------------------------------------------------------------------
 
 
-def test_a_cell_gives_what_one_would_compute_by_hand(study, sample):
-    (cell,) = cells_of(study, "clustering", methods=["semfs"])
-    result = study(cell)
+def test_a_cell_gives_what_one_would_compute_by_hand(bench, sample):
+    (cell,) = cells_of(sample, "clustering", methods=["semfs"])
+    result = bench(cell)
     X, y, X_unseen, y_unseen = sample.split()
     selector = SemFS(20, attributes=sample.attributes).fit(X, y)
     assert result.features == sample.feature_names[selector.order_[:20]].tolist()
@@ -166,41 +171,41 @@ def test_a_cell_gives_what_one_would_compute_by_hand(study, sample):
     assert_allclose(result.scores[5]["nmi"], [nmis.mean(), nmis.std(ddof=1)])
 
 
-def test_l20alm_is_solved_for_each_k_and_says_which_features(study, sample):
-    (cell, *_) = cells_of(study, "clustering", methods=["l20alm"])
-    result = study(cell)
+def test_l20alm_is_solved_for_each_k_and_says_which_features(bench, sample):
+    (cell, *_) = cells_of(sample, "clustering", methods=["l20alm"])
+    result = bench(cell)
     X, y, _, _ = sample.split()
     found = L20ALM().path(X, y, (5, 20))
     names = sample.feature_names
     assert result.extra["features_by_k"] == {
-        5: names[found[0].order_[:5]].tolist(),
-        20: names[found[1].order_[:20]].tolist(),
+        "5": names[found[0].order_[:5]].tolist(),
+        "20": names[found[1].order_[:20]].tolist(),
     }
 
 
-def test_random_draws_other_features_for_every_run_of_k_means(study):
-    (cell,) = cells_of(study, "clustering", methods=["random"])
-    first, again = study(cell), study(cell)
+def test_random_draws_other_features_for_every_run_of_k_means(bench, sample):
+    (cell,) = cells_of(sample, "clustering", methods=["random"])
+    first, again = bench(cell), bench(cell)
     assert first.scores == again.scores
     assert first.scores[5]["acc"][1] > 0.0
 
 
 def test_the_heat_width_of_mcfs_is_tuned_in_units_of_its_own_default(sample):
-    X, y, _, _ = sample.split()
-    own = MCFS(5).fit(X)
-    found = rank(METHODS["mcfs"], {"heat_width_factor": 0.1}, X, y, None, (5,))
+    case = Case.of(sample)
+    own = MCFS(5).fit(case.X)
+    found = rank(METHODS["mcfs"], {"heat_width_factor": 0.1}, case, (5,))
     assert_allclose(found.selector.heat_width_, 0.1 * own.heat_width_, rtol=1e-5)
 
 
 def test_a_share_of_each_class_is_drawn_anew_with_every_seed(sample):
     case = Case.of(sample)
-    half, other = with_ratio(case, 0.5, 0), with_ratio(case, 0.5, 1)
+    half, other = case.with_ratio(0.5, 0), case.with_ratio(0.5, 1)
     assert Counter(half.y.tolist()) == {
         label: -(-count // 2) for label, count in Counter(case.y.tolist()).items()
     }
     assert not np.array_equal(half.X, other.X)
-    assert with_ratio(case, 1.0, 0) is case
-    tenth = with_ratio(case, 0.001, 0)
+    assert case.with_ratio(1.0, 0) is case
+    tenth = case.with_ratio(0.001, 0)
     assert set(Counter(tenth.y.tolist()).values()) == {2}
 
 
@@ -208,7 +213,7 @@ def test_convergence_shows_monotone_descent_and_both_degenerations(sample):
     case = Case.of(sample)
     table = sample.attributes
     selector = SemFS(50, attributes=table, **AS_PUBLISHED).fit_moments(case.moments[0])
-    found = convergence(selector, case, table)
+    found = convergence(selector, case)
     assert found["monotone"]
     assert found["objective"] == selector.objective_.tolist()
     assert found["ridge_overlap"] == 50  # nothing but ridge regression
@@ -219,12 +224,12 @@ def test_convergence_shows_monotone_descent_and_both_degenerations(sample):
 def test_the_ridge_of_the_convergence_check_is_ridge_in_both_forms():
     from sklearn.linear_model import Ridge
 
-    from semfs.lab.measures import _objective, _ridge
+    from semfs.lab.paper import _objective, _ridge
 
     for n, d in ((60, 8), (20, 30)):  # d × d and n × n
         case = scaling_data(n, d, seed=0, n_classes=4, n_attributes=3)
         selector = SemFS(5, attributes=case.attributes, **(AS_PUBLISHED | {"alpha": 0.0}))
-        W, values = _ridge(_objective(selector, case, case.attributes))
+        W, values = _ridge(_objective(selector, case))
         targets = np.array([case.attributes[label] for label in case.y])
         ridge = Ridge(alpha=0.1, fit_intercept=False).fit(case.X.astype(float), targets)
         norms = np.linalg.norm(ridge.coef_.T, axis=1)
@@ -290,17 +295,62 @@ def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
 
 
 def test_a_selector_without_a_ranking_is_fitted_again_for_each_k():
-    X, y = np.random.RandomState(0).normal(size=(60, 6)), np.arange(60) % 3
+    case = scaling_data(60, 6, seed=0, n_classes=3)
     rfe = RFE(LogisticRegression())
-    method = find_method("anova")
-    method = type(method)("rfe", "RFE", rfe)
-    found = rank(method, {}, X, y, None, (2, 3))
+    found = rank(Method("rfe", "RFE", rfe), {}, case, (2, 3))
     for k in (2, 3):
-        support = RFE(LogisticRegression(), n_features_to_select=k).fit(X, y).get_support()
-        assert found.features(k).tolist() == np.flatnonzero(support).tolist()
-    vague = type(method)("vague", "Vague", SelectFromModel(LogisticRegression()))
+        chosen = RFE(LogisticRegression(), n_features_to_select=k).fit(case.X, case.y)
+        assert found.features(k).tolist() == np.flatnonzero(chosen.get_support()).tolist()
+    vague = Method("vague", "Vague", SelectFromModel(LogisticRegression()))
     with pytest.raises(ValueError, match=r"chose \d features when 5 were asked for"):
-        rank(vague, {}, X, y, None, (5,))
+        rank(vague, {}, case, (5,))
+
+
+# ---- one's own data --------------------------------------------------------------------------
+
+
+def test_ones_own_rows_and_selectors_are_evaluated_on_the_classes_named(sample):
+    X, y = sample.X[:, :40], sample.y
+    selectors = ["semfs", SelectKBest(), SelectKBest(), SemFS(gamma=1.0)]
+    unseen = sample.unseen.tolist()
+    options = {"unseen": unseen, "ks": [5], "n_repeats": 2, "n_jobs": 1}
+    rows, summary = evaluate((X, y, sample.attributes), selectors, **options)
+    assert summary.failures == []
+    assert [row["label"] for row in rows] == ["SelectKBest", "SelectKBest #2", "SemFS", "SemFS"]
+    by_name = {row["method"]: row for row in rows}
+    given = ZeroShotDataset("mine", X, y, sample.attributes, unseen)
+    case = Case.of(given)
+    selector = SemFS(5, attributes=sample.attributes, gamma=1.0).fit(case.X, case.y)
+    assert by_name["SemFS"]["features"] == case.names(selector.order_[:5])
+    assert len({row["acc"] for row in rows if row["label"].startswith("Select")}) == 1
+
+
+def test_without_named_classes_there_are_random_splits_of_the_classes():
+    X, y = np.random.RandomState(0).normal(size=(80, 4)), np.arange(80) % 8
+    rows, _ = evaluate((X, y), ["variance"], n_splits=2, ks=[2], n_repeats=1, n_jobs=1)
+    assert [row["split"] for row in rows] == ["random-0", "random-1"]
+    with pytest.raises(ValueError, match="needs 2 seen and 2 unseen"):
+        evaluate((X, y % 3), ["variance"])
+
+
+def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, monkeypatch):
+    data = ZeroShotDataset(
+        "cells", csr_array(sample.X), sample.y, sample.attributes, sample.unseen
+    )
+    options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
+    rows, summary = evaluate(data, ["lasso", "variance"], **options)
+    assert (len(rows), summary.notes, summary.failures) == (2, [], [])
+    monkeypatch.setattr("semfs.lab.methods.memory_limit", lambda: 1000)
+    rows, summary = evaluate(data, ["lasso", "variance"], **options)
+    assert [row["label"] for row in rows] == ["Variance"]
+    assert summary.notes == ["LASSO needs dense rows, too many of them in cells: left out."]
+
+
+def test_selectors_of_the_script_that_runs_need_one_job():
+    own = type("Own", (SelectKBest,), {"__module__": "__main__"})
+    with pytest.raises(ValueError, match="Put it into a module"):
+        evaluate("sample", [own()])
+    assert len(evaluate("sample", [own()], ks=[5], n_repeats=1, n_jobs=1)[0]) == 1
 
 
 def test_my_module_joins_the_comparison(own):
@@ -308,14 +358,25 @@ def test_my_module_joins_the_comparison(own):
     assert summary.failures == []
     (row,) = rows
     assert (row["label"], row["method"]) == ("Reversed", "own_methods:Reversed")
-    assert row["features"] == load_sample().feature_names[::-1][:5].tolist()
+    assert row["features"] == load_sample("blood").feature_names[::-1][:5].tolist()
 
 
-def test_methods_without_the_parameter_that_varies_are_left_out(study, tmp_path):
-    cells = cells_of(study, "alpha", methods=["variance", "semfs"])
+def test_methods_without_the_parameter_that_varies_are_left_out(bench, tmp_path):
+    cells, notes = plan(find_experiments(["alpha"]), bench, ["variance", "semfs"])
     assert {cell.method for cell in cells} == {"semfs"}
-    with pytest.raises(ValueError, match=r"variance has no parameter that alpha varies"):
-        reproduce(["alpha"], tmp_path, methods=["variance"], fast=True)
+    assert notes == ["Variance has no parameter that alpha varies: left out."]
+    with pytest.raises(ValueError, match=r"Variance has no parameter that alpha varies"):
+        reproduce(Study(["alpha"], methods=["variance"], fast=True), tmp_path)
+
+
+def test_the_papers_data_sets_that_are_absent_are_named(tmp_path):
+    rng = np.random.RandomState(0)
+    arrays = {"X": rng.normal(size=(60, 8)), "y": np.arange(60) % 6, "A": np.eye(6)}
+    np.savez(tmp_path / "apy_small.npz", **arrays)
+    study = Study(["alpha"], tmp_path, methods=["semfs"], splits=1, fast=True)
+    summary = reproduce(study, tmp_path / "run", n_jobs=1)
+    assert summary.notes == ["Data sets of the paper that are absent: SUN, CIFAR10."]
+    assert Store(tmp_path / "run").info()["notes"] == summary.notes
 
 
 @pytest.mark.parametrize(
@@ -351,14 +412,6 @@ def test_evaluate_prints_a_table_with_the_best_first(own):
     assert scores[0][1] > scores[1][1]
 
 
-def test_evaluate_prints_rows_as_json(own):
-    result = invoke("evaluate", "sample", "-k", "5", "-m", "variance", "-j", "1", "--json")
-    (row,) = json.loads(result.stdout)
-    assert row["label"] == "Variance"
-    assert row["k"] == 5
-    assert 0.0 < row["nmi"] <= row["acc"] <= 1.0
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -379,12 +432,6 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(own, arguments, message
     assert line.startswith("semfs: ")
     assert message in line
     assert not (own / "run").exists()
-
-
-@pytest.mark.parametrize("name", ["evaluate", "reproduce"])
-def test_the_help_ends_with_an_example(name):
-    text = re.sub(r"\x1b\[[0-9;]*m", "", invoke(name, "--help").output)
-    assert f"Example: semfs {name}" in text
 
 
 def test_a_failure_is_shown_recorded_and_retried(own):
@@ -454,11 +501,12 @@ def test_every_experiment_runs_in_small(small_run):
 @pytest.mark.slow
 def test_the_oracle_is_never_worse_than_a_default_on_its_grid(small_run):
     rows = Store(small_run, create=False).rows()
-    scores = {(r["label"], r["k"]): r for r in rows if r["experiment"] == "clustering"}
-    for name in ("MCFS", "FSASL", "LASSO", "L20ALM"):
-        for k in (5, 20, 50):
-            for metric in ("acc", "nmi"):
-                assert scores[f"{name} (oracle)", k][metric] >= scores[name, k][metric]
+    rows = [row for row in rows if row["experiment"] == "clustering"]
+    for metric in ("acc", "nmi"):
+        found = curves(rows, metric)
+        for name in ("MCFS", "FSASL", "LASSO", "L20ALM"):
+            for oracle, default in zip(found[f"{name} (oracle)"], found[name]):
+                assert oracle.mean >= default.mean
 
 
 @pytest.mark.slow
@@ -472,22 +520,17 @@ def test_the_run_says_how_it_was_made(small_run):
     assert len(facts["seen"]) == 6
 
 
-def test_a_second_run_of_the_library_function_computes_nothing(tmp_path):
-    first = reproduce(["alpha"], tmp_path, methods=["semfs"], fast=True, n_jobs=1)
-    again = reproduce(["alpha"], tmp_path, methods=["semfs"], fast=True, display=Display())
+def test_a_second_run_computes_nothing_and_a_dask_cluster_gives_the_same(tmp_path):
+    study = Study(["alpha"], methods=["semfs"], fast=True)
+    first = reproduce(study, tmp_path / "here", n_jobs=1)
+    again = reproduce(study, tmp_path / "here")
     assert (first.n_computed, again.n_computed, again.n_before) == (3, 0, 3)
-
-
-def test_the_papers_experiments_run_on_a_dask_cluster(tmp_path):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
     ) as cluster:
-        options = {"methods": ["semfs"], "fast": True}
-        address = cluster.scheduler_address
-        found = reproduce(["alpha"], tmp_path / "dask", scheduler=address, **options)
+        found = reproduce(study, tmp_path / "dask", scheduler=cluster.scheduler_address)
     assert (found.n_computed, found.failures) == (3, [])
-    reproduce(["alpha"], tmp_path / "here", n_jobs=1, **options)
     here, there = (
         [(r["params"], r["k"], r["acc"], r["nmi"], r["features"]) for r in Store(run).rows()]
         for run in (tmp_path / "here", tmp_path / "dask")

@@ -123,7 +123,6 @@ def test_small_chunks_are_joined():
 
 def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)  # many parts, however few rows
-    monkeypatch.setattr(module, "RANGE_BYTES", 0)
     X, y, expected = data
     assert SemFS(K).fit(awkward(X), y).order_.tolist() == expected
     np.save(tmp_path / "X.npy", X)
@@ -131,7 +130,7 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, 
     rows = module.on_cluster(source, client)
     assert len(rows.parts) > 1
     assert SemFS(K).fit(rows).order_.tolist() == expected
-    rows = module.sent(X, y, client)
+    rows = module.on_cluster(open_blocks(tmp_path / "X.npy", y), client)  # few rows are sent
     assert SemFS(K).fit(rows).order_.tolist() == expected
 
 
@@ -139,11 +138,11 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, 
 def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_memory):
     testing = pytest.importorskip("typer.testing")
     pd = pytest.importorskip("pandas")
-    import semfs.datasets.sources as sources
     from semfs.cli import app
+    from semfs.rows import readers
 
     if not in_memory:
-        monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr(readers, "MEMORY", 0)
     monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 2.0)
     X, y, A = make_problem(n=1000, d=20, C=6)
     np.save(tmp_path / "X.npy", X)
@@ -261,7 +260,9 @@ def test_wrong_use_is_one_clear_line(monkeypatch):
     frame = dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)
     with pytest.raises(ValueError, match="no column 'c'"):
         SemFS(5).fit(frame, "c")
-    with pytest.raises(ValueError, match="column 'b' holds"):
+    with pytest.raises(ValueError, match="no column of numbers besides 'a'"):
         SemFS(5).fit(frame, "a")
+    with pytest.raises(ValueError, match="each worker can read in part"):
+        module.on_cluster(open_blocks([(X, y)]), None)
     with pytest.raises(module.ClusterError, match="no scheduler answers"):
         module.connect("tcp://127.0.0.1:9")

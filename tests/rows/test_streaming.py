@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 
-import semfs.rows.blocks as blocks_module
+import semfs.rows.readers as readers_module
 import semfs.rows.sums as accumulator_module
 from problems import make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.datasets import load_sample
-from semfs.rows import Accumulator, as_matrix, open_blocks
+from semfs.rows import Accumulator, as_matrix, as_source, open_blocks
 
 ROOT = Path(__file__).parents[2]
 K = 12
@@ -26,7 +26,7 @@ K = 12
 
 def sample():
     """In float64: of 765 genes some are so alike that float32 cannot order them."""
-    X, y, _, _ = load_sample().split()
+    X, y, _, _ = load_sample("blood").split()
     return np.ascontiguousarray(as_matrix(X), dtype=np.float64), np.asarray(y)
 
 
@@ -219,9 +219,9 @@ def test_fit_takes_paths_iterators_and_large_memmaps_as_they_are(tmp_path, monke
     by_name = SemFS(4).fit(str(tmp_path / "X.npy"), str(tmp_path / "y.npy"))
     assert by_name.order_.tolist() == expected
     assert SemFS(4).fit(iter(pairs(X, y, 50))).order_.tolist() == expected
-    monkeypatch.setattr(blocks_module, "MEMORY", 4096)
+    monkeypatch.setattr(readers_module, "MEMORY", 4096)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert blocks_module.as_source(mapped, y, None) is not None
+    assert as_source(mapped, y, None) is not None
     assert SemFS(4).fit(mapped, y).order_.tolist() == expected
 
 
@@ -369,15 +369,13 @@ def test_a_killed_pass_continues_and_reads_at_most_one_block_twice(tmp_path, pas
 
 SELECT = """
 import os, signal, sys
-import semfs.datasets.sources
-import semfs.rows.readers
+import semfs.rows.readers as readers
 from semfs.cli import app
-from semfs.rows.readers import FileReader
 
 folder, kill_at = sys.argv.pop(1), int(sys.argv.pop(1))
-semfs.datasets.sources.IN_MEMORY_BYTES = 0
-semfs.rows.readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
-original, reads = FileReader._fill, 0
+readers.MEMORY = 0
+readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
+original, reads = readers.FileReader._fill, 0
 
 def watched(self, file, block, first):
     global reads
@@ -388,7 +386,7 @@ def watched(self, file, block, first):
         os.kill(os.getpid(), signal.SIGKILL)
     return original(self, file, block, first)
 
-FileReader._fill = watched
+readers.FileReader._fill = watched
 app()
 """
 
@@ -474,11 +472,11 @@ def test_wrong_use_is_one_clear_line(tmp_path):
         SemFS(3).fit(tmp_path / "X.npy", y[1:])
     with pytest.raises(ValueError, match="Pass the labels"):
         SemFS(3).fit(tmp_path / "X.npy")
-    (tmp_path / "X.txt").write_text("1 2")
+    (tmp_path / "X.docx").write_text("1 2")
     with pytest.raises(ValueError, match="unknown format"):
-        SemFS(3).fit(tmp_path / "X.txt", y)
+        SemFS(3).fit(tmp_path / "X.docx", y)
     np.save(tmp_path / "line.npy", y)
-    with pytest.raises(ValueError, match="a matrix is needed"):
+    with pytest.raises(ValueError, match="a matrix of numbers"):
         SemFS(3).fit(tmp_path / "line.npy", y)
     with pytest.raises(ValueError, match="columns, those before had"):
         SemFS(3).fit([(X, y), (X[:, 1:], y)])

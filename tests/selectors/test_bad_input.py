@@ -41,8 +41,6 @@ CASES = {
     "2-d y": (X, np.column_stack([Y, Y]), {}, ValueError, "1d array"),
     "one class": (X, ["ant"] * 60, {}, ValueError, "only one class \\('ant'\\)"),
     "continuous y": (X, Y + 0.5 * X[:, 0], {}, ValueError, "Unknown label type: continuous"),
-    "NaN label": (X, np.where(Y == 0, np.nan, Y), {}, ValueError, "NaN"),
-    "None label": (X, [None, *NAMES[1:].tolist()], {}, ValueError, "missing labels"),
     "mixed labels": (X, [1, *NAMES[1:].tolist()], {}, ValueError, "different types"),
     "class without a row": (
         X, NAMES, {"attributes": without("cat")}, ValueError, "no row for class 'cat'",

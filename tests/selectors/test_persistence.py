@@ -33,29 +33,23 @@ TABLE = {"ant": [0.0, 6.0], "bee": [1.0, 6.0], "cat": [0.0, 4.0], "dog": [0.5, 4
 
 def same(first, second):
     """Whether two values are of one type and equal, in depth."""
+    assert type(first) is type(second)
     if isinstance(first, np.ndarray):
-        assert isinstance(second, np.ndarray)
         assert first.dtype == second.dtype
         assert_array_equal(first, second)
-    elif isinstance(first, AttributeTable):
-        same(vars(first), vars(second))
+    elif isinstance(first, (AttributeTable, SemFS)):
+        public = [key for key in vars(first) if not key.startswith("_")]
+        same([getattr(first, key) for key in public], [getattr(second, key) for key in public])
     elif isinstance(first, dict):
-        assert list(first) == list(second)
-        for key in first:
-            same(first[key], second[key])
+        same(list(first.items()), list(second.items()))
     elif isinstance(first, (list, tuple)):
-        assert type(first) is type(second)
         assert len(first) == len(second)
         for one, other in zip(first, second):
             same(one, other)
-    elif isinstance(first, SemFS):
-        same(first.get_params(), second.get_params())
-        assert_array_equal(first.order_, second.order_)
     elif hasattr(first, "equals"):
         assert first.equals(second)
         assert list(first.columns) == list(second.columns)
     else:
-        assert type(first) is type(second)
         assert first == second or (first != first and second != second)
 
 
@@ -68,6 +62,7 @@ def selectors():
         SemFSCV(3, TABLE, param_grid={"gamma": [0.3, 1.0]}, n_repeats=1, random_state=0),
         baselines.RandomSelector(3, random_state=1),
         baselines.VarianceSelector(3),
+        baselines.Markers(3),
         baselines.MCFS(3, n_components=2, random_state=0),
         baselines.FSASL(3, n_components=2, max_iter=2),
         baselines.LassoSelector(3, attributes=TABLE),
@@ -84,8 +79,8 @@ def test_every_selector_comes_back_the_same(selector, tmp_path):
     back = load(save(selector, tmp_path / "it"))
     assert type(back) is type(selector)
     same(selector.get_params(), back.get_params())
-    kept = {k: v for k, v in vars(selector).items() if k.endswith("_")}
-    same(kept, {k: getattr(back, k) for k in kept})
+    kept = [key for key in vars(selector) if key.endswith("_")]
+    same([getattr(selector, key) for key in kept], [getattr(back, key) for key in kept])
     assert_array_equal(back.transform(X), selector.transform(X))
     assert back.fit(X, y).n_features_in_ == 7
 
@@ -108,26 +103,19 @@ def tables():
     frame["small"] = [True, True, False, False]
     frame.index.name = "kind"
     words = pl.DataFrame({"kind": list(TABLE), "legs": [6, 6, 4, 4], "flies": [0.0, 1, 0, 0.5]})
-    return {"pandas": frame, "polars": words, "dict": TABLE}
+    return {"pandas": frame, "polars": words, "dict": TABLE, "array": np.eye(4)}
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "dict"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dict", "array"])
 def test_attribute_tables_of_all_kinds_come_back(kind, tmp_path):
     X, y = toy()
+    y = y if kind != "array" else np.arange(40) % 4
     selector = SemFS(2, attributes=tables()[kind]).fit(X, y)
     back = load(save(selector, tmp_path / "it.npz"))
     same(selector.attributes, back.attributes)
+    same(selector.classes_, back.classes_)
     assert_array_equal(back.predict(X), selector.predict(X))
     assert_array_equal(back.fit(X, y).order_, selector.order_)
-
-
-def test_an_array_table_and_integer_labels_come_back(tmp_path):
-    X, _ = toy()
-    y = np.arange(40) % 4
-    selector = SemFS(2, attributes=np.array(list(TABLE.values()))).fit(X, y)
-    back = load(save(selector, tmp_path / "it.npz"))
-    same(selector.attributes, back.attributes)
-    same(selector.classes_, back.classes_)
 
 
 def test_arrays_of_other_libraries_come_back_as_numpy_arrays(tmp_path):
@@ -205,8 +193,8 @@ def test_the_file_is_a_plain_npz_without_pickles(tmp_path):
 
 
 def stored_selector():
-    """What is in tests/data/selector_format1.npz, and how it was made."""
-    data = load_sample()
+    """What is in tests/data/selector_format1.npz: save(stored_selector()[0], STORED)."""
+    data = load_sample("blood")
     X, y, _, _ = data.split()
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=data.feature_names)
@@ -242,11 +230,6 @@ def npy(array, **options):
     return buffer.getvalue()
 
 
-def header_of(path):
-    with np.load(path) as stored:
-        return json.loads(stored["header"].tobytes())
-
-
 def archive(path, members, compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w", compression) as out:
         for name, content in members.items():
@@ -258,78 +241,32 @@ def members_of(path):
         return {name: stored.read(name) for name in stored.namelist()}
 
 
-def with_header(good, change):
-    """The members of a good file with another header."""
-    header = header_of(good)
-    change(header)
-    return members_of(good) | {"header.npy": npy(as_bytes(header))}
+def coef(shape):
+    return {"is": "some_rows", "name": "a0", "rows": "a0", "shape": shape}
 
 
-def as_bytes(header):
-    return np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-
-
-def setter(*keys, value):
-    def change(header):
-        for key in keys[:-1]:
-            header = header[key]
-        header[keys[-1]] = value
-
-    return change
-
-
-CHANGES = {
-    "later format": (setter("format_version", value=FORMAT + 1), "Upgrade semfs"),
-    "format zero": (setter("format_version", value=0), "reads up to format"),
-    "format true": (setter("format_version", value=True), "no valid 'format_version'"),
-    "another program": (setter("format", value="skops"), "not one of semfs.save"),
-    "forbidden type": (setter("selector", "type", value="os.system"), "holds a 'os.system'"),
-    "pipeline": (setter("selector", "type", value="Pipeline"), "this version loads"),
-    "type of another kind": (setter("selector", "type", value=["SemFS"]), "no valid 'type'"),
-    "unknown parameter": (
-        setter("selector", "params", "beta2", value=1),
-        "no parameter 'beta2'",
-    ),
-    "unknown value": (setter("selector", "params", "gamma", value={"eval": "1"}), "'eval'"),
-    "list as value": (
-        setter("selector", "params", "gamma", value=[1]),
-        "unknown kind of value",
-    ),
-    "method replaced": (
-        setter("selector", "state", "transform", value=1),
-        "no fitted attribute",
-    ),
-    "dunder": (setter("selector", "state", "__class__", value=1), "no fitted attribute"),
-    "property replaced": (
-        setter("selector", "state", "attribute_names_in_", value=1),
-        "no fitted attribute",
-    ),
-    "missing array": (
-        setter("selector", "state", "coef_", value={"array": "a99"}),
-        "not a readable semfs selector",
-    ),
-    "wrong length": (setter("selector", "state", "n_features_in_", value=3), "does not have 3"),
-    "huge shape": (
-        setter(
-            "selector",
-            "state",
-            "coef_",
-            value={"array": "a0", "rows": "a0", "shape": [9**9, 9**9]},
-        ),
-        "more than this machine's memory",
-    ),
-    "negative shape": (
-        setter(
-            "selector", "state", "coef_", value={"array": "a0", "rows": "a0", "shape": [-1, 2]}
-        ),
-        "not a readable semfs selector",
-    ),
-    "rows out of range": (
-        setter(
-            "selector", "state", "coef_", value={"array": "a0", "rows": "a0", "shape": [1, 1]}
-        ),
-        "not a readable semfs selector",
-    ),
+UNREADABLE = "not a readable semfs selector"
+CHANGES = {  # where in the header, what is put there, what is said
+    "later format": ("format_version", FORMAT + 1, "Upgrade semfs"),
+    "format zero": ("format_version", 0, "reads up to format"),
+    "format true": ("format_version", True, "has format True"),
+    "another program": ("format", "skops", "not one of semfs.save"),
+    "forbidden type": ("selector/type", "os.system", "holds a 'os.system'"),
+    "pipeline": ("selector/type", "Pipeline", "this version loads"),
+    "type of another kind": ("selector/type", ["SemFS"], UNREADABLE),
+    "no selector": ("selector", [], "holds no selector"),
+    "unknown parameter": ("selector/params/beta2", 1, "no parameter 'beta2'"),
+    "unknown value": ("selector/params/gamma", {"is": "eval", "code": "1"}, "'eval'"),
+    "unknown part": ("selector/params/gamma", {"is": "tuple", "code": "1"}, UNREADABLE),
+    "tag of another kind": ("selector/params/gamma", {"is": []}, UNREADABLE),
+    "method replaced": ("selector/state/transform", 1, "no fitted attribute"),
+    "dunder": ("selector/state/__class__", 1, "no fitted attribute"),
+    "property replaced": ("selector/state/attribute_names_in_", 1, "no fitted attribute"),
+    "missing array": ("selector/state/coef_", {"is": "array", "name": "a99"}, UNREADABLE),
+    "wrong length": ("selector/state/n_features_in_", 3, "does not have 3"),
+    "huge shape": ("selector/state/coef_", coef([9**9, 9**9]), "this machine's memory"),
+    "negative shape": ("selector/state/coef_", coef([-1, 2]), UNREADABLE),
+    "rows out of range": ("selector/state/coef_", coef([1, 1]), UNREADABLE),
 }
 
 
@@ -345,34 +282,38 @@ def good(tmp_path):
     return save(SemFS(2, attributes=TABLE).fit(*toy()), tmp_path / "good.npz")
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changed_headers_are_refused_in_one_line(name, good, tmp_path):
-    change, message = CHANGES[name]
-    bad = tmp_path / "bad.npz"
-    archive(bad, with_header(good, change))
+@pytest.mark.parametrize("where, value, message", CHANGES.values(), ids=CHANGES)
+def test_changed_headers_are_refused_in_one_line(where, value, message, good, tmp_path):
+    bad, members = tmp_path / "bad.npz", members_of(good)
+    with np.load(good) as stored:
+        part = header = json.loads(stored["header"].tobytes())
+    *path, last = where.split("/")
+    for key in path:
+        part = part[key]
+    part[last] = value
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    archive(bad, members | {"header.npy": npy(text)})
     with pytest.raises(FileError, match=message) as error:
         load(bad)
     assert "bad.npz" in one_line(error)
 
 
-def raw_headers():
-    deep = b"[" * 100_000
-    return {
-        "no JSON": b"not json",
-        "not UTF-8": b"\xff\xfe\xfa",
-        "a list": b"[]",
-        "NaN": b'{"format": NaN}',
-        "endless nesting": deep,
-        "endless number": b'{"format_version": ' + b"9" * 10_000 + b"}",
-        "empty": b"",
-    }
-
-
-@pytest.mark.parametrize("name", raw_headers())
-def test_headers_that_are_no_header_are_refused(name, tmp_path):
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"not json",
+        b"\xff\xfe\xfa",
+        b"[]",
+        b'{"format": NaN}',
+        b"[" * 100_000,
+        b'{"format_version": ' + b"9" * 10_000 + b"}",
+        b"",
+    ],
+    ids=["no JSON", "not UTF-8", "a list", "NaN", "endless nesting", "endless number", "empty"],
+)
+def test_headers_that_are_no_header_are_refused(header, tmp_path):
     bad = tmp_path / "bad.npz"
-    content = np.frombuffer(raw_headers()[name], dtype=np.uint8)
-    archive(bad, {"header.npy": npy(content)})
+    archive(bad, {"header.npy": npy(np.frombuffer(header, dtype=np.uint8))})
     with pytest.raises(FileError) as error:
         load(bad)
     one_line(error)
@@ -411,7 +352,7 @@ def test_damaged_bytes_are_noticed(good, tmp_path):
     rng = np.random.default_rng(0)
     content, whole = good.read_bytes(), load(good)
     refused = 0
-    for _ in range(200):
+    for _ in range(120):
         changed = bytearray(content)
         changed[rng.integers(len(changed))] ^= 1 << rng.integers(8)
         (tmp_path / "bad.npz").write_bytes(changed)
@@ -423,7 +364,7 @@ def test_damaged_bytes_are_noticed(good, tmp_path):
             assert_array_equal(found.order_, whole.order_)
             assert_array_equal(found.scores_, whole.scores_)
             assert_array_equal(found.coef_, whole.coef_)
-    assert refused > 100
+    assert refused > 60
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path):
@@ -443,7 +384,7 @@ def test_members_that_save_never_writes_are_refused(name, good, tmp_path):
 
 def test_compressed_files_are_refused_so_none_can_be_a_bomb(good, tmp_path):
     bad = tmp_path / "bad.npz"
-    bomb = npy(np.zeros(10**7))
+    bomb = npy(np.zeros(10**6))
     archive(bad, members_of(good) | {"a0.npy": bomb}, zipfile.ZIP_DEFLATED)
     assert bad.stat().st_size < len(bomb) / 100
     with pytest.raises(FileError, match="compressed"):
@@ -472,7 +413,7 @@ def test_two_members_of_one_name_are_refused(good, tmp_path):
     bad.write_bytes(good.read_bytes())
     with zipfile.ZipFile(bad, "a") as out, pytest.warns(UserWarning, match="Duplicate"):
         out.writestr("a0.npy", npy(np.zeros(2)))
-    with pytest.raises(FileError, match="same name"):
+    with pytest.raises(FileError, match="two arrays of the same name"):
         load(bad)
 
 

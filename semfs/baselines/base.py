@@ -1,0 +1,237 @@
+"""What the methods of comparison share: checked data, scaling, targets, a finite ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs.attributes import align_attributes
+from semfs.selectors.base import RankingSelector, constant_columns
+
+__all__ = [
+    "Baseline",
+    "LinearProblem",
+    "Training",
+    "break_ties",
+    "column_std",
+    "gram_matrix",
+    "standardize_columns",
+]
+
+ORDINARY = (2.0**-30, 2.0**40)  # largest entries of X whose products are safe in float32 too
+
+
+@dataclass(frozen=True)
+class Training:
+    """Checked training data; X is the given one times ``2**-exponent``."""
+
+    X: Any  # (n, d), dense or sparse
+    constant: np.ndarray  # (d,), mask of the columns that hold one value only
+    exponent: int = 0
+    codes: Any = None  # (n,), number of the class of each row; supervised methods only
+    table: Any = None  # (C, m), attributes of the classes
+
+    @property
+    def varying(self) -> np.ndarray:
+        """X without its constant columns, (n, d')."""
+        return self.X[:, ~self.constant] if self.constant.any() else self.X
+
+    @property
+    def T(self) -> np.ndarray:
+        """Targets (n, m): the attributes of the class of each row."""
+        return np.asarray(self.table[self.codes])
+
+    def spread(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows (d', c) as (d, c), with zeros for the constant columns."""
+        full = np.zeros((len(self.constant), rows.shape[1]))
+        full[~self.constant] = rows
+        return full
+
+
+class Baseline(RankingSelector):
+    """Base of the methods of comparison: a subclass computes one score per column.
+
+    `fit` hands checked data to ``_scores`` and ranks by what comes back, constant columns
+    last. X far beyond ordinary numbers is scaled by a power of two where the method does not
+    depend on its units (``_unit_free``), and refused where it does.
+    """
+
+    _supervised = False
+    _takes_sparse = False
+    _unit_free = False
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
+        with self._all_or_nothing(), self._breakdown_explained():
+            data = self._training(X, y)
+            self._rank(self._scores(data), data)
+        return self
+
+    def _scores(self, data: Training) -> np.ndarray:
+        """Return one score per column of X, or per column that is not constant."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter has no meaning."""
+
+    def _sample(self, X: Any) -> Any:
+        """Return the rows to learn from: all of them."""
+        return X
+
+    def _training(self, X: Any, y: Any) -> Training:
+        y = y if self._supervised else None
+        X, classes, codes = self._check_training_data(X, y, accept_sparse=self._takes_sparse)
+        self._check_parameters()
+        X = self._sample(X)
+        constant = constant_columns(X)
+        self._check_enough(X, constant)
+        X, exponent = self._in_ordinary_numbers(X)
+        if classes is None or codes is None:
+            return Training(X, constant, exponent)
+        table = align_attributes(getattr(self, "attributes", None), classes)
+        self.classes_ = classes
+        return Training(X, constant, exponent, codes, table.values)
+
+    def _check_enough(self, X: Any, constant: np.ndarray) -> None:
+        name = type(self).__name__
+        if X.shape[0] < 2:
+            raise ValueError(
+                f"Found array with {X.shape[0]} sample(s) (shape={X.shape}) while a minimum "
+                f"of 2 is required by {name}."
+            )
+        if constant.all():
+            raise ValueError(
+                f"All {X.shape[1]} columns of X are constant: {name} has nothing to rank. "
+                "Check that X holds the features you meant."
+            )
+
+    def _in_ordinary_numbers(self, X: Any) -> tuple[Any, int]:
+        """Return ``X * 2**-exponent`` and the exponent, 0 unless X is extreme."""
+        largest = float(max(X.max(), -X.min()))
+        if ORDINARY[0] <= largest <= ORDINARY[1]:
+            return X, 0
+        if not self._unit_free:
+            raise ValueError(
+                f"The largest entry of X is {largest:.1e}, but {type(self).__name__} has "
+                "parameters in the units of X, which have no meaning there. Rescale X, for "
+                "example by sklearn.preprocessing.StandardScaler."
+            )
+        exponent = int(np.frexp(largest)[1])
+        if not sp.issparse(X):
+            return np.ldexp(X, -exponent), exponent
+        X = X.copy()
+        X.data = np.ldexp(X.data, -exponent)
+        return X, exponent
+
+    @contextmanager
+    def _breakdown_explained(self) -> Iterator[None]:
+        """Turn a failure of linear algebra into advice; overflow shows in the scores."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                yield
+        except np.linalg.LinAlgError as error:
+            raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
+
+    def _breakdown(self, what: str) -> str:
+        return (
+            f"{type(self).__name__} {what}: numbers of too different size for floating point. "
+            "Rescale X, for example by sklearn.preprocessing.StandardScaler, and the "
+            "attributes if you gave some; keep the parameters nearer to their defaults."
+        )
+
+    def _rank(self, scores: np.ndarray, data: Training) -> None:
+        """Rank by finite scores (d,) or (d',), with -inf for the constant columns."""
+        varying = ~data.constant
+        scores = scores if len(scores) < len(varying) else scores[varying]
+        lost = np.count_nonzero(~np.isfinite(scores))
+        if lost:
+            raise ValueError(self._breakdown(f"found no finite score for {lost} features"))
+        full = np.full(varying.shape, -np.inf)
+        full[varying] = scores
+        self._set_ranking(full)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._supervised
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Training data of a linear method after scaling."""
+
+    data: Training
+    X: np.ndarray  # (n, d'), constant columns left out
+    T: np.ndarray  # (n, m)
+    offset: np.ndarray  # (d',)
+    scale: np.ndarray  # (d',)
+
+    @classmethod
+    def of(cls, data: Training, *, center: bool, scale: bool) -> LinearProblem:
+        """Centre and scale the columns of the data."""
+        X, offset, divisor = standardize_columns(data.varying, center=center, scale=scale)
+        return cls(data, X, data.T.astype(X.dtype), offset, divisor)
+
+    def raw(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (d, m) and intercept (m,) for the X given, from W (d', m), b."""
+        coef = W / self.scale[:, None]
+        return np.ldexp(self.data.spread(coef), -self.data.exponent), b - self.offset @ coef
+
+
+def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
+    """Rank the features of score 0 by ``fallback``, without disturbing the others.
+
+    They get distinct negative scores of at most 1e-10 in size, so that sorting by score
+    still gives the whole ranking (``scores_`` and ``order_`` never disagree).
+    """
+    zero = scores == 0
+    distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
+    broken = np.array(scores, dtype=np.float64)
+    broken[zero] = -1e-10 * (position.reshape(-1) + 1) / max(len(distinct), 1)
+    return broken
+
+
+def standardize_columns(
+    X: np.ndarray, *, center: bool = True, scale: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a centred/scaled copy of X (its dtype), the offsets (d,) and scales (d,).
+
+    Population standard deviation; constant columns are divided by 1. Statistics are
+    summed in float64 whatever the dtype of X.
+    """
+    d = X.shape[1]
+    offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
+    divisor = column_std(X) if scale else np.ones(d)
+    divisor[(divisor == 0) | constant_columns(X)] = 1.0
+    Z = X - offset.astype(X.dtype)
+    Z /= divisor.astype(X.dtype)
+    return Z, offset, divisor
+
+
+def column_std(X: np.ndarray) -> np.ndarray:
+    """Return the population standard deviation (d,) of each column, in float64."""
+    mean = X.mean(axis=0, dtype=np.float64)
+    total = np.zeros(X.shape[1])
+    for start in range(0, X.shape[0], 64):  # blocks that stay in the cache
+        block = X[start : start + 64] - mean
+        total += np.einsum("ij,ij->j", block, block)
+    return np.sqrt(total / X.shape[0])
+
+
+def gram_matrix(X: np.ndarray, block: int = 2048) -> np.ndarray:
+    """Return XᵀX (d, d) in float64.
+
+    Each block of rows is multiplied in the dtype of X and added in float64: the speed of
+    float32 without its loss over many rows.
+    """
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for start in range(0, X.shape[0], block):
+        rows = X[start : start + block]
+        total += rows.T @ rows
+    return total

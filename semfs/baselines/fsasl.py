@@ -1,0 +1,400 @@
+"""FSASL: weights of an embedding learned from sparse codes and neighbour probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from scipy.sparse.linalg import eigsh
+from sklearn.utils import check_random_state
+
+from semfs.baselines.base import Baseline, Training, gram_matrix
+from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
+from semfs.validation import check_integer, check_number, check_option
+
+__all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
+
+EIGH_LIMIT = 1000  # samples up to which the Laplacian is decomposed in full
+IRLS_ROUNDS = 10
+IRLS_EPS = 2.2e-16
+RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
+DEPENDENT = 1e-10  # squared sine of the angle below which a sample repeats active ones
+
+
+class FSASL(Baseline):
+    """Feature Selection with Adaptive Structure Learning (Du and Shen, KDD 2015).
+
+    With ``Z = XW``, codes S and neighbour probabilities P the paper poses::
+
+        min  ‖Zᵀ - ZᵀS‖² + α‖S‖₁ + λ2 Σ_ij (‖z_i - z_j‖² P_ij + μ P_ij²) + λ3‖W‖_{2,1}
+        s.t. S_ii = 0,  P1 = 1, P ≥ 0,  WᵀXᵀXW = I
+
+    and ranks by ``score_i = ‖w_i‖``. The released program, followed here, alternates:
+    codes by one lasso per sample, P by simplex projections over the nearest rows of Z,
+    then the eigenvectors Q of the smallest eigenvalues of
+    ``(I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves of
+    ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
+
+    Parameters
+    ----------
+    n_features_to_select : int, default=50
+        Does not change the scores (unless ``n_iter_no_change`` is set).
+    n_components : int or None, default=None
+        Number c of eigenvectors, the number of clusters if you know it. None is 5. Cap it
+        (say at 50) when there are hundreds of clusters: every step grows with it.
+    lambda2, lambda3 : float, default=1.0
+        Weight of the neighbour term; row sparsity of W.
+    ratio : float in (0, 1), default=0.01
+        Lasso penalty of each code as a fraction of the smallest that gives 0.
+    n_neighbors : int, default=5
+    max_iter : int, default=20
+        Rounds. As in the original, with 5 or more the first round has no codes: below and
+        above are different algorithms.
+    inner : {"exact", "reference"}, default="exact"
+        Solve the lassos exactly (the paper), or stop each after its objective changes by
+        at most 1e-3 (the released program, whose codes are far from sparse).
+    mu : {"initial", "adaptive"}, default="initial"
+        μ from the distances between rows of X, once (the released program; the much
+        smaller distances in Z then make P nearly uniform over the neighbours), or again
+        from Z in every round (closer to the paper's intent).
+    max_samples : int or None, default=None
+        Work on that many rows, drawn at random: time grows with n³, memory with n². 2,000
+        to 3,000 is a good size.
+    n_iter_no_change : int or None, default=None
+        Stop when the set of selected features has not changed for so many rounds. None
+        runs all rounds, as published; 3 is a good choice on large data.
+    random_state : int, RandomState or None, default=0
+        For the draws of ``max_samples`` and of the heat width.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (d,)
+        Row norms of W, ``-inf`` for constant columns.
+    order_, ranking_ : ndarray of shape (d,)
+        Feature indices, best first; position of each feature, 1 = best.
+    coef_ : ndarray of shape (d, c)
+        W.
+    objective_ : ndarray of shape (n_steps,)
+        The value the original prints after each round; it need not decrease.
+    mu_ : float
+        The last μ.
+    n_iter_ : int
+
+    Notes
+    -----
+    What differs from the released program, and why, is on the page on the comparison methods.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from semfs.baselines import FSASL
+    >>> X = load_digits().data[:100]
+    >>> FSASL(10, n_components=10, max_iter=5).fit(X).transform(X).shape
+    (100, 10)
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: int = 50,
+        *,
+        n_components: int | None = None,
+        lambda2: float = 1.0,
+        lambda3: float = 1.0,
+        ratio: float = 0.01,
+        n_neighbors: int = 5,
+        max_iter: int = 20,
+        inner: str = "exact",
+        mu: str = "initial",
+        max_samples: int | None = None,
+        n_iter_no_change: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.n_components = n_components
+        self.lambda2 = lambda2
+        self.lambda3 = lambda3
+        self.ratio = ratio
+        self.n_neighbors = n_neighbors
+        self.max_iter = max_iter
+        self.inner = inner
+        self.mu = mu
+        self.max_samples = max_samples
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+
+    def _sample(self, X: np.ndarray) -> np.ndarray:
+        if self.max_samples is None or self.max_samples >= X.shape[0]:
+            return X
+        rng = check_random_state(self.random_state)
+        return X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
+
+    def _scores(self, data: Training) -> np.ndarray:
+        W = self._alternate(data.varying)
+        self.coef_ = data.spread(W)
+        self.n_iter_ = len(self.objective_)
+        return np.linalg.norm(W, axis=1)
+
+    def _alternate(self, X: np.ndarray) -> np.ndarray:
+        """Return W (d, c), in the order of steps of the released program."""
+        n, k = len(X), self.n_features_to_select
+        p = min(self.n_neighbors, n - 1)
+        width = mean_distance(X, check_random_state(self.random_state))
+        codes = exact_codes if self.inner == "exact" else codes_as_released
+        solve_weights = row_sparse_ridge(X, self.lambda3)
+        Z, S, objective = X, None, []
+        selected, unchanged = np.empty(0, dtype=np.intp), 0
+        for t in range(self.max_iter):
+            if t > 0 or self.max_iter < 5:
+                S = codes(np.asarray(Z, dtype=np.float64), self.ratio)
+            distance, index = nearest_neighbors(Z, p + 1)
+            if t == 0 or self.mu == "adaptive":
+                mu = neighborhood_scale(distance**2, p)
+            near = distance[:, :p], index[:, :p]
+            P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
+            L = structure_laplacian(S, P, self.lambda2)
+            W = solve_weights(smallest_eigenvectors(L, min(self.n_components or 5, n)))
+            Z = np.asarray(X @ W.astype(X.dtype), dtype=np.float64)
+            objective.append(self._objective(Z, L, S, P, W, mu))
+            top = np.sort(np.argsort(-np.linalg.norm(W, axis=1), kind="stable")[:k])
+            unchanged = unchanged + 1 if np.array_equal(top, selected) else 0
+            selected = top
+            if self.n_iter_no_change is not None and unchanged >= self.n_iter_no_change:
+                break
+        self.objective_, self.mu_ = np.array(objective), mu
+        return W
+
+    def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
+        """Return the value printed by the released program (not the paper's objective)."""
+        P_bar = 0.5 * (P + P.T)
+        value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P_bar.data**2).sum()
+        if S is not None:
+            value += self.ratio * np.abs(S).sum()
+        return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
+
+    def _check_parameters(self) -> None:
+        check_option("inner", self.inner, ("exact", "reference"))
+        check_option("mu", self.mu, ("initial", "adaptive"))
+        check_integer("n_neighbors", self.n_neighbors, 1)
+        check_integer("max_iter", self.max_iter, 1)
+        for name, low in {"n_components": 1, "n_iter_no_change": 1, "max_samples": 2}.items():
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), low)
+        check_number("lambda2", self.lambda2, at_least=0)
+        check_number("lambda3", self.lambda3, above=0)
+        check_number("ratio", self.ratio, above=0)
+        if self.ratio >= 1:
+            raise ValueError(
+                f"ratio must be below 1 (at 1 every code is 0); got {self.ratio!r}."
+            )
+
+
+# ---- neighbour probabilities, embedding, weights ---------------------------------------------
+
+
+def neighborhood_scale(squared: np.ndarray, p: int) -> float:
+    """Return μ from the squared distances (n, ≥ p) to the nearest other rows.
+
+    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, with which exactly p
+    neighbours would have a positive probability.
+    """
+    last = squared[:, min(p, squared.shape[1] - 1)]
+    return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
+
+
+def neighbor_probabilities(
+    distance: np.ndarray, index: np.ndarray, scale: float
+) -> sp.csr_array:
+    """Return P (n, n): each row a distribution over its p nearest rows."""
+    n, p = index.shape
+    squared = distance**2
+    scale = max(scale, 1e-12 * squared.max(), 1e-300)  # μ = 0 when all neighbours are equal
+    weights = project_to_simplex(-squared / (2.0 * scale))
+    rows = np.repeat(np.arange(n), p)
+    return sp.csr_array((weights.ravel(), (rows, index.ravel())), shape=(n, n))
+
+
+def project_to_simplex(V: np.ndarray) -> np.ndarray:
+    """Return the nearest point of the probability simplex to each row of V (n, p).
+
+    Examples
+    --------
+    >>> project_to_simplex(np.array([[0.5, 0.2, -0.1]])).round(6)
+    array([[0.633333, 0.333333, 0.033333]])
+    """
+    ordered = -np.sort(-V, axis=1)
+    tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
+    last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
+    return np.maximum(V - tau[np.arange(len(V)), last][:, None], 0.0)
+
+
+def structure_laplacian(S: np.ndarray | None, P: sp.csr_array, lambda2: float) -> np.ndarray:
+    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, shape (n, n)."""
+    P_bar = 0.5 * (P + P.T)
+    degree = sp.diags_array(np.asarray(P_bar.sum(axis=1)).ravel())
+    L = np.asarray((lambda2 * (degree - P_bar)).toarray())
+    if S is not None:
+        M = np.eye(len(L)) - S
+        L += M @ M.T
+    return L
+
+
+def smallest_eigenvectors(L: np.ndarray, c: int) -> np.ndarray:
+    """Return eigenvectors (n, c) of the c smallest eigenvalues of L (n, n)."""
+    n = len(L)
+    if n <= EIGH_LIMIT or c > n // 10:
+        return scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
+    start = np.random.RandomState(0).uniform(-1, 1, n)
+    shift = 1e-4 * float(np.trace(L)) / n  # L + shift is definite: Lanczos on its inverse
+    return eigsh(L, c, sigma=-shift, v0=start, ncv=min(n - 1, 3 * c + 20))[1]
+
+
+def row_sparse_ridge(X: np.ndarray, r: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a solver T ↦ W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}``.
+
+    Ten reweighted ridge solves from equal weights, each with one Cholesky factor: of the
+    d × d Gram matrix, or by Woodbury of an n × n matrix when n < d.
+    """
+    n, d = X.shape
+    G = gram_matrix(X) if n >= d else np.empty((0, 0))
+
+    def solve(T: np.ndarray) -> np.ndarray:
+        XtT = np.asarray(X.T @ T.astype(X.dtype), dtype=np.float64)
+        delta = np.ones(d)
+        for _ in range(IRLS_ROUNDS):
+            W = _ridge(G, XtT, r * delta) if n >= d else _dual_ridge(X, T, r * delta)
+            delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
+        return W
+
+    return solve
+
+
+def _ridge(G: np.ndarray, XtT: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """Return (G + diag(penalty))⁻¹ XᵀT."""
+    K = np.array(G, order="F")
+    K[np.diag_indices_from(K)] += penalty
+    return scipy.linalg.solve(K, XtT, assume_a="pos", overwrite_a=True, check_finite=False)
+
+
+def _dual_ridge(X: np.ndarray, T: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """Return the same W as R Xᵀ (I + X R Xᵀ)⁻¹ T with R = diag(1/penalty)."""
+    root = np.sqrt(1.0 / penalty).astype(X.dtype)
+    XR = X * root
+    K = np.array(XR @ XR.T, dtype=np.float64, order="F")  # numpy computes one half only
+    dual = _ridge(K, T, np.ones(len(K)))
+    return np.asarray(root[:, None] * (XR.T @ dual.astype(X.dtype)), dtype=np.float64)
+
+
+# ---- codes -----------------------------------------------------------------------------------
+
+
+def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly.
+
+    ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``. Each
+    follows its lasso path (homotopy) down to λ_i: with many samples in few dimensions far
+    quicker than coordinate descent, and sound among duplicates, where scikit-learn's
+    ``lars_path`` is not.
+
+    Examples
+    --------
+    >>> exact_codes(np.array([[3.0, -2.0], [1.0, 0.0], [0.0, 2.0]]), 0.25)[:, 0]
+    array([ 0.  ,  2.  , -0.75])
+    """
+    B = Z @ Z.T
+    return np.column_stack([_lasso_code(B, i, ratio, Z.shape[1]) for i in range(len(Z))])
+
+
+def _lasso_code(B: np.ndarray, i: int, ratio: float, rank: int) -> np.ndarray:
+    """Return the code (n,) of sample i, from the products B (n, n) of all samples."""
+    code = np.zeros(len(B))
+    c = B[i].copy()  # correlations with what is left of z_i
+    free = np.arange(len(B)) != i  # may still join
+    level = float(np.abs(c[free]).max())
+    end, joins, leaves = ratio * level, int(np.argmax(np.abs(c) * free)), -1
+    active: list[int] = []
+    sign, beta = np.empty(0), np.empty(0)
+    for _ in range(8 * len(B) + 100 if level > 0 else 0):  # ties may add steps of length 0
+        if joins >= 0:
+            free[joins] = False  # if the others span it, the fit is as good without it
+            if len(active) < rank and not _is_spanned(B, active, joins):
+                active.append(joins)
+                sign, beta = np.append(sign, np.sign(c[joins])), np.append(beta, 0.0)
+        rows = B[active]
+        h = np.linalg.solve(rows[:, active], sign)
+        a = h @ rows  # β grows by δh and c falls by δa while the level falls by δ
+        joining = np.minimum(_closing_time(level - c, 1 - a), _closing_time(level + c, 1 + a))
+        joining[~free] = np.inf
+        if leaves >= 0:
+            joining[leaves] = np.inf  # it touches the level on its way down
+        leaving = _closing_time(np.abs(beta), -sign * h)
+        step = min(joining.min(), leaving.min())
+        if step >= level - end:
+            break
+        beta, c, level = beta + step * h, c - step * a, level - step
+        joins, leaves = int(joining.argmin()) if joining.min() <= step else -1, -1
+        if leaving.min() <= step:
+            at = int(leaving.argmin())
+            joins, leaves = -1, active.pop(at)
+            sign, beta = np.delete(sign, at), np.delete(beta, at)
+            free[leaves] = True
+    # from support and signs alone: no rounding of the path is left
+    code[active] = np.linalg.solve(B[np.ix_(active, active)], B[i, active] - end * sign)
+    return code
+
+
+def _is_spanned(B: np.ndarray, active: list[int], j: int) -> bool:
+    """Whether sample j is a combination of the active ones, up to rounding."""
+    g = B[j, active]
+    rest = B[j, j] - g @ np.linalg.solve(B[np.ix_(active, active)], g)
+    return bool(rest <= DEPENDENT * B[j, j])
+
+
+def _closing_time(gap: np.ndarray, speed: np.ndarray) -> np.ndarray:
+    """Return when a gap closing at ``speed`` is closed; never if it does not close."""
+    closed = np.full(gap.shape, np.inf)
+    return np.divide(np.maximum(gap, 0.0), speed, out=closed, where=speed > 1e-12)
+
+
+def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return codes S (n, n) as the released program computes them.
+
+    Accelerated proximal gradient, stopped when the objective changes by at most 1e-3: far
+    from the lasso solution.
+    """
+    S = np.zeros((len(Z), len(Z)))
+    for i, z in enumerate(Z):
+        others = np.arange(len(Z)) != i
+        S[others, i] = _released_code(Z[others].T, z, ratio)
+    return S
+
+
+def _released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the code (n-1,) of z (c,) on the columns of A (c, n-1)."""
+    q = A.T @ z
+    lam = ratio * np.abs(q).max()
+    size, image = np.abs(q).sum(), A @ q
+    start = (image @ z - lam * size) / (image @ image) if size >= 1e-6 else 1.0
+    x, fit = start * q, start * image
+    previous, previous_fit = x, fit
+    L, value, momentum, next_momentum = 1.0, np.inf, 0.0, 1.0
+    for step in range(1, 10_001):
+        t = (momentum - 1.0) / next_momentum
+        search, search_fit = x + t * (x - previous), fit + t * (fit - previous_fit)
+        gradient = A.T @ search_fit - q
+        previous, previous_fit = x, fit
+        while True:  # double L until it majorises
+            v = search - gradient / L
+            x = np.sign(v) * np.maximum(np.abs(v) - lam / L, 0.0)
+            fit = A @ x
+            moved, rise = ((x - search) ** 2).sum(), ((fit - search_fit) ** 2).sum()
+            if moved <= 1e-20 or rise <= moved * L:
+                break
+            L = max(2.0 * L, rise / moved)
+        momentum, next_momentum = next_momentum, (1 + np.sqrt(4 * next_momentum**2 + 1)) / 2
+        last, value = value, 0.5 * ((fit - z) ** 2).sum() + lam * np.abs(x).sum()
+        if moved <= 1e-20 or (abs(value - last) <= RELEASED_TOL and step >= 2):
+            break
+    return x

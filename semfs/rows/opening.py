@@ -1,0 +1,271 @@
+"""What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs.files import open_existing, parse_size
+from semfs.rows import hdf5, readers
+from semfs.rows.blocks import BlockSource, warn_of_texts
+from semfs.rows.labels import Labels
+from semfs.rows.memory import as_matrix
+from semfs.rows.readers import Blocks, Reader
+from semfs.rows.tables import TableReader, table_kind
+from semfs.validation import check_option, check_weights
+
+__all__ = ["as_source", "open_blocks"]
+
+
+def open_blocks(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    key: str | None = None,
+    drop: Iterable[str] = (),
+    memory: int | str | None = None,
+    block_rows: int | None = None,
+    passes: str = "auto",
+    checkpoint: Any = None,
+) -> BlockSource:
+    """Return labelled rows that are read block by block, for ``SemFS.fit(source)``.
+
+    Parameters
+    ----------
+    data : path, frame, memmap, Zarr array, HDF5 data set, AnnData, or (X, y) blocks
+        A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather``,
+        ``.h5``, ``.zarr`` or ``.h5ad`` file or a folder of Parquet files; a pandas or polars
+        frame; an array in chunked storage; or an iterable of (X, y) blocks, dense or sparse.
+        A generator is read once; a list, or a function that returns a fresh iterator, can be
+        read again. Of a table, columns of numbers are features; others are left out and named.
+    y : array-like of shape (n,) or str, optional
+        Labels, or where they are: a column (tables, ``obs`` of AnnData), an array of the same
+        file (HDF5, Zarr, NPZ: by default ``y``), or a file with one label per row (NPY). Not
+        for (X, y) blocks. Rows whose label is missing are unlabelled.
+    sample_weight : array-like of shape (n,), optional
+        Row weights.
+    key : str, optional
+        The matrix in an HDF5, Zarr or NPZ file, by default "X" or the only one; the layer of
+        AnnData, or "raw".
+    drop : iterable of str, default=()
+        Columns of a table that are no features.
+    memory : int or str, default="512MiB"
+        Bytes for blocks and the d × d scatter matrix. Without room for that matrix the
+        direct solver reads the data a few times instead of once.
+    block_rows : int, optional
+        Rows per block, by default what fits.
+    passes : {"auto", "one", "few"}, default="auto"
+        "one" pass that forms the d × d matrix, a "few" passes that do not, or what the first
+        block shows to be faster. The answer is the same.
+    checkpoint : path, optional
+        Folder for the state of the pass after each block. If it exists, the pass continues
+        there; it is deleted when `fit` is done.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semfs import SemFS
+    >>> rng = np.random.default_rng(0)
+    >>> def blocks():
+    ...     for _ in range(3):
+    ...         y = rng.integers(0, 4, 100)
+    ...         yield rng.normal(size=(100, 5)) + 3 * np.eye(4, 5)[y], y
+    >>> SemFS(4).fit(open_blocks(blocks())).get_support(indices=True)
+    array([0, 1, 2, 3])
+    """
+    check_option("passes", passes, ("auto", "one", "few"))
+    if block_rows is not None and int(block_rows) < 1:
+        raise ValueError(f"block_rows must be at least 1, got {block_rows}.")
+    reader, labels = _opened(data, y, key, tuple(drop))
+    n = reader.n_rows
+    if isinstance(y, str) and not Path(y).exists():
+        reader.label = y
+    if labels is not None and len(labels) != n:
+        raise ValueError(
+            f"X has {n} rows but y has {len(labels)} labels: inconsistent numbers of samples."
+        )
+    if sample_weight is not None and n is None:
+        raise ValueError("sample_weight needs data whose number of rows is known.")
+    return BlockSource(
+        reader,
+        labels,
+        None if sample_weight is None else check_weights(sample_weight, n or 0),
+        memory=readers.MEMORY if memory is None else parse_size(memory),
+        block_rows=None if block_rows is None else int(block_rows),
+        passes=passes,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+    )
+
+
+def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
+    """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
+    mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
+    if mapped and data.nbytes <= readers.MEMORY // 2:
+        return None
+    known = mapped or isinstance(data, (str, Path)) or _is_anndata(data) or _is_lazy(data)
+    known = known or (_is_frame(data) and isinstance(y, str))
+    known = known or _is_chunked(data) or (y is None and _is_pairs(data))
+    return open_blocks(data, y, sample_weight=sample_weight) if known else None
+
+
+def _opened(
+    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
+) -> tuple[Reader, Labels | None]:
+    """The reader, and the labels unless they come with the blocks."""
+    name = y if isinstance(y, str) else None
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        return _file(path if path.is_dir() else open_existing(path), y, name, key, drop)
+    if _is_frame(data) or _is_lazy(data):
+        return _table(data.collect() if _is_lazy(data) else data, y, name, drop)
+    if _is_anndata(data):
+        return hdf5.h5ad_reader(data, key), _given(_obs(data, name) if name else y, "data")
+    if _is_pairs(data):
+        if y is not None:
+            raise ValueError("blocks come with their labels: leave y out.")
+        return PairsReader(data), None
+    labels = readers.read_labels(name) if name else _given(y, "data")
+    if isinstance(data, np.memmap):
+        return readers.memmap_reader(data), labels
+    if type(data).__module__.startswith("h5py"):
+        return hdf5.dataset_reader(data), labels
+    if hasattr(data, "shape") and hasattr(data, "__getitem__"):
+        return readers.array_reader(data), labels
+    raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
+
+
+def _file(
+    path: Path, y: Any, name: str | None, key: str | None, drop: tuple[str, ...]
+) -> tuple[Reader, Labels | None]:
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        wanted = f"{path} (the path of a file with one label per row)"
+        reader = readers.memmap_reader(readers.read_npy(path), path)
+        return reader, readers.read_labels(name) if name else _given(y, wanted)
+    if kind == ".npz":
+        found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
+        return readers.npz_reader(path, key), found
+    if kind == ".h5ad":
+        labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
+        return hdf5.h5ad_reader(path, key), labels.tidied()
+    if kind in (".h5", ".hdf5", ".hdf") or hdf5.is_zarr(path):
+        labels = hdf5.group_labels(path, name) if name else _given(y, path)
+        return hdf5.group_reader(path, key), labels
+    if table_kind(path) is not None:
+        return _table(path, y, name, drop)
+    raise ValueError(
+        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .parquet (or a "
+        "folder of them), .feather, .zarr, .h5, .hdf5 or .h5ad."
+    )
+
+
+def _table(
+    data: Any, y: Any, name: str | None, drop: tuple[str, ...]
+) -> tuple[Reader, Labels | None]:
+    if y is None:
+        _given(None, f"{data if isinstance(data, Path) else 'data'} (the label column)")
+    reader = TableReader(data, name, drop)
+    warn_of_texts(reader.texts)
+    return reader, reader.labels() if name else _given(y, data)
+
+
+def _given(y: Any, where: Any) -> Labels:
+    if y is None:
+        raise ValueError(
+            f"the labels of {where} are missing. Pass the labels as y (--label): an array, or "
+            "where the data hold them."
+        )
+    return Labels.of(y)
+
+
+def _obs(data: Any, name: str) -> Any:
+    if name not in data.obs:
+        found = ", ".join(map(str, list(data.obs)[:8]))
+        raise ValueError(f"obs has no column {name!r}; found: {found}.")
+    return Labels.of(data.obs[name].array).tidied()
+
+
+def _is_anndata(data: Any) -> bool:
+    return type(data).__module__.startswith("anndata") and hasattr(data, "obs")
+
+
+def _is_frame(data: Any) -> bool:
+    known = type(data).__module__.partition(".")[0] in ("pandas", "polars")
+    return known and type(data).__name__ == "DataFrame"
+
+
+def _is_lazy(data: Any) -> bool:
+    return type(data).__module__.startswith("polars") and type(data).__name__ == "LazyFrame"
+
+
+def _is_chunked(data: Any) -> bool:
+    """Whether data are an array in chunked storage (Zarr, HDF5), by its looks."""
+    wanted = ("shape", "dtype", "chunks", "__getitem__")
+    return all(hasattr(data, name) for name in wanted) and not isinstance(data, np.ndarray)
+
+
+def _is_pairs(data: Any) -> bool:
+    """Whether data are (X, y) blocks: an iterator, a function, or a list of pairs."""
+    if isinstance(data, (list, tuple)):
+        first = data[0] if len(data) else None
+        pair = isinstance(first, (list, tuple)) and len(first) == 2
+        return pair and len(getattr(first[0], "shape", ())) == 2  # type: ignore[index]
+    plain = hasattr(data, "shape") or hasattr(data, "__array__") or hasattr(data, "__len__")
+    return callable(data) or (hasattr(data, "__iter__") and not plain)
+
+
+class PairsReader(Reader):
+    """(X, y) pairs from an iterable, or from a function that returns a fresh iterator."""
+
+    ours = False
+
+    def __init__(self, blocks: Any) -> None:
+        self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
+        self.shared, self.source = False, blocks
+        iterator = self._fresh()
+        first = next(iterator, None)
+        if first is None:
+            raise ValueError("there are no blocks. Pass (X, y) pairs.")
+        self.waiting = itertools.chain([first], iterator)
+        X = self._pair(first)[0]
+        self.n_features, self.dtype = X.shape[1], X.dtype
+        self.sparse, self.row_bytes = sp.issparse(X), X.shape[1] * X.dtype.itemsize
+        if sp.issparse(X):
+            self.row_bytes = 1 + X.nnz * (X.dtype.itemsize + 8) // X.shape[0]
+        names = getattr(first[0], "columns", None)
+        self.feature_names = None if names is None else [str(name) for name in names]
+
+    def _fresh(self) -> Iterator[Any]:
+        return iter(self.source() if callable(self.source) else self.source)
+
+    def _pair(self, pair: Any) -> tuple[Any, Any]:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"blocks must be (X, y) pairs, got {type(pair).__name__}.")
+        return as_matrix(pair[0]), pair[1]
+
+    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
+        """Yield (first row, X, labels); ``step`` is up to those who make the blocks."""
+        first = 0
+        for X, y in map(self._pair, self._fresh() if self.rereadable else self.waiting):
+            if X.shape[1] != self.n_features:
+                raise ValueError(
+                    f"a block of rows has {X.shape[1]} columns, those before had "
+                    f"{self.n_features}. All blocks must have the same columns."
+                )
+            if sp.issparse(X) != self.sparse:
+                X = sp.csr_array(X) if self.sparse else X.toarray()
+            yield first, X, y
+            first += X.shape[0]
+
+    def fingerprint(self) -> str:
+        """Refuse: blocks have no identity."""
+        raise ValueError(
+            "a checkpoint needs data that can be recognised and continued in the middle. "
+            "Write the blocks to a file (.npy, Parquet, Zarr), or leave the checkpoint out."
+        )

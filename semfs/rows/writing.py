@@ -1,0 +1,172 @@
+"""The selected columns of a source, written in blocks, in the formats that are read."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs.files import FileError, need
+from semfs.rows.blocks import BlockSource
+from semfs.rows.tables import TEXT_TABLES, TableReader
+
+__all__ = ["WRITTEN", "annotate_h5ad", "feature_names", "write_columns"]
+
+WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
+
+
+def feature_names(source: BlockSource) -> np.ndarray:
+    """Return the names (d,) of the columns; x0, x1, … if the data have none."""
+    names = source.feature_names or [f"x{j}" for j in range(source.n_features)]
+    return np.array(names, dtype=object)
+
+
+def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
+    """Write the given columns (k,) of all rows, with their names and the labels.
+
+    Parameters
+    ----------
+    source : BlockSource
+        The opened data.
+    columns : ndarray of int of shape (k,)
+        Columns to keep, in the order to write them.
+    path : Path
+        Target; its ending chooses the format. NPY holds the matrix alone.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        with path.open("wb") as file:
+            _write_npy(file, source, columns)
+    elif suffix == ".npz":
+        _write_npz(path, source, columns)
+    elif suffix == ".h5ad":
+        _write_h5ad(path, source, columns)
+    else:
+        _write_table(path, source, columns)
+
+
+def _chosen(source: BlockSource, columns: np.ndarray) -> Iterator[np.ndarray]:
+    """Blocks (r, k) of the columns, dense."""
+    reader = source.reader
+    found = (reader.load()[:, columns],) if source.fits else None
+    for X in found or (X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)):
+        yield X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
+
+
+def _write_npy(file: Any, source: BlockSource, columns: np.ndarray) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(source.reader.dtype),
+        "fortran_order": False,
+        "shape": (source.n_rows, len(columns)),
+    }
+    np.lib.format.write_array_header_1_0(file, header)
+    for block in _chosen(source, columns):
+        file.write(np.ascontiguousarray(block, dtype=source.reader.dtype).data)
+
+
+def _write_npz(path: Path, source: BlockSource, columns: np.ndarray) -> None:
+    """X and feature_names anew; of an NPZ source everything else is copied as it is."""
+    own = {"X", "X_data", "X_indices", "X_indptr", "X_shape", "feature_names"}
+    origin = source.reader.path
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("X.npy", "w", force_zip64=True) as file:
+            _write_npy(file, source, columns)
+        arrays = {"feature_names": feature_names(source)[columns].astype(str)}
+        if origin is not None and origin.suffix.lower() == ".npz":
+            with zipfile.ZipFile(origin) as old:
+                for item in old.infolist():
+                    if item.filename.removesuffix(".npy") not in own:
+                        archive.writestr(item.filename, old.read(item))
+        elif source.labels is not None:
+            texts = np.array([*(str(c) for c in source.labels.classes), ""])
+            arrays["y"] = texts[np.maximum(source.labels.codes, -1)]
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+# ---- tables -------------------------------------------------------------------------------
+
+
+def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
+    pa = need("pyarrow", "data", what="A table")
+    parquet = path.suffix.lower() == ".parquet"
+    batches = (b if parquet else _plain(b) for b in _batches(source, columns))
+    first = next(batches)
+    if path.name.lower().endswith(TEXT_TABLES):
+        csv = need("pyarrow.csv")
+        options = csv.WriteOptions(delimiter="," if path.suffix == ".csv" else "\t")
+        writer = csv.CSVWriter(path, first.schema, write_options=options)
+    elif path.suffix.lower() == ".feather":
+        writer = pa.ipc.new_file(path, first.schema)
+    else:
+        writer = need("pyarrow.parquet").ParquetWriter(path, first.schema)
+    with writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
+    """Label, carried columns and chosen features, in the order of the file if it is a table."""
+    pa, reader, chosen = need("pyarrow"), source.reader, feature_names(source)[columns]
+    if isinstance(reader, TableReader) and not reader.lists:
+        kept = {reader.label, *reader.left_out, *chosen}
+        for batch in reader.scan([name for name in reader.order if name in kept]):
+            yield batch.replace_schema_metadata(None)
+        return
+    first, labels = 0, source.labels
+    assert labels is not None
+    for block in _chosen(source, columns):
+        values = labels[slice(first, first + len(block))].array().tolist()
+        arrays = [pa.array(values, from_pandas=True), *map(pa.array, block.T.copy())]
+        yield pa.RecordBatch.from_arrays(
+            arrays, names=[reader.label or "label", *map(str, chosen)]
+        )
+        first += len(block)
+
+
+def _plain(batch: Any) -> Any:
+    """The same batch without dictionaries, which may differ from batch to batch."""
+    types = need("pyarrow").types
+    arrays = [
+        a.dictionary_decode() if types.is_dictionary(a.type) else a for a in batch.columns
+    ]
+    return need("pyarrow").RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+# ---- AnnData ------------------------------------------------------------------------------
+
+
+def _write_h5ad(path: Path, source: BlockSource, columns: np.ndarray) -> None:
+    origin = source.reader.path
+    if origin is None or origin.suffix.lower() != ".h5ad":
+        raise ValueError(f"{path}: only data from an .h5ad file can be written as .h5ad.")
+    data = need("anndata", "data", what="An .h5ad file").read_h5ad(origin, backed="r")
+    if data.n_vars != source.n_features:
+        raise FileError(f"{origin}: genes of raw cannot be cut out; leave out --subset.")
+    try:
+        data[:, columns].to_memory().write_h5ad(path)
+    finally:
+        data.file.close()
+
+
+def annotate_h5ad(
+    origin: Path, target: Path, columns: dict[str, np.ndarray], uns: dict[str, Any]
+) -> None:
+    """Copy an H5AD file and add columns to ``var`` and a dict ``uns["semfs"]``."""
+    io = need("anndata.io", "data", what="An .h5ad file")
+    shutil.copyfile(origin, target)
+    with need("h5py").File(target, "r+") as file:
+        var, order = file["var"], list(file["var"].attrs["column-order"])
+        for name, values in columns.items():
+            io.write_elem(var, name, values)
+        var.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
+        if "uns" not in file:
+            io.write_elem(file, "uns", {})
+        io.write_elem(file["uns"], "semfs", uns)

@@ -1,0 +1,210 @@
+"""Select features in a file: ranked feature table and reduced data out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semfs.attributes.files import write_table
+from semfs.files import appearing, need
+from semfs.rows import BlockSource
+from semfs.rows.cluster import connect, on_cluster
+from semfs.rows.writing import WRITTEN, annotate_h5ad, feature_names, write_columns
+from semfs.validation import feature_indices
+
+__all__ = ["FileSelection", "select_features"]
+
+
+@dataclass(frozen=True, eq=False)
+class FileSelection:
+    """What `select_features` did.
+
+    Attributes
+    ----------
+    selector : SemFS
+        The fitted selector.
+    features : DataFrame of shape (d, 5)
+        ``rank``, ``feature``, ``score``, ``selected``, ``column``; best first.
+    files : list of Path
+        Files written.
+    n_rows : int
+        Number of labelled rows of seen classes.
+    """
+
+    selector: Any
+    features: Any
+    files: list[Path]
+    n_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the selection as plain values: chosen features, classes and files."""
+        chosen = self.features[self.features["selected"]].reset_index()
+        return {
+            "selected": chosen.drop(columns="selected").to_dict(orient="records"),
+            "n_features": len(self.features),
+            "n_rows": self.n_rows,
+            "classes": [str(label) for label in self.selector.classes_],
+            "files": [str(path) for path in self.files],
+        }
+
+
+def select_features(
+    source: BlockSource,
+    selector: Any,
+    out: Any,
+    *,
+    unseen: Iterable = (),
+    subset: bool = False,
+    resume: bool = False,
+    scheduler: str | None = None,
+) -> FileSelection:
+    """Fit a selector to a file, in bounded memory, and write the columns it chooses.
+
+    Parameters
+    ----------
+    source : BlockSource
+        The opened file (`semfs.rows.open_blocks`).
+    selector : SemFS
+        The selector to fit, with its class descriptions.
+    out : path-like
+        With one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz or .h5ad: the
+        reduced data, all rows of them; the ranked feature table is written beside it as
+        ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
+        ``reduced`` in the format of the data. An .h5ad file is written whole, with
+        ``var["semfs_selected"]``, ``var["semfs_rank"]``, ``var["semfs_score"]`` and
+        ``uns["semfs"]`` (see `subset`).
+    unseen : iterable of class labels, default=()
+        Classes whose rows must not be used.
+    subset : bool, default=False
+        Write only the chosen genes into an .h5ad file.
+    resume : bool, default=False
+        Continue a selection that was killed while it read data beyond memory. Its state is
+        beside the output, as ``NAME.partial``, until the selection is done.
+    scheduler : str, optional
+        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
+        under the same path.
+
+    Returns
+    -------
+    FileSelection
+        The answer is that of ``selector.fit(source)``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semfs import SemFS
+    >>> from semfs.rows import open_blocks
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "farm.csv").write_text("kind,legs,id\\ncat,4,1\\ncat,4,2\\nhen,2,1\\n")
+    >>> source = open_blocks(folder / "farm.csv", "kind")
+    >>> done = select_features(source, SemFS(1), folder / "small.csv")
+    >>> (folder / "small.csv").read_text().splitlines()[1]
+    '"cat",4'
+    """
+    target, table_path = _targets(source, Path(out))
+    names = source.feature_names
+    for parameter in ("include", "exclude"):  # refuse before reading
+        wanted = getattr(selector, parameter, None)
+        feature_indices(parameter, wanted, source.n_features, names)
+    seen = source.without(unseen)
+    assert seen.labels is not None
+    _fit(selector, seen, target.with_name(f"{target.name}.partial"), resume, scheduler)
+    features = _feature_table(selector, feature_names(source))
+    with appearing(target) as beside, appearing(table_path) as table_beside:
+        if target.suffix.lower() == ".h5ad" and not subset:
+            annotate_h5ad(_origin(source), beside, _columns(selector), _summary(selector))
+        else:
+            write_columns(source, np.flatnonzero(selector.support_), beside)
+        write_table(features, table_beside)
+    n_rows = int((seen.labels.codes >= 0).sum())
+    return FileSelection(selector, features, [target, table_path], n_rows)
+
+
+def _origin(source: BlockSource) -> Path:
+    if source.reader.path is None or source.reader.path.suffix.lower() != ".h5ad":
+        raise ValueError("only data from an .h5ad file can be written as .h5ad.")
+    return source.reader.path
+
+
+def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
+    """Where the reduced data and the feature table go."""
+    data = source.reader.path
+    if not out.suffix or out.is_dir():
+        suffix = "" if data is None else data.suffix.lower()
+        suffix = suffix if suffix in WRITTEN else ".parquet" if suffix == ".pq" else ".csv"
+        out.mkdir(parents=True, exist_ok=True)
+        return out / f"reduced{suffix}", out / "features.csv"
+    if out.suffix.lower() not in WRITTEN:
+        raise ValueError(
+            f"{out}: reduced data are written as {', '.join(WRITTEN)}; a name without ending "
+            "makes a folder."
+        )
+    same = data is not None and out.exists() and data.exists() and out.samefile(data)
+    if same and out.suffix.lower() != ".h5ad":
+        raise ValueError(f"{out} is the data file itself. Choose another name for the output.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return out, out.with_name(f"{out.stem}.features.csv")
+
+
+def _fit(
+    selector: Any, source: BlockSource, checkpoint: Path, resume: bool, scheduler: str | None
+) -> None:
+    """Fit in memory, or in blocks while the state of each pass is kept, or on a cluster."""
+    if scheduler is not None:
+        if selector.attributes is not None:
+            from semfs.attributes import as_attribute_table
+
+            source = source.matched(as_attribute_table(selector.attributes).classes.tolist())
+        with connect(scheduler) as client:
+            selector.fit(on_cluster(source, client))
+    elif source.fits:
+        selector.fit(source)
+    else:
+        if not resume:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        selector.fit(replace(source, checkpoint=checkpoint))
+
+
+def _feature_table(selector: Any, names: np.ndarray) -> Any:
+    order = selector.order_
+    columns = {
+        "rank": np.arange(1, len(order) + 1),
+        "feature": [str(name) for name in names[order]],
+        "score": selector.scores_[order],
+        "selected": selector.support_[order],
+        "column": order,
+    }
+    pandas = need("pandas", "data", what="The feature table")
+    return pandas.DataFrame(columns).set_index("rank")
+
+
+def _columns(selector: Any) -> dict[str, np.ndarray]:
+    return {
+        "semfs_selected": selector.support_,
+        "semfs_rank": selector.ranking_,
+        "semfs_score": selector.scores_,
+    }
+
+
+def _summary(selector: Any) -> dict[str, Any]:
+    """What ``uns["semfs"]`` tells about a selection."""
+    import sklearn
+
+    import semfs
+
+    left_out = ("attributes", "s_init")
+    parameters = {k: v for k, v in selector.get_params().items() if k not in left_out}
+    return {
+        "params": json.dumps(parameters, default=str),
+        "n_features_to_select": int(selector.n_features_to_select),
+        "classes": np.array([str(c) for c in selector.classes_], dtype=object),
+        "attributes": np.array([str(a) for a in selector.attribute_names_in_], dtype=object),
+        "semfs_version": semfs.__version__,
+        "sklearn_version": sklearn.__version__,
+    }

@@ -1,0 +1,205 @@
+"""Cells and their store: nothing is lost, and what was damaged is never read as a result."""
+
+import csv
+import random
+import subprocess
+import sys
+
+import pytest
+
+from semfs.lab import Cell, Result, Store, merge
+from semfs.lab.report import write_csv
+from semfs.lab.store import DamagedStore, StoreError
+
+
+def cell(i=0, method="square", **given):
+    return Cell("toy", "numbers", "given", method, {"i": i}, labels=("Square",), **given)
+
+
+def square(task):
+    i = task.params["i"]
+    return Result({5: {"acc": (i * i, 0.0), "nmi": (i / 3, 0.1)}}, 0.5, ["a", "b"], {"i": i})
+
+
+def filled(run, order=(0, 1, 2)):
+    store = Store(run)
+    for i in order:
+        assert store.claim(cell(i))
+        assert store.finish(cell(i), square(cell(i)), {"semfs": "1.2"})
+    return store
+
+
+def test_the_key_of_a_cell_depends_on_what_decides_its_numbers_only():
+    same = Cell("toy", "numbers", "given", "square", {"i": 0.0}, labels=("Another name",))
+    assert same.key == cell(0).key
+    others = [cell(1), cell(0, "cube"), cell(0, seed=1), cell(0, setting={"ratio": 0.1})]
+    assert len({c.key for c in [cell(0), *others]}) == 5
+
+
+def test_the_key_of_a_cell_never_changes():
+    """A changed key would make every existing run directory start again."""
+    params = {"alpha": 0.1, "x": [1, None]}
+    cell = Cell("alpha", "sample", "given", "semfs", params, {"r": 1.0}, 3)
+    assert cell.key == "371e35de8d575d46b9271be8"
+
+
+def test_cells_given_twice_are_computed_once_under_both_labels(tmp_path):
+    a, b = cell(0), Cell("toy", "numbers", "given", "square", {"i": 0}, labels=("Other",))
+    (only,) = merge([a, b, a])
+    assert only.labels == ("Square", "Other")
+    store = filled(tmp_path)
+    store.relabel([only])
+    labels = [row["label"] for row in store.rows() if row["params"] == {"i": 0}]
+    assert labels == ["Other", "Square"]
+
+
+def test_a_claim_is_exclusive_until_its_owner_is_dead(tmp_path):
+    first, second = Store(tmp_path), Store(tmp_path)
+    assert first.claim(cell())
+    assert not second.claim(cell())
+    assert not first.claim(cell())
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    second._db.execute("UPDATE claims SET pid = ?", (gone.pid,))
+    assert second.claim(cell())
+
+
+def test_a_claim_from_elsewhere_expires_with_its_heartbeat(tmp_path):
+    first, second = Store(tmp_path), Store(tmp_path)
+    first.claim(cell())
+    first._db.execute("UPDATE claims SET host = 'elsewhere', pid = 1")
+    assert not second.claim(cell())
+    first._db.execute("UPDATE claims SET beat = beat - 1000")
+    assert second.claim(cell())
+    first.heartbeat()  # the first wakes up: too late
+    assert not first.finish(cell(), square(cell(2)))
+    assert second.finish(cell(), square(cell(3)))
+    assert [row["acc"] for row in first.rows()] == [9.0]
+
+
+def test_rows_are_flat_and_failures_are_told_apart(tmp_path):
+    store = filled(tmp_path, [2])
+    store.claim(cell(-1))
+    store.fail(cell(-1), "ValueError: no\nTraceback …")
+    (row,) = store.rows()
+    place = {"experiment": "toy", "dataset": "numbers", "split": "given", "method": "square"}
+    scores = {"k": 5, "acc": 4.0, "nmi": 2 / 3, "acc_sd": 0.0, "nmi_sd": 0.1, "seconds": 0.5}
+    rest = {"features": ["a", "b"], "extra": {"i": 2}, "semfs_version": "1.2"}
+    assert row == place | scores | rest | {"seed": 0, "params": {"i": 2}, "label": "Square"}
+    (failure,) = store.failures()
+    assert failure["error"].startswith("ValueError: no")
+    assert store.statuses() == {cell(2).key: "done", cell(-1).key: "failed"}
+
+
+def test_a_failed_cell_is_left_to_the_next_run_and_a_forced_one_is_free(tmp_path):
+    store = filled(tmp_path)
+    store.claim(cell(-1))
+    store.fail(cell(-1), "no")
+    assert not store.claim(cell(-1))
+    assert Store(tmp_path).claim(cell(-1))
+    assert not store.claim(cell(1))
+    assert store.force([cell(1), cell(7)]) == 1
+    assert store.claim(cell(1))
+    store.release()
+    assert store.claimed() == {cell(-1).key}
+
+
+def test_rows_and_csv_come_in_an_order_that_does_not_depend_on_time(tmp_path):
+    texts = []
+    for name, order in (("a", [0, 1, 2]), ("b", [2, 0, 1])):
+        path = write_csv(filled(tmp_path / name, order).rows(), tmp_path / f"{name}.csv")
+        texts.append(path.read_text(encoding="utf-8"))
+    assert texts[0] == texts[1]
+    rows = list(csv.DictReader(texts[0].splitlines()))
+    assert [float(row["acc"]) for row in rows] == [0.0, 1.0, 4.0]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_reading_a_directory_without_results_says_how_to_make_some(tmp_path):
+    with pytest.raises(ValueError, match="semfs reproduce"):
+        Store(tmp_path / "nothing", create=False)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_what_must_stay_the_same_is_pinned(tmp_path):
+    for _ in range(2):
+        Store(tmp_path).pin("protocol", {"n_repeats": 20}, "Use another --out.")
+    with pytest.raises(ValueError, match="Use another --out"):
+        Store(tmp_path).pin("protocol", {"n_repeats": 5}, "Use another --out.")
+
+
+def test_a_store_that_cannot_be_written_says_where_to_look(tmp_path):
+    (tmp_path / "results.sqlite").mkdir()
+    with pytest.raises(StoreError, match="can be written"):
+        Store(tmp_path)
+
+
+# ---- damage ---------------------------------------------------------------------------------
+def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "results.sqlite").write_bytes(b"a diary, not a database " * 50)
+    with pytest.raises(DamagedStore, match="not a semfs store"):
+        Store(tmp_path)
+    assert (tmp_path / "results.sqlite").read_bytes().startswith(b"a diary")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE records SET value = replace(value, '4', '5') WHERE kind = 'done'",
+        "UPDATE records SET kind = 'failed' WHERE kind = 'done'",
+        "DELETE FROM records WHERE kind = 'done' AND value LIKE '%\"i\": 1}%'",
+        "DELETE FROM records",
+        "DROP TABLE records",
+    ],
+)
+def test_changed_and_missing_records_are_noticed(tmp_path, damage):
+    store = filled(tmp_path)
+    store._db.execute(damage)
+    with pytest.raises(DamagedStore, match="is damaged or not") as error:
+        store.rows()
+    assert "Store.salvage(" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_undamaged_part_becomes_a_run_that_can_be_continued(tmp_path):
+    store = filled(tmp_path / "old", range(20))
+    whole = store.rows()
+    store._db.execute("UPDATE records SET value = 'x' || value WHERE rowid IN (3, 9)")
+    store.close()
+    saved = Store.salvage(tmp_path / "old", tmp_path / "new")
+    assert len(saved.rows()) == 18
+    assert all(row in whole for row in saved.rows())
+    with pytest.raises(ValueError, match="Name a new directory"):
+        Store.salvage(tmp_path / "old", tmp_path / "new")
+    assert len(Store.salvage(tmp_path / "old").rows()) == 18
+    with pytest.raises(DamagedStore):
+        Store(tmp_path / "old").rows()  # as it was
+
+
+def test_mutated_stores_give_the_same_rows_or_that_one_error(tmp_path):
+    store = filled(tmp_path / "good", range(6))
+    store.set_info("command", "semfs")
+    expected = store.rows(), store.info()
+    store.close()
+    data = (tmp_path / "good" / "results.sqlite").read_bytes()
+    path = tmp_path / "bad" / "results.sqlite"
+    path.parent.mkdir()
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(200):
+        mutated = bytearray(data)
+        for _ in range(rng.choice([1, 1, 4, 30])):
+            mutated[rng.randrange(len(data))] = rng.randrange(256)
+        path.write_bytes(mutated)
+        said = ""
+        try:
+            found = Store(path.parent, create=False)
+            assert (found.rows(), found.info()) == expected
+        except DamagedStore as error:
+            said = str(error)
+        refused += bool(said)
+        assert not said or str(path) in said
+        assert all(row in expected[0] for row in Store.salvage(path.parent).rows())
+        for left in path.parent.iterdir():
+            left.unlink()
+    assert 20 < refused < 180

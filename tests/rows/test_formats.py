@@ -1,0 +1,381 @@
+"""One file, one answer: `fit`, `select` and loaders agree on the same data in any format."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+
+import semfs.rows.readers
+from problems import make_problem
+from semfs import SemFS
+from semfs.datasets import load_h5ad, load_npz, load_table
+from semfs.files import FileError
+from semfs.rows import open_blocks
+from semfs.selectors.files import select_features
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
+h5py = pytest.importorskip("h5py")
+anndata = pytest.importorskip("anndata")
+zarr = pytest.importorskip("zarr")
+
+X, CODES, TABLE = make_problem(n=120, d=9, C=5)
+NAMES = [f"g{j}" for j in range(9)]
+KINDS = np.array(["ant", "bee", "cat", "dog", "eel"])[CODES]
+TEXTS = pd.DataFrame(TABLE, index=["ant", "bee", "cat", "dog", "eel"])
+ORDER = SemFS(4, TEXTS).fit(X, KINDS).order_.tolist()
+
+
+def frame(labels=KINDS):
+    return pd.DataFrame(X, columns=NAMES).assign(kind=labels, note="some, text")
+
+
+def text(folder, ending, labels=KINDS):
+    path = folder / f"data{ending}"
+    frame(labels).to_csv(path, sep="\t" if "tsv" in ending else ",")
+    return path, "kind"
+
+
+def parquet(folder, labels=KINDS, **options):
+    frame(labels).to_parquet(folder / "data.parquet", **options)
+    return folder / "data.parquet", "kind"
+
+
+def parquet_folder(folder, labels=KINDS):
+    (folder / "data").mkdir()
+    for part, rows in enumerate(np.array_split(np.arange(120), 3)):
+        frame(labels).iloc[rows].to_parquet(folder / "data" / f"{part}.parquet")
+    return folder / "data", "kind"
+
+
+def feather(folder, labels=KINDS):
+    frame(labels).to_feather(folder / "data.feather")
+    return folder / "data.feather", "kind"
+
+
+def npy(folder, labels=KINDS, dtype=np.float64):
+    np.save(folder / "data.npy", X.astype(dtype))
+    np.save(folder / "labels.npy", np.asarray(labels))
+    return folder / "data.npy", str(folder / "labels.npy")
+
+
+def npz(folder, save=np.savez, **arrays):
+    save(folder / "data.npz", **({"X": X, "y": KINDS, "feature_names": NAMES} | arrays))
+    return folder / "data.npz", "y"
+
+
+def sparse_npz(folder):
+    S = sp.csr_array(X)
+    parts = {"X_data": S.data, "X_indices": S.indices, "X_indptr": S.indptr}
+    np.savez(folder / "data.npz", X_shape=S.shape, y=KINDS, **parts)
+    return folder / "data.npz", "y"
+
+
+def hdf5(folder):
+    with h5py.File(folder / "data.h5", "w") as file:
+        file["X"], file["kind"] = X, KINDS.astype(object)
+    return folder / "data.h5", "kind"
+
+
+def zarr_group(folder):
+    group = zarr.open_group(folder / "data.zarr", mode="w")
+    group.create_array("X", data=X, chunks=(50, 4))
+    group.create_array("kind", data=CODES)
+    return folder / "data.zarr", "kind"
+
+
+def h5ad(folder, form=np.asarray, labels=KINDS):
+    obs = pd.DataFrame({"kind": labels, "note": "text"}, index=map(str, range(120)))
+    cells = anndata.AnnData(form(X), obs, pd.DataFrame(index=NAMES))
+    cells.layers["double"] = form(2 * X)
+    cells.raw = cells
+    cells.write_h5ad(folder / "data.h5ad")
+    return folder / "data.h5ad", "kind"
+
+
+FORMATS = {
+    "csv": lambda f: text(f, ".csv"),
+    "tsv": lambda f: text(f, ".tsv"),
+    "csv.gz": lambda f: text(f, ".csv.gz"),
+    "parquet with a text column": parquet,
+    "parquet in row groups": lambda f: parquet(f, row_group_size=7),
+    "parquet folder": parquet_folder,
+    "feather": feather,
+    "npy": npy,
+    "npz": npz,
+    "compressed npz": lambda f: npz(f, np.savez_compressed),
+    "sparse npz": sparse_npz,
+    "npz with ids": lambda f: npz(f, y=CODES, classes=TEXTS.index.to_numpy().astype(str)),
+    "hdf5": hdf5,
+    "zarr": zarr_group,
+    "h5ad": h5ad,
+    "h5ad csr": lambda f: h5ad(f, sp.csr_matrix),
+    "h5ad csc": lambda f: h5ad(f, sp.csc_matrix),
+    "h5ad categories": lambda f: h5ad(f, labels=pd.Categorical(KINDS)),
+    "integer labels, text table": lambda f: parquet(f, CODES),
+    "integer labels in csv": lambda f: text(f, ".csv", CODES),
+}
+MEMORY = {"in memory": 512 * 2**20, "in blocks": 4000}
+
+
+@pytest.fixture(params=MEMORY)
+def memory(request, monkeypatch):
+    """Small limits send small files down the road of large ones."""
+    limit = MEMORY[request.param]
+    monkeypatch.setattr(semfs.rows.readers, "MEMORY", limit)
+    monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", max(2048, limit // 32))
+    monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", limit // 8)
+    return limit
+
+
+def table_for(source):
+    """The class table with labels as text, whatever the file has."""
+    numbers = not isinstance(source.labels.classes[0], str)
+    return (
+        TEXTS.set_index(TEXTS.index.map(lambda k: str(list(TEXTS.index).index(k))))
+        if numbers
+        else TEXTS
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FORMATS)
+def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_path):
+    path, label = FORMATS[name](tmp_path)
+    source = open_blocks(path, label)
+    table = table_for(source)
+    assert source.fits == (memory > 10**6)
+    fitted = SemFS(4, table).fit(path, label)
+    assert fitted.order_.tolist() == ORDER
+    if source.feature_names is not None:
+        assert fitted.feature_names_in_.tolist() == NAMES
+    done = select_features(source, SemFS(4, table), tmp_path / "out")
+    assert done.selector.order_.tolist() == ORDER
+    assert done.n_rows == 120
+    assert sorted(done.features["column"][:4]) == sorted(ORDER[:4])
+
+
+# ---- missing labels, columns, names -------------------------------------------------
+
+
+def missing(labels=KINDS):
+    out = np.array(labels, dtype=object)
+    out[:20] = None
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda f: h5ad(f, labels=missing()),
+        lambda f: h5ad(f, sp.csr_matrix, labels=pd.Categorical(missing())),
+        lambda f: parquet(f, missing()),
+        lambda f: text(f, ".csv", missing()),
+        lambda f: feather(f, missing()),
+        lambda f: npz(f, y=np.where(np.arange(120) < 20, -1, CODES), classes=list(TEXTS.index)),
+    ],
+    ids=["h5ad", "h5ad categories", "parquet", "csv", "feather", "npz"],
+)
+def test_rows_without_a_label_are_unlabelled(write, tmp_path):
+    path, label = write(tmp_path)
+    marked = missing()
+    marked[:20] = -1
+    expected = SemFS(4, TEXTS).fit(X, marked).order_.tolist()
+    assert SemFS(4, TEXTS).fit(X, missing()).order_.tolist() == expected
+    assert SemFS(4, TEXTS).fit(path, label).order_.tolist() == expected
+    done = select_features(open_blocks(path, label), SemFS(4, TEXTS), tmp_path / "out")
+    assert done.selector.order_.tolist() == expected
+    assert done.n_rows == 100
+
+
+def test_rows_without_a_label_are_left_out_with_a_warning_beyond_memory(tmp_path):
+    path, label = npy(tmp_path, np.where(np.arange(120) < 20, np.nan, CODES))
+    expected = SemFS(4, TABLE).fit(X[20:], CODES[20:]).order_.tolist()
+    with pytest.warns(UserWarning, match="20 rows without a label are left out"):
+        found = SemFS(4, TABLE).fit(open_blocks(path, label, block_rows=33))
+    assert found.order_.tolist() == expected
+    pairs = [(X[a : a + 30], missing()[a : a + 30]) for a in range(0, 120, 30)]
+    expected = SemFS(4, TEXTS).fit(X[20:], KINDS[20:]).order_.tolist()
+    assert SemFS(4, TEXTS).fit(pairs).order_.tolist() == expected
+
+
+def test_columns_without_numbers_are_left_out_and_named(tmp_path):
+    path, label = parquet(tmp_path)
+    with pytest.warns(UserWarning, match="no features: 'note'"):
+        SemFS(4).fit(path, label)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SemFS(4).fit(open_blocks(path, label, drop=["note"]))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_frames_with_the_name_of_the_label_column_are_tables():
+    plain = frame()
+    for data in (plain, pl.from_pandas(plain), pl.from_pandas(plain).lazy()):
+        found = SemFS(4, TEXTS).fit(data, "kind")
+        assert found.order_.tolist() == ORDER
+        assert found.feature_names_in_.tolist() == NAMES
+
+
+@pytest.mark.parametrize("limit", [{}, {"block_rows": 17}])
+def test_partial_fit_takes_files_too(limit, tmp_path):
+    path, rest = tmp_path / "data.npy", tmp_path / "rest.npy"
+    np.save(rest, X[60:])
+    np.save(path, X[:60])
+    selector = SemFS(4, TEXTS).partial_fit(open_blocks(path, KINDS[:60], **limit), None)
+    selector.partial_fit(open_blocks(rest, KINDS[60:], **limit), None)
+    assert selector.order_.tolist() == ORDER
+    np.save(rest, X[60:, 1:])
+    with pytest.raises(ValueError, match="8 features, those before had 9"):
+        selector.partial_fit(open_blocks(rest, KINDS[60:]), None)
+
+
+@pytest.mark.parametrize("layer", [None, "double", "raw"])
+def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
+    path, _ = h5ad(tmp_path, sp.csr_matrix)
+    factor = 2.0 if layer == "double" else 1.0
+    for data in (path, anndata.read_h5ad(path), anndata.read_h5ad(path, backed="r")):
+        source = open_blocks(data, "kind", key=layer)
+        assert source.feature_names == NAMES
+        assert_array_equal(source.reader.load().toarray(), factor * X)
+    view = anndata.read_h5ad(path)[:60]
+    assert_array_equal(open_blocks(view, "kind", key=layer).load()[1], KINDS[:60])
+    with pytest.raises(ValueError, match="no column 'nothing'"):
+        open_blocks(view, "nothing")
+
+
+def test_loaders_read_what_fit_reads(tmp_path):
+    data = [
+        load_table(*parquet(tmp_path), TEXTS),
+        load_table(*text(tmp_path, ".csv.gz"), TEXTS),
+        load_h5ad(*h5ad(tmp_path), TEXTS),
+        load_npz(npz(tmp_path, A=TABLE, classes=list(TEXTS.index))[0]),
+    ]
+    for one in data:
+        np.testing.assert_allclose(one.X, X)
+        assert_array_equal(one.y, KINDS)
+        assert one.feature_names.tolist() == NAMES
+
+
+def test_half_precision_is_widened_to_single(tmp_path):
+    path, label = npy(tmp_path, dtype=np.float16)
+    assert open_blocks(path, label).load()[0].dtype == np.float32
+
+
+def test_integer_text_and_float_labels_are_one_class(tmp_path):
+    for labels in (CODES, CODES.astype(str), CODES.astype(float)):
+        path, label = parquet(tmp_path, labels)
+        by_number = pd.DataFrame(TABLE)
+        by_text = by_number.set_index(by_number.index.astype(str))
+        for table in (by_number, by_text):
+            found = SemFS(4, table).fit(open_blocks(path, label, drop=["note"]))
+            assert found.order_.tolist() == ORDER
+
+
+# ---- broken files -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claimed", [".npy", ".npz", ".parquet", ".h5ad", ".h5", ".feather"])
+@pytest.mark.parametrize(
+    "really", [npy, npz, parquet, h5ad, feather, lambda f: text(f, ".csv")]
+)
+def test_a_healthy_file_of_another_format_is_not_called_damaged(claimed, really, tmp_path):
+    path, _ = really(tmp_path)
+    if path.suffix == claimed or {path.suffix, claimed} == {".h5ad", ".h5"}:
+        return
+    wrong = path.rename(tmp_path / f"wrong{claimed}")
+    with pytest.raises(FileError, match="looks like") as caught:
+        open_blocks(wrong, "y")
+    assert "damaged" not in str(caught.value)
+
+
+def test_links_to_other_files_are_not_followed(tmp_path):
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["X"] = X
+    for ending in ("h5", "h5ad"):
+        with h5py.File(tmp_path / f"a.{ending}", "w") as file:
+            file["X"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
+            file["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
+            obs = file.create_group("obs")
+            obs["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
+        with pytest.raises(FileError, match=r"another file|no array 'y'"):
+            open_blocks(tmp_path / f"a.{ending}", "y")
+
+
+def test_arrays_in_hdf5_are_chosen_by_key_and_may_be_open(tmp_path):
+    path, _ = hdf5(tmp_path)
+    with h5py.File(path, "a") as file:
+        file["more/Z"] = X + 1
+        file["Y"] = X + 2
+        assert_array_equal(open_blocks(file["Y"], KINDS).load()[0], X + 2)
+    assert_array_equal(open_blocks(path, KINDS, key="more/Z").load()[0], X + 1)
+    with pytest.raises(FileError, match="no array 'more', only X, Y"):
+        open_blocks(path, KINDS, key="more")
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file["Z"] = X
+    with pytest.raises(FileError, match="holds Y, Z, kind: say which"):
+        open_blocks(path, KINDS)
+    np.savez(tmp_path / "data.npz", Q=X)
+    assert_array_equal(open_blocks(tmp_path / "data.npz", KINDS, key="Q").load()[0], X)
+
+
+def test_labels_may_be_lines_of_a_text_file(tmp_path):
+    path, _ = npy(tmp_path)
+    (tmp_path / "y.txt").write_text("\n".join(KINDS) + "\n")
+    assert SemFS(4, TEXTS).fit(path, str(tmp_path / "y.txt")).order_.tolist() == ORDER
+    np.save(tmp_path / "wide.npy", X)
+    with pytest.raises(FileError, match="one label per row was expected"):
+        open_blocks(path, str(tmp_path / "wide.npy"))
+
+
+def broken_h5ad(path, kind):
+    with h5py.File(path, "a") as file:
+        if kind == "index":
+            file["X/indptr"][-1] = 7
+        elif kind == "obs":
+            del file["obs"]
+        elif kind == "old categories":
+            del file["obs/kind"]
+            file["obs/kind"] = CODES.astype(np.int8)
+            file["obs/__categories/kind"] = list(TEXTS.index)
+            file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
+            file["obs"].attrs["encoding-version"] = "0.1.0"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    broken_h5ad(path, "old categories")
+    assert_array_equal(open_blocks(path, label).load()[1], KINDS)
+
+
+@pytest.mark.parametrize("kind, message", [("index", "7 expected"), ("obs", "no group 'obs'")])
+def test_broken_h5ad_is_explained(kind, message, tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    broken_h5ad(path, kind)
+    with pytest.raises(FileError, match=message):
+        open_blocks(path, label)
+    with pytest.raises(FileError, match=r"no layers/none; layers: double, raw"):
+        open_blocks(path, KINDS, key="none")
+
+
+def test_wrong_use_of_open_blocks_is_one_clear_line(tmp_path):
+    path, label = npy(tmp_path)
+    for data, y, options, message in (
+        (path, label, {"block_rows": 0}, "block_rows must be at least 1"),
+        (path, label, {"sample_weight": [1.0]}, "sample_weight has shape"),
+        ([(X, KINDS)], label, {}, "leave y out"),
+        ([(X, KINDS)], None, {"sample_weight": [1.0]}, "number of rows is known"),
+        (parquet(tmp_path)[0], None, {}, r"label column.*--label"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            open_blocks(data, y, **options)
+    with pytest.raises(TypeError, match="cannot read blocks"):
+        open_blocks(3, KINDS)
+    with pytest.raises(ValueError, match="not to fit"):
+        SemFS(4).fit(open_blocks(path, label), KINDS)

@@ -1,0 +1,258 @@
+"""Features selected in a file: the reduced data, the ranked table, and all rows kept."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+import semfs.rows.readers
+from semfs import SemFS
+from semfs.datasets import load_h5ad, load_sample, load_table
+from semfs.rows import open_blocks
+from semfs.selectors.files import select_features
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+pytest.importorskip("h5py")
+
+pytestmark = pytest.mark.filterwarnings("ignore:columns without numbers")
+LABEL = "cell typé (bulk)"
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return load_sample("blood")
+
+
+@pytest.fixture(scope="module")
+def expected(sample):
+    """The library call."""
+    X, y, _, _ = sample.split()
+    return SemFS(20, attributes=sample.attributes).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def files(sample, tmp_path_factory):
+    """The sample as people have it: messy but legal."""
+    folder = tmp_path_factory.mktemp("messy")
+    frame = pd.DataFrame(sample.X, columns=sample.feature_names)
+    frame = frame.rename(columns={"CST3": "CST3, a gene\nwith a past", "LYZ": " ЛИЗ β "})
+    frame.insert(3, LABEL, pd.Categorical(sample.y, categories=[*sample.classes, "unused"]))
+    frame["note"] = 'said "yes, 1"\n'
+    frame["when"] = pd.Timestamp("2026-01-01")
+    frame.index = [f"cell {i}" for i in range(len(frame))]
+    frame.to_csv(folder / "pandas.csv")
+    frame.to_parquet(folder / "pandas.parquet")
+    frame.to_feather(folder / "pandas.feather")
+    np.save(folder / "X.npy", sample.X)
+    np.save(folder / "y.npy", sample.y)
+    np.savez_compressed(
+        folder / "all.npz",
+        X=sample.X,
+        y=[list(sample.attributes.index).index(label) for label in sample.y],
+        A=sample.attributes.to_numpy(),
+        classes=np.array(sample.attributes.index, dtype=str),
+        feature_names=sample.feature_names.astype(str),
+    )
+    return folder
+
+
+def rank(path, out, label, sample, *, key=None, drop=(), include=None, exclude=None, **options):
+    source = open_blocks(path, label, key=key, drop=drop)
+    selector = SemFS(20, sample.attributes, include=include, exclude=exclude)
+    return select_features(source, selector, out, unseen=sample.unseen, **options)
+
+
+@pytest.fixture(params=["in memory", "on disk"])
+def place(request, monkeypatch):
+    """Small limits send small files down the road of large ones."""
+    if request.param == "on disk":
+        monkeypatch.setattr(semfs.rows.readers, "MEMORY", 2**16)
+        monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", 2**17)
+        monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", 2**16)
+
+
+READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
+
+
+@pytest.mark.parametrize("name", ["pandas.csv", "pandas.parquet", "pandas.feather"])
+def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, name, place):
+    out = tmp_path / f"out{Path(name).suffix}"
+    done = rank(files / name, out, LABEL, sample)
+    assert_array_equal(done.selector.order_, expected.order_)
+    reduced = READ[out.suffix](out)
+    names = done.features["feature"][done.features["selected"]]
+    assert set(names) <= set(reduced.columns)
+    assert {LABEL, "note", "when"} <= set(reduced.columns)
+    assert_array_equal(reduced[LABEL].astype(str), sample.y)
+    column = reduced["CST3, a gene\nwith a past"].to_numpy()
+    np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "CST3"].ravel())
+
+
+def test_tables_written_by_polars_are_read(files, sample, expected, tmp_path):
+    pl = pytest.importorskip("polars")
+    frame = pl.read_parquet(files / "pandas.parquet")
+    frame.write_parquet(tmp_path / "p.parquet")
+    frame.write_csv(tmp_path / "p.csv")
+    for name in ("p.parquet", "p.csv"):
+        done = rank(tmp_path / name, tmp_path / "out", LABEL, sample)
+        assert_array_equal(done.selector.order_, expected.order_)
+
+
+def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
+    label = str(files / "y.npy")
+    done = rank(files / "X.npy", tmp_path / "r.npy", label, sample)
+    assert_array_equal(done.selector.order_, expected.order_)
+    assert_array_equal(np.load(tmp_path / "r.npy"), sample.X[:, expected.support_])
+    rank(files / "X.npy", tmp_path / "r.csv", label, sample)
+    reduced = pd.read_csv(tmp_path / "r.csv")
+    assert_array_equal(reduced["label"], sample.y)
+    rank(files / "X.npy", tmp_path / "y.npz", label, sample)
+    assert_array_equal(np.load(tmp_path / "y.npz")["y"], sample.y)
+    rank(files / "all.npz", tmp_path / "r.npz", None, sample)
+    with np.load(tmp_path / "r.npz") as reduced:
+        assert_array_equal(reduced["X"], sample.X[:, expected.support_])
+        assert set(reduced["feature_names"]) == set(sample.feature_names[expected.support_])
+        assert {"y", "A", "classes"} <= set(reduced)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "csc"])
+def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
+    anndata = pytest.importorskip("anndata")
+    X = sample.X if form == "dense" else getattr(sparse, f"{form}_matrix")(sample.X)
+    obs = pd.DataFrame({"type": pd.Categorical(sample.y)}, index=map(str, range(700)))
+    cells = anndata.AnnData(X, obs, pd.DataFrame(index=sample.feature_names.astype(str)))
+    cells.uns["mine"] = {"kept": 1}
+    cells.layers["double"] = X * 2
+    cells.write_h5ad(tmp_path / "c.h5ad")
+    for layer in (None, "double"):
+        done = rank(tmp_path / "c.h5ad", tmp_path / "o.h5ad", "type", sample, key=layer)
+        assert_array_equal(done.selector.order_[:20], expected.order_[:20])
+    back = anndata.read_h5ad(tmp_path / "o.h5ad")
+    assert back.shape == cells.shape
+    assert_array_equal(back.var["semfs_selected"], expected.support_)
+    assert_array_equal(back.var["semfs_rank"], expected.ranking_)
+    assert back.var["semfs_score"].idxmax() == sample.feature_names[expected.order_[0]]
+    assert json.loads(back.uns["semfs"]["params"])["n_features_to_select"] == 20
+    assert back.uns["mine"]["kept"] == 1
+    again = rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)  # in place, twice
+    assert_array_equal(again.selector.support_, expected.support_)
+    rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
+    assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
+    with pytest.raises(ValueError, match=r"only data from an \.h5ad file"):
+        select_features(
+            open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y"),
+            SemFS(1),
+            tmp_path / "x.h5ad",
+        )
+
+
+def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    obs = pd.DataFrame(
+        {
+            "type": pd.Series(sample.y).where(np.arange(700) > 4, None).to_numpy(),
+            "Unseen": np.isin(sample.y, sample.unseen),
+        },
+        index=map(str, range(700)),
+    )
+    var = pd.DataFrame(index=["twice", "twice", *sample.feature_names[2:]])
+    cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
+    cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
+    with pytest.warns(UserWarning, match="5 rows without a label"):
+        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen="Unseen")
+    assert sparse.issparse(data.X)
+    assert_array_equal(data.X.toarray(), sample.X[5:])
+    assert set(data.unseen) == set(sample.unseen)
+    assert data.feature_names[:2].tolist() == ["twice", "twice-1"]
+
+
+def test_twenty_thousand_columns(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c", "d"], 10)
+    X = rng.normal(size=(40, 20_000)).astype(np.float32)
+    X[:, 17] += 9 * (y == "a")
+    X[:, 19_999] += 9 * (y == "b")
+    frame = pd.DataFrame(X, columns=[f"gène {j}" for j in range(20_000)]).assign(label=y)
+    polars = pytest.importorskip("polars")
+    polars.from_pandas(frame).write_parquet(tmp_path / "wide.parquet")
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    table = pd.DataFrame({"p": [1, 0, 0, 0], "q": [0, 1, 0, 0]}, index=list("abcd"))
+    for name in ("wide.parquet", "wide.csv"):
+        source = open_blocks(tmp_path / name, "label")
+        done = select_features(source, SemFS(2, table), tmp_path / "o")
+        assert set(done.features["feature"][:2]) == {"gène 17", "gène 19999"}
+
+
+def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
+    frame = pd.DataFrame(sample.X[:, :30], columns=sample.feature_names[:30])
+    frame["y"] = pd.Series(sample.y).where(np.arange(700) % 7 > 0)
+    frame.to_parquet(tmp_path / "a.parquet")
+    selector = SemFS(5, sample.attributes)
+    source = open_blocks(tmp_path / "a.parquet", "y")
+    done = select_features(source, selector, tmp_path / "o.parquet", unseen=sample.unseen[:1])
+    used = frame["y"].notna() & (frame["y"] != sample.unseen[0])
+    assert done.n_rows == used.sum()
+    assert sample.unseen[0] not in selector.classes_
+    assert len(pd.read_parquet(tmp_path / "o.parquet")) == 700
+
+
+def test_include_exclude_and_drop_by_name(files, sample, tmp_path):
+    done = rank(
+        files / "pandas.parquet", tmp_path / "o", LABEL, sample,
+        include=[" ЛИЗ β "], exclude=["NKG7"], drop=["CD3D"],
+    )  # fmt: skip
+    assert done.features["feature"].iloc[0] == " ЛИЗ β "
+    assert not done.features.set_index("feature").loc["NKG7", "selected"]
+    assert "CD3D" not in set(done.features["feature"])
+    with pytest.raises(ValueError, match="'NKG8' in X; did you mean 'NKG7'"):
+        rank(files / "pandas.parquet", tmp_path / "p", LABEL, sample, include=["NKG8"])
+
+
+def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("semfs.selectors.files.write_table", fail)
+    with pytest.raises(OSError, match="disk full"):
+        rank(files / "pandas.parquet", tmp_path / "o.csv", LABEL, sample)
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_may_not_be_the_input(files, sample):
+    with pytest.raises(ValueError, match="is the data file itself"):
+        rank(files / "pandas.csv", files / "pandas.csv", LABEL, sample)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "is empty"),
+        ("y,a\n", "has no rows"),
+        ("y,a,a\nx,1,2\n", "two columns named 'a'"),
+        ("y,a\nx,1\nz,\nx,3\n", "no value in column 'a', row 2"),
+        ("y,a\nx,1\nz,2\nx,3\nz,oops\n", "column 'a' holds 'oops' in row 4 among numbers"),
+        ("y,a\nx,1,7\nz,2\n", "not a readable"),
+        ("y,b\nx,text\nz,more\n", "has no column of numbers"),
+        ("y,a\nx,1\nw,2\n", "no row for class 'w'"),
+        ("y,a\nx,1\nz,inf\n", "nfinity"),
+    ],
+)
+def test_broken_csv_is_explained(tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    selector = SemFS(1, {"x": [0.0], "z": [1.0]})
+    with pytest.raises(ValueError, match=message) as caught:
+        select_features(open_blocks(tmp_path / "t.csv", "y"), selector, tmp_path / "o.csv")
+    assert "damaged" not in str(caught.value)
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_load_table_leaves_out_text_and_index_columns(files, sample):
+    data = load_table(files / "pandas.csv", LABEL, sample.attributes, unseen=sample.unseen)
+    assert data.X.shape == (700, 765)
+    assert data.info["left_out"] == ["", "note", "when"]
+    assert_array_equal(data.y, sample.y)
+    np.testing.assert_allclose(data.X, sample.X, rtol=1e-6)

@@ -1,0 +1,60 @@
+"""Files: whole or not at all, sizes in words, optional packages with an install line."""
+
+import contextlib
+
+import pytest
+
+import semfs.files
+from semfs.files import FileError, appearing, memory_limit, need, parse_size, reading, size_text
+from semfs.progress import Progress
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    with contextlib.suppress(KeyError), appearing(tmp_path / "a.txt") as beside:
+        beside.write_text("half")
+        raise KeyError
+    assert not list(tmp_path.iterdir())
+    with appearing(tmp_path / "folder") as beside:
+        beside.mkdir()
+    assert (tmp_path / "folder").is_dir()
+    with pytest.raises(FileNotFoundError, match="Create it first"), appearing("no/where.txt"):
+        pass
+
+
+def test_a_missing_package_is_named_with_the_line_that_installs_it():
+    with pytest.raises(
+        ImportError, match=r"A map needs nowhere\. .* pip install 'semfs\[data\]'"
+    ):
+        need("nowhere.land", "data", what="A map")
+    assert need("json").loads("1") == 1
+
+
+@pytest.mark.parametrize("text, size", [("512MB", 512e6), ("2 GiB", 2**31), (7, 7)])
+def test_sizes_are_read(text, size):
+    assert parse_size(text) == size
+
+
+def test_sizes_are_told():
+    assert [size_text(n) for n in (5, 3200, 2e15)] == ["5 bytes", "3.2 kB", "2000.0 TB"]
+    with pytest.raises(ValueError, match="such as"):
+        parse_size("manyMB")
+
+
+def test_too_little_memory_is_told(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("a")
+    with (
+        pytest.raises(FileError, match="not enough memory"),
+        reading(tmp_path / "a.csv", ".csv"),
+    ):
+        raise MemoryError
+    monkeypatch.delattr(semfs.files.os, "sysconf")
+    assert memory_limit() == 2**34
+
+
+def test_lines_of_progress_tell_the_time_left(capsys):
+    for total in (4, None):
+        with Progress("rounds", total, verbose=1, unit="rows") as progress:
+            progress.step("fine", 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("rounds 2/4 rows, 0 s left fine")
+    assert lines[1] == "rounds 2 rows fine"
