@@ -106,10 +106,9 @@ class _WStep:
     """
 
     def __init__(self, objective: Objective) -> None:
-        centred, moments = objective.centred(), objective.moments
-        self.weight = objective.origin_weight
-        self.mean = moments.mean
-        self.average = moments.counts @ objective.targets / moments.total
+        centred = objective.centred()
+        self.weight, self.mean = objective.origin_weight, objective.mean
+        self.average = objective.shares @ objective.targets / objective.shares.sum()
         self.q, self.D = centred.q, centred.B
         right = np.column_stack([self.D, self.mean]) if self.weight else self.D
         factor = centred.factor() if objective.n_features > SMALL else None

@@ -191,17 +191,6 @@ class Moments:
         rows = rows.take(chosen, new_code[rows.codes[chosen]])
         return self.from_checked(rows.X, rows.codes, self.classes[index], rows.weights)
 
-    def reweighted(self, class_weight: dict) -> Moments:
-        """Return the moments with every row multiplied by the weight of its class."""
-        factors = np.array([float(class_weight.get(c, 1.0)) for c in self.classes.tolist()])
-        if (factors == 1.0).all():
-            return self
-        rows = self._rows_of(
-            "class_weight", "Pass the weights as sample_weight when the moments are built."
-        )
-        weights = factors[rows.codes] * (1.0 if rows.weights is None else rows.weights)
-        return self.from_checked(rows.X, rows.codes, self.classes, weights)
-
     def _rows_of(self, what: str, remedy: str) -> Rows:
         """The rows, which ``what`` needs."""
         if isinstance(self.rows, Rows):
@@ -267,28 +256,27 @@ class Moments:
         noise = 8.0 * self.itemsize_error * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
-    def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
-        return self.stretched_columns(columns, 0.0, precise=precise)
-
-    def stretched_columns(
-        self, columns: np.ndarray, alpha: float, *, precise: bool = False
+    def scatter_columns(
+        self, columns: np.ndarray, gaps: np.ndarray | None = None, *, precise: bool = False
     ) -> np.ndarray:
-        """Return columns (d, b) of scatter + alpha * between-class scatter, in float64."""
-        gaps = alpha * (self.means[:, columns] - self.mean[columns])
-        if self._dense_rows():
-            # X'X̄ = X̄'X̄ about the mean: adding the class means to the columns costs no product
-            far = self._far_from_origin()
-            return self.rows.columns(
-                columns, self.mean, self.total, far=far, precise=precise, gaps=gaps
-            )
+        """Return columns (d, b) of the scatter matrix about the mean, in float64.
+
+        ``gaps`` (C, b), of weighted mean 0, are added to the columns, class by class: the
+        result is that of scatter + M'N gaps.
+        """
+        dense = self._dense_rows() and gaps is not None
         if self.scatter_matrix is not None:
             out = self.scatter_matrix[:, columns]
         else:
             assert self.rows is not None
+            more = {"gaps": gaps} if dense else {}
             far = self._far_from_origin()
-            out = self.rows.columns(columns, self.mean, self.total, far=far, precise=precise)
-        return out + self.means.T @ (self.counts[:, None] * gaps) if alpha else out
+            out = self.rows.columns(
+                columns, self.mean, self.total, far=far, precise=precise, **more
+            )
+        if gaps is None or dense:
+            return out
+        return out + self.means.T @ (self.counts[:, None] * gaps)
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean, in float64.

@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from semfs.attributes import AttributeTable, as_attribute_table
@@ -24,12 +23,11 @@ from semfs.rows.devices import (
     as_numpy,
     check_same_namespace,
     floating_dtypes,
-    is_foreign,
     like,
-    predict_linear,
     spread_columns,
 )
-from semfs.validation import check_integer, encode_labels
+from semfs.selectors.prediction import ClassPredictor
+from semfs.validation import check_integer, encode_labels, label_array
 
 __all__ = ["LinearSelector", "RankingSelector", "constant_columns", "stable_order"]
 
@@ -163,7 +161,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     def _html_repr(self) -> str:
         """scikit-learn's diagram, and below it the chosen features once there are some."""
         diagram = super()._html_repr()
-        return diagram + self._features_html() if hasattr(self, "support_") else diagram
+        if not hasattr(self, "support_"):
+            return diagram
+        known = "".join(
+            f"<li>{html.escape(what)}: {html.escape(said)}</li>"
+            for what, said in getattr(self, "knowledge_", {}).items()
+        )
+        return diagram + (f"<ul>{known}</ul>" if known else "") + self._features_html()
 
     def _features_html(self) -> str:
         """The chosen features, best first, to unfold; names are untrusted text."""
@@ -191,6 +195,9 @@ class LinearSelector(RankingSelector):
     selection_: np.ndarray
     intercept_: np.ndarray
     class_table_: AttributeTable
+    class_means_: np.ndarray
+    within_: np.ndarray
+    new_table_: AttributeTable | None
 
     @property
     def attribute_names_in_(self) -> np.ndarray:
@@ -199,6 +206,8 @@ class LinearSelector(RankingSelector):
 
     def predict_attributes(self, X: Any) -> np.ndarray:
         """Predict the attributes (n, m) of each row of X (n, d).
+
+        By a ridge regression of its own on the selected features, all classes alike.
 
         Parameters
         ----------
@@ -210,46 +219,80 @@ class LinearSelector(RankingSelector):
         attributes : ndarray of shape (n, m)
             In the columns of the table given.
         """
-        return self._attributes_of(X, "predict_attributes")
-
-    def _attributes_of(self, X: Any, method: str) -> Any:
-        check_is_fitted(self)
-        check_same_namespace(X, self, attribute="coef_", method=method)
-        types = floating_dtypes(X) or [np.float64, np.float32]
-        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
-        coef, s, intercept = map(as_numpy, (self.coef_, self.selection_, self.intercept_))
-        used = np.flatnonzero(s)
-        W = s[used, None] * coef[used]
-        if is_foreign(X):
-            return predict_linear(X, used, W, intercept)
-        picked = X[:, used]
-        out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
-        return out + intercept
+        Z = self._selected(X, "predict_attributes")
+        return like(self._predictor().attributes(Z), X)
 
     def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
-        """Return the class whose description is nearest to each row's predicted attributes.
+        """Return the likeliest class of each row, by descriptions where no rows were seen.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
             Rows with all the features seen in `fit`.
         class_table : like `attributes`, optional
-            Descriptions to choose among, for example those of unseen classes. By default
-            those of the seen classes.
+            Descriptions of the classes to choose among, for example of the unseen ones. By
+            default all classes of the fitted table, seen or to come.
 
         Returns
         -------
         labels : ndarray of shape (n,)
             Class labels.
         """
-        predicted = as_numpy(self._attributes_of(X, "predict"))
-        table = self.class_table_ if class_table is None else as_attribute_table(class_table)
-        if table.values.shape[1] != self.coef_.shape[1]:
+        Z, table = self._selected(X, "predict"), self._candidates(class_table)
+        best = np.argmax(self._predictor().scores(Z, table), axis=1)
+        return like(table.classes[best], X)
+
+    def decision_function(self, X: Any, class_table: Any = None) -> np.ndarray:
+        """Return how likely each class is for each row: log-likelihoods up to a constant.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`.
+        class_table : like `attributes`, optional
+            Descriptions of the classes; by default all of the fitted table, seen ones first.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, n_classes)
+            Larger is likelier; columns in the order of the table.
+        """
+        Z, table = self._selected(X, "decision_function"), self._candidates(class_table)
+        return like(self._predictor().scores(Z, table), X)
+
+    def _selected(self, X: Any, method: str) -> np.ndarray:
+        """The selected columns (n, k) of X, in float64."""
+        check_is_fitted(self)
+        check_same_namespace(X, self, attribute="coef_", method=method)
+        types = floating_dtypes(X) or [np.float64, np.float32]
+        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        picked = X[:, np.flatnonzero(self._get_support_mask())]
+        picked = picked.toarray() if sp.issparse(picked) else as_numpy(picked)
+        return np.asarray(picked, dtype=np.float64)
+
+    def _predictor(self) -> ClassPredictor:
+        same = None
+        if self.n_features_in_ == self.class_table_.values.shape[1]:
+            same = np.flatnonzero(self._get_support_mask())
+        return ClassPredictor(
+            self.class_table_, as_numpy(self.class_means_), as_numpy(self.within_), same
+        )
+
+    def _candidates(self, class_table: Any) -> AttributeTable:
+        """The classes to choose among."""
+        seen, new = self.class_table_, self.new_table_
+        if class_table is None:
+            if new is None:
+                return seen
+            labels = label_array([*seen.classes.tolist(), *new.classes.tolist()])
+            return AttributeTable(np.vstack([seen.values, new.values]), labels, seen.names)
+        table = as_attribute_table(class_table)
+        if table.values.shape[1] != seen.values.shape[1]:
             raise ValueError(
                 f"class_table has {table.values.shape[1]} attributes, but the selector was "
-                f"fitted with {self.coef_.shape[1]}. Use the same columns in the same order."
+                f"fitted with {seen.values.shape[1]}. Use the same columns in the same order."
             )
-        return like(table.classes[pairwise_distances_argmin(predicted, table.values)], X)
+        return table
 
     def inverse_transform(self, X: Any) -> Any:
         """Put the selected columns back in their places, zeros elsewhere.
@@ -364,7 +407,7 @@ def constant_columns(X: Any) -> np.ndarray:
 
 
 def _in_words(name: str, value: Any) -> str:
-    if name.endswith("attributes") and value is not None:
+    if name.endswith("attributes") and value is not None and not isinstance(value, str):
         return f"<{_table_size(value)}>"
     shape = getattr(value, "shape", ())
     if shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbac
 from sklearn.utils.validation import validate_data
 
 from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
-from semfs.attributes.targets import target_classes
+from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
@@ -25,6 +26,7 @@ from semfs.method.objective import (
 from semfs.rows import Rows
 from semfs.rows.devices import as_numpy, like
 from semfs.selectors.base import LinearSelector, check_n_features_to_select
+from semfs.selectors.new_classes import find_new_classes, too_few
 from semfs.selectors.training import (
     FeatureLimits,
     TrainingData,
@@ -32,7 +34,6 @@ from semfs.selectors.training import (
     check_two_classes,
     rows_beyond_memory,
     split_labels,
-    sum_up,
 )
 from semfs.validation import (
     check_integer,
@@ -44,6 +45,11 @@ from semfs.validation import (
 
 __all__ = ["AS_PUBLISHED", "SemFS"]
 
+#: The penalty of clusters of unlabelled rows, whose means are targets, in units of gamma.
+NEW_CLASS_PENALTY = 0.1
+#: Seen classes weigh as much as new ones of so many rows each, and less next to more rows.
+EQUAL_ROWS = 3.0
+
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: The paper fixes neither the start, the step nor the number of inner steps; these are ours.
 AS_PUBLISHED: dict[str, Any] = {
@@ -53,6 +59,7 @@ AS_PUBLISHED: dict[str, Any] = {
     "penalty_scale": "none",
     "fit_intercept": False,
     "class_weight": None,
+    "target_attributes": None,
     "n_inner": 1,
     "step": "lipschitz",
     "s_init": None,
@@ -79,8 +86,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
-        row r belongs to the integer label r. Rows of other classes are ignored. None uses
-        the class labels themselves as targets, one indicator per class.
+        row r belongs to the integer label r. Rows of classes that y does not have describe
+        classes to come (`target_attributes`). None uses the class labels themselves as
+        targets, one indicator per class.
     alpha : float, default=1.0
         Weight of the center-characteristic loss; it shrinks the within-class scatter by
         1/(1 + alpha). 0 is the paper's SemFS/c.
@@ -96,16 +104,21 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Algorithm 1, kept as a reference.
     fit_intercept : bool, default=True
         Whether to centre X and the attributes.
-    class_weight : "balanced", mapping or None, default=None
-        Weight of each class; "balanced" lets every class count the same.
+    class_weight : "balanced", mapping or None, default="balanced"
+        What a row of each class counts for when classes are told apart: "balanced" lets every
+        class count the same, None every row. The scatter within classes is that of all rows.
     label_weight : float, default=0.0
         Weight β of the class labels as further targets: [A, √β I]. A little of it separates
         seen classes that the attributes describe alike; 0 is the paper's method.
-    target_attributes : like `attributes`, optional
-        Descriptions of the classes to come, in the same columns. The means of these classes
-        are predicted from their descriptions and must be told apart as well. Not used, with
-        a warning, if descriptions predict too little of the seen classes' means (see
-        ``target_r2_``). Rows of seen classes are ignored.
+    target_attributes : "table", like `attributes`, or None, default="table"
+        Descriptions of the classes to come: "table" are the rows of `attributes` whose class
+        is not in y; or a table of the same columns. The means of these classes are predicted
+        from their descriptions and must be told apart as well, by "direct". Not used if
+        descriptions predict nothing of the means of seen classes left out, or if there are
+        fewer than 8 of those (see ``knowledge_``). None switches it off.
+    n_new_classes : int or "auto", default="auto"
+        Number of classes expected among unlabelled rows, if `fit` is given some; "auto" makes
+        clusters of them as narrow as clusters of the seen rows are.
     include, exclude : sequence of int or str, optional
         Features, by index or by name, that are chosen before all others or never.
     max_iter : int, default=20
@@ -152,11 +165,23 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Seen classes.
     class_table_ : AttributeTable
         Their descriptions.
+    class_means_ : ndarray of shape (C, k)
+        Their means of the selected features.
+    within_ : ndarray of shape (k, k)
+        The covariance of the selected features within classes.
+    knowledge_ : dict of str
+        What was used, and why not: of ``"seen classes"``, ``"classes to come"`` and
+        ``"unlabelled rows"`` where there were any.
+    new_table_ : AttributeTable or None
+        The descriptions of the classes to come.
     target_r2_ : float
-        With `target_attributes`: share of the spread of class means that descriptions
-        predict for classes left out, at most 1.
-    target_used_ : bool
-        Whether that was enough for `target_attributes` to be used.
+        Share of the spread of class means that descriptions predict for classes left out, at
+        most 1; nan if nothing was to be predicted.
+    n_new_classes_ : int
+        Number of clusters of unlabelled rows; 0 without them.
+    unlabeled_labels_ : ndarray of shape (n_unlabeled,)
+        The cluster of each unlabelled row: those of X in their order, then those of
+        ``X_unlabeled``.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
 
@@ -195,9 +220,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         penalty_scale: str = "gram",
         solver: str = "direct",
         fit_intercept: bool = True,
-        class_weight: Any = None,
+        class_weight: Any = "balanced",
         label_weight: float = 0.0,
-        target_attributes: Any = None,
+        target_attributes: Any = "table",
+        n_new_classes: int | str = "auto",
         include: Any = None,
         exclude: Any = None,
         max_iter: int = 20,
@@ -218,6 +244,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self.class_weight = class_weight
         self.label_weight = label_weight
         self.target_attributes = target_attributes
+        self.n_new_classes = n_new_classes
         self.include = include
         self.exclude = exclude
         self.max_iter = max_iter
@@ -286,8 +313,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Parameters
         ----------
         moments : Moments
-            Moments of the seen classes. `class_weight` needs moments that still hold their
-            rows (`Moments.from_data`).
+            Moments of the seen classes.
 
         Returns
         -------
@@ -299,9 +325,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
         check_labelled(moments.classes, self.attributes)
-        weights = class_weights(self.class_weight, moments.classes, moments.counts)
-        if weights is not None:
-            moments = moments.reweighted(dict(zip(moments.classes.tolist(), weights)))
         with self._all_or_nothing():
             self.n_features_in_ = moments.n_features
             for name in ("moments_", "feature_names_in_"):
@@ -329,11 +352,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self : SemFS
             The selector, fitted once two classes have been seen.
         """
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                'class_weight="balanced" needs all labels at once and does not work with '
-                "partial_fit. Pass a mapping class -> weight."
-            )
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
@@ -383,7 +401,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             check_weights(sample_weight, X.shape[0]),
             hidden=hidden,
             X_unlabeled=X_unlabeled,
-            class_weight=self.class_weight,
         )
 
     def _streamed_data(self, rows: Any, *, reset: bool = True) -> TrainingData:
@@ -399,13 +416,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             data = replace(self._training_data(*rows.load()), X=None)
         else:
             direct = self.solver == "direct"
-            moments = sum_up(
-                rows,
-                self.class_weight,
+            sums = rows.sums(
                 n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
                 precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
                 verbose=self.verbose,
             )
+            moments = Moments.from_sums(*sums)
             check_labelled(moments.classes, self.attributes)
             data = TrainingData(None, moments, None)
         self.n_features_in_ = rows.n_features
@@ -420,9 +436,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         check_two_classes(moments)
         table = align_attributes(self.attributes, moments.classes)
         objective, basis = self._objective(table, moments)
-        further = self._target_quadratics(objective, table)
-        further += self._new_class_quadratics(objective, data.unlabeled)
         limits = self._limits(moments)
+        knowledge = self._further_knowledge(objective, table, data.unlabeled)
         n_steps = self.max_iter
         if self.solver == "direct":
             n_steps = min(self.n_features_to_select, moments.n_features)
@@ -430,11 +445,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def fitted(solution: Solution) -> dict[str, Any]:
-            attributes = self._coefficients(solution, basis, table, moments)
+            attributes = self._coefficients(solution, basis, table, objective)
             return attributes | self._ranking(solution, limits)
 
         monitor = self._monitor(context, n_steps, fitted, X, y)
-        results = fitted(self._solve(objective, further, limits, monitor))
+        results = fitted(self._solve(objective, knowledge.pop("problems"), limits, monitor))
+        results |= knowledge | self._class_moments(moments, results["support_"])
         self.classes_ = moments.classes
         self.class_table_ = table
         self._remember(moments)
@@ -460,12 +476,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             if self.label_weight:
                 A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
             if self.fit_intercept:
-                A = A - moments.counts @ A / moments.total
+                A = A - A.mean(axis=0)
             A, basis = reduce_rank(A)
             basis = basis[: table.values.shape[1]]
         objective = Objective.from_moments(
             moments,
             A,
+            class_weight=class_weights(self.class_weight, moments.classes, moments.counts),
             alpha=self.alpha,
             gamma=self.gamma,
             penalty_scale=self.penalty_scale,
@@ -473,25 +490,61 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         )
         return objective, basis
 
-    def _target_quadratics(
-        self, objective: Objective, table: AttributeTable
-    ) -> list[Quadratic]:
-        """What `target_attributes` asks of the features."""
-        for name in ("target_r2_", "target_used_"):
-            self.__dict__.pop(name, None)
-        if self.target_attributes is None:
-            return []
-        found, self.target_r2_ = target_classes(objective, table, self.target_attributes)
-        self.target_used_ = bool(found)
-        return found
+    def _further_knowledge(
+        self, objective: Objective, table: AttributeTable, unlabeled: Rows | None
+    ) -> dict[str, Any]:
+        """Fitted attributes that tell what else is known, and the ``problems`` it makes."""
+        counts = f"{len(table.classes)} classes"
+        described = "" if self.attributes is None else f", {table.values.shape[1]} attributes"
+        said = {"seen classes": f"used: {counts}{described}"}
+        new = classes_to_come(self.attributes, self.target_attributes, table)
+        out: dict[str, Any] = {"new_table_": new, "target_r2_": float("nan")}
+        problems = []
+        if new is not None and self.solver == "direct":
+            problem, out["target_r2_"], note = target_problem(objective, table, new)
+            said["classes to come"] = f"{len(new.classes)} described, {note}"
+            problems += [] if problem is None else [problem]
+            if problem is None and not isinstance(self.target_attributes, str):
+                warnings.warn(f"target_attributes was {note}.", UserWarning, stacklevel=5)
+        out |= {"n_new_classes_": 0, "unlabeled_labels_": np.zeros(0, dtype=np.intp)}
+        if unlabeled is not None:
+            labels, problem, note = self._new_classes(objective, unlabeled)
+            said["unlabelled rows"] = f"{unlabeled.X.shape[0]} rows, {note}"
+            out |= {"n_new_classes_": int(labels.max(initial=-1)) + 1}
+            out["unlabeled_labels_"] = labels
+            problems += [] if problem is None else [problem]
+        return out | {"knowledge_": said, "problems": problems}
 
-    def _new_class_quadratics(
-        self, objective: Objective, unlabeled: Rows | None
-    ) -> list[Quadratic]:
-        """What unlabelled rows, if there are any, ask of the features."""
-        if unlabeled is not None and self.solver != "direct":
+    def _new_classes(
+        self, objective: Objective, unlabeled: Rows
+    ) -> tuple[np.ndarray, Quadratic | None, str]:
+        """Clusters of unlabelled rows, and the problem of telling them apart by their means."""
+        seen = objective.moments.rows
+        if self.solver != "direct":
             raise ValueError('unlabelled rows need solver="direct".')
-        return []
+        note = too_few(unlabeled.X.shape[0], self.n_new_classes)
+        if note or not isinstance(seen, Rows):
+            note = note or "not used: the seen rows are not in memory"
+            warnings.warn(f"unlabelled rows were {note}.", UserWarning, stacklevel=6)
+            return np.full(unlabeled.X.shape[0], -1), None, note
+        found = find_new_classes(seen.X, seen.codes, unlabeled.X, self.n_new_classes)
+        classes, labels = np.unique(found.assign(unlabeled.X), return_inverse=True)
+        own = Moments.from_checked(
+            unlabeled.X, labels, np.arange(len(classes)), unlabeled.weights
+        ).without_empty_classes()
+        problem = Objective.from_moments(
+            own,
+            reduce_rank(own.means - own.mean)[0],
+            alpha=self.alpha,
+            gamma=NEW_CLASS_PENALTY * self.gamma,
+            penalty_scale=self.penalty_scale,
+            fit_intercept=True,
+        ).quadratic()
+        share = min(1.0, EQUAL_ROWS * len(classes) / len(labels))
+        weight = objective.q / max(share * problem.q, np.finfo(float).tiny)
+        where = "in a metric of the seen classes" if found.metric else "as they are"
+        note = f"used: {len(classes)} clusters {where}, seen classes weigh {share:.2f} of them"
+        return labels, problem.weighing(weight) if problem.q > 0 else None, note
 
     def _solve(
         self,
@@ -534,7 +587,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         solution: Solution,
         basis: np.ndarray | None,
         table: AttributeTable,
-        moments: Moments,
+        objective: Objective,
     ) -> dict[str, Any]:
         W = solution.W
         if basis is not None:  # back to the columns of the table, where W is not zero
@@ -543,8 +596,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             W[used] = solution.W[used] @ basis.T
         intercept = np.zeros(W.shape[1])
         if self.fit_intercept:
-            mean_attributes = moments.counts @ table.values / moments.total
-            intercept = mean_attributes - (moments.mean * solution.s) @ W
+            average = objective.shares @ table.values / objective.shares.sum()
+            intercept = average - (objective.mean * solution.s) @ W
         return {
             "selection_": solution.s,
             "coef_": W,
@@ -553,8 +606,24 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             "n_iter_": len(solution.objective),
         }
 
+    def _class_moments(self, moments: Moments, support: np.ndarray) -> dict[str, Any]:
+        """Means and covariance of the selected features, which predictions are made from."""
+        chosen = np.flatnonzero(support)
+        means = moments.means[:, chosen]
+        root = np.sqrt(moments.counts)[:, None] * (means - moments.mean[chosen])
+        within = moments.scatter_columns(chosen)[chosen] - root.T @ root
+        return {"class_means_": means, "within_": within / moments.total}
+
     def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
+        if not (
+            np.isfinite(solution.scores[limits.candidates]).all()
+            and np.isfinite(solution.W).all()
+        ):
+            raise ValueError(
+                "scores overflow: numbers in X, attributes or parameters are too large or too "
+                "small to be multiplied. Rescale them, for example to unit variance."
+            )
         group = np.where(limits.constant, 2, 1)
         group[limits.include] = 0
         group[limits.exclude] = 3
@@ -613,13 +682,20 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         check_integer("max_iter", self.max_iter, 1)
         check_integer("n_inner", self.n_inner, 1)
         check_integer("n_swaps", self.n_swaps, 0)
-        if self.target_attributes is not None and self.attributes is None:
-            raise ValueError(
-                "target_attributes needs attributes: descriptions of the seen classes in the "
-                "same columns."
-            )
-        if self.target_attributes is not None and self.solver != "direct":
-            raise ValueError('target_attributes needs solver="direct".')
+        if self.n_new_classes != "auto":
+            if isinstance(self.n_new_classes, str):
+                check_option("n_new_classes", self.n_new_classes, ("auto",))
+            check_integer("n_new_classes", self.n_new_classes, 2)
+        if isinstance(self.target_attributes, str):
+            check_option("target_attributes", self.target_attributes, ("table",))
+        elif self.target_attributes is not None:
+            if self.attributes is None:
+                raise ValueError(
+                    "target_attributes needs attributes: descriptions of the seen classes in "
+                    "the same columns."
+                )
+            if self.solver != "direct":
+                raise ValueError('target_attributes needs solver="direct".')
         if self.solver == "alternating" and self.gamma == 0:
             raise ValueError(
                 'gamma must be positive with solver="alternating": with gamma=0 every s '

@@ -120,9 +120,10 @@ class SemFSCV(LinearSelector):
         gamma: float = 10.0,
         penalty_scale: str = "gram",
         fit_intercept: bool = True,
-        class_weight: Any = None,
+        class_weight: Any = "balanced",
         label_weight: float = 0.0,
-        target_attributes: Any = None,
+        target_attributes: Any = "table",
+        n_new_classes: int | str = "auto",
         include: Any = None,
         exclude: Any = None,
         random_state: Any = 0,
@@ -142,6 +143,7 @@ class SemFSCV(LinearSelector):
         self.class_weight = class_weight
         self.label_weight = label_weight
         self.target_attributes = target_attributes
+        self.n_new_classes = n_new_classes
         self.include = include
         self.exclude = exclude
         self.random_state = random_state
@@ -177,7 +179,7 @@ class SemFSCV(LinearSelector):
         with self._all_or_nothing():
             self._check_parameters()
             X, y, sample_weight = _in_memory(X, y, sample_weight)
-            probe = self._semfs(1, {"class_weight": None})
+            probe = self._semfs(1, {})
             data = probe._training_data(X, y, sample_weight)
             moments = data.moments.without_empty_classes()
             check_two_classes(moments)
@@ -376,9 +378,8 @@ class SemFSCV(LinearSelector):
         for name, value in vars(final).items():
             if name.endswith("_") or name == "_evidence":
                 setattr(self, name, value)
-        for name in ("feature_names_in_", "target_r2_", "target_used_"):
-            if not hasattr(final, name):
-                self.__dict__.pop(name, None)
+        if not hasattr(final, "feature_names_in_"):
+            self.__dict__.pop("feature_names_in_", None)
         self.best_estimator_, self.best_params_ = final, params
         self.n_features_ = int(final.get_support().sum())
 
@@ -442,6 +443,8 @@ def _fitted_path(semfs: SemFS, moments: Moments, train: np.ndarray) -> np.ndarra
     rows = moments.rows
     chosen = np.flatnonzero(train[rows.codes])
     weights = None if rows.weights is None else rows.weights[chosen]
+    if isinstance(semfs.target_attributes, str):  # the table describes what is held out
+        semfs.set_params(target_attributes=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         semfs.fit(rows.X[chosen], moments.classes[rows.codes[chosen]], weights)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from sklearn.utils import assert_all_finite
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
 from semfs.rows import Rows, as_source, is_foreign
-from semfs.validation import class_weights, feature_indices, is_missing, label_array
+from semfs.validation import feature_indices, is_missing
 
 __all__ = [
     "FeatureLimits",
@@ -22,7 +21,6 @@ __all__ = [
     "check_two_classes",
     "rows_beyond_memory",
     "split_labels",
-    "sum_up",
 ]
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
@@ -48,7 +46,6 @@ class TrainingData:
         *,
         hidden: np.ndarray | None = None,
         X_unlabeled: Any = None,
-        class_weight: Any = None,
     ) -> TrainingData:
         """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
         apart = []
@@ -61,10 +58,6 @@ class TrainingData:
             weights = None if weights is None else weights[~hidden]
         if X_unlabeled is not None:
             apart.append((X_unlabeled, None))
-        counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-        of_classes = class_weights(class_weight, classes, counts)
-        if of_classes is not None:
-            weights = of_classes[codes] * (1.0 if weights is None else weights)
         moments = Moments.from_checked(X, codes, classes, weights)
         return cls(X, moments, _stacked(apart) if apart else None)
 
@@ -195,21 +188,3 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
 
         return dask_rows(X, y, sample_weight)
     return as_source(X, y, sample_weight)
-
-
-def sum_up(
-    rows: Any, class_weight: Any, *, n_select: int | None, precise: bool, verbose: int
-) -> Moments:
-    """Return the moments of rows on disk or on a cluster; n_select is None if G is needed."""
-    if class_weight is not None:
-
-        def factors(totals: dict[Any, float]) -> dict[Any, float] | None:
-            """Weight of each class, from the total weight of its rows unless it is given."""
-            if isinstance(class_weight, Mapping):
-                totals = dict.fromkeys(class_weight, 1.0)
-            counts = np.array(list(totals.values()))
-            weights = class_weights(class_weight, label_array(list(totals)), counts)
-            return None if weights is None else dict(zip(totals, weights.tolist()))
-
-        rows = rows.weighted(factors, balanced=isinstance(class_weight, str))
-    return Moments.from_sums(*rows.sums(n_select=n_select, precise=precise, verbose=verbose))

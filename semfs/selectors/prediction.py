@@ -1,0 +1,110 @@
+"""Which class a row belongs to, seen or described only: Gaussians about class means.
+
+The mean of a seen class is known, that of another class is predicted from its description
+(`MeanModel`); classes share the covariance within seen classes, and what predictions miss is
+added for those predicted. Only means and covariance of the chosen features are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from semfs.attributes import AttributeTable
+from semfs.attributes.targets import MeanModel
+
+__all__ = ["ClassPredictor"]
+
+#: How far covariances are shrunk to their diagonal.
+SHRINKAGE = 0.3
+#: Share of the covariance of prediction errors that is added for predicted means.
+ERROR_SHARE = 0.5
+#: Ridge of the prediction of attributes, in mean variances.
+RIDGE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPredictor:
+    """Scores of classes for rows Z (n, k) of the chosen features.
+
+    Parameters
+    ----------
+    table : AttributeTable
+        The C seen classes and their attributes (m,).
+    means : ndarray of shape (C, k)
+        Their means.
+    within : ndarray of shape (k, k)
+        The covariance within classes.
+    same : ndarray of int of shape (k,), optional
+        The attributes that stand for the chosen features, where both live in one space.
+
+    Examples
+    --------
+    >>> classes = np.arange(9)
+    >>> table = AttributeTable(np.c_[classes, classes % 2] * 1.0, classes, ["size", "odd"])
+    >>> means = table.values @ [[2.0, 0.0], [0.0, 9.0]]
+    >>> predictor = ClassPredictor(table, means, np.eye(2))
+    >>> new = AttributeTable(np.array([[3.5, 1.0], [7.5, 0.0]]), np.array([9, 10]), table.names)
+    >>> predictor.scores(np.array([[7.0, 9.0], [15.0, 0.0]]), new).argmax(axis=1)
+    array([0, 1])
+    """
+
+    table: AttributeTable
+    means: np.ndarray
+    within: np.ndarray
+    same: np.ndarray | None = None
+
+    def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
+        """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
+        sd = np.sqrt(np.maximum(np.diag(self.within), 0.0))
+        sd = np.where(sd > 0, sd, np.abs(self.means).max(axis=0, initial=1e-300) + 1e-300)
+        known = {label: i for i, label in enumerate(self.table.classes.tolist())}
+        place = np.array([known.get(label, -1) for label in table.classes.tolist()])
+        place[place >= 0] = [
+            c if np.array_equal(self.table.values[c], table.values[u]) else -1
+            for u, c in enumerate(place.tolist())
+            if c >= 0
+        ]
+        out = np.empty((len(Z), len(place)))
+        V = self.within / np.outer(sd, sd)
+        seen, new = place >= 0, place < 0
+        if seen.any():
+            out[:, seen] = _log_likelihood(Z / sd, self.means[place[seen]] / sd, V)
+        if new.any():
+            means, errors = self._predicted(table.values[new])
+            E = errors / sd
+            V = V + ERROR_SHARE * (E.T @ E) / len(E)
+            out[:, new] = _log_likelihood(Z / sd, means / sd, V)
+        return out
+
+    def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means (U, k) of classes with attributes A (U, m), and errors (C, k) of seen ones."""
+        seen = self.table.values
+        own = None if self.same is None else seen[:, self.same]
+        sd = np.sqrt(np.maximum(np.diag(self.within), np.finfo(float).tiny))
+        model = MeanModel.fit(seen, self.means / sd, None if own is None else own / sd)
+        new = None if self.same is None else A[:, self.same] / sd
+        return model.predict(A, new) * sd, model.errors * sd
+
+    def attributes(self, Z: np.ndarray) -> np.ndarray:
+        """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
+        A, M = self.table.values, self.means
+        mean, average = M.mean(axis=0), A.mean(axis=0)
+        total = self.within + np.cov(M.T, bias=True).reshape(self.within.shape)
+        sd = np.sqrt(np.maximum(np.diag(total), np.finfo(float).tiny))
+        H = total / np.outer(sd, sd) + RIDGE * np.eye(len(sd))
+        W = np.linalg.solve(H, ((M - mean) / sd).T @ (A - average) / len(A))
+        return average + ((Z - mean) / sd) @ W
+
+
+def _log_likelihood(Z: np.ndarray, means: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Log-likelihood (n, U) of Gaussians with a common covariance V, up to a constant."""
+    diagonal = np.diag(np.diag(V))
+    V = (1.0 - SHRINKAGE) * V + SHRINKAGE * diagonal
+    values, Q = np.linalg.eigh(V)
+    values = np.maximum(values, 1e-9 * max(values[-1], np.finfo(float).tiny))
+    root = Q / np.sqrt(values)
+    distances = cdist(Z @ root, means @ root, "sqeuclidean")
+    return -0.5 * (distances + np.log(values).sum())
