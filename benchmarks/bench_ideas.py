@@ -30,8 +30,6 @@ from threadpoolctl import threadpool_limits
 from semfs import SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores, knn_accuracy, starting_rows
-from semfs.rows import Rows
-from semfs.selectors.unlabeled import spread_agreement
 
 RESULTS = Path(__file__).parent / "results" / "ideas.json"
 KS = (5, 10, 20, 30, 50)
@@ -165,22 +163,6 @@ def known_descriptions(split: Split) -> np.ndarray:
     return selector.fit(split.X, split.y).order_
 
 
-def with_reconstruction(by_agreement: bool) -> Idea:
-    """The fewer classes are seen, the more the features must reconstruct all of X.
-
-    Either always, or as far as the classes agree on which features vary.
-    """
-
-    def rank(split: Split) -> np.ndarray:
-        classes, codes = np.unique(split.y, return_inverse=True)
-        agreement = spread_agreement(Rows(split.X, codes, None), len(classes))
-        weight = (agreement**2 if by_agreement else 3.0) / (len(classes) - 1)
-        selector = SemFS(max(KS), split.A, unlabeled_weight=weight)
-        return selector.fit(split.X, split.y, X_unlabeled=split.X).order_
-
-    return rank
-
-
 def pair_separability(joint_noise: bool) -> Idea:
     """Add the feature that most raises mean log Φ(½‖δ‖² / √(δ'Σδ)) over pairs of classes.
 
@@ -280,8 +262,6 @@ IDEAS: dict[str, Idea] = {
     "unseen descriptions known": known_descriptions,
     "pair separability": pair_separability(joint_noise=False),
     "pair separability, joint noise": pair_separability(joint_noise=True),
-    "with reconstruction": with_reconstruction(by_agreement=False),
-    "reconstruction by agreement": with_reconstruction(by_agreement=True),
     "rank average": rank_average(semfs(), semfs("labels"), pair_separability(False)),
     "class bootstrap": class_bootstrap(semfs("labels")),
 }

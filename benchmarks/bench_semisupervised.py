@@ -33,7 +33,7 @@ RESULTS = Path(__file__).parent / "results" / "semisupervised.json"
 KS = (5, 10, 20, 40)
 MOST_UNSEEN = 10
 MOST_ROWS = 6_000
-WEIGHTS = {"label_weight": (0.3, 1.0, 3.0, 10.0), "unlabeled_weight": (0.1, 0.3, 1.0, 3.0)}
+LABEL_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 
 
 def data_sets(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray, Any]]:
@@ -83,14 +83,10 @@ def compare(
         if A is not None:
             made["labels only"] = SemFS(k).fit(X[rows], y[rows])
             spread = float(A[seen].var(axis=0).sum())  # β relative to the attributes
-            for weight in WEIGHTS["label_weight"]:
+            for weight in LABEL_WEIGHTS:
                 selector = SemFS(k, A, label_weight=weight * spread)
                 made[f"label_weight {weight:g}"] = selector.fit(X[rows], y[rows])
-        for weight in WEIGHTS["unlabeled_weight"]:
-            selector = SemFS(k, A, unlabeled_weight=weight)
-            made[f"unlabeled_weight {weight:g}"] = selector.fit(
-                X[rows], y[rows], X_unlabeled=X[unlabeled]
-            )
+        made["unlabelled rows"] = SemFS(k, A).fit(X[rows], y[rows], X_unlabeled=X[unlabeled])
         for name, selector in made.items():
             found.setdefault(name, []).append(score(X[test], y[test], selector.order_))
     return found

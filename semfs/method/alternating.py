@@ -137,9 +137,12 @@ class _WStep:
         """Q = G∘(WW') (d, d), half the Hessian of J in s."""
         d, centred = len(W), self.system.curvature(W)
         far = np.sqrt(self.weight) * self.mean[:, None] * W
-        return LinearOperator(
-            (d, d), matvec=lambda v: centred(v) + far @ (far.T @ v), dtype=np.float64
-        )
+
+        def times(v: np.ndarray) -> np.ndarray:
+            v = v.ravel()
+            return centred(v) + far @ (far.T @ v)
+
+        return LinearOperator((d, d), matvec=times, dtype=np.float64)
 
 
 class _GramSystem:
@@ -262,8 +265,7 @@ class _Equations:
 class _RowSystem:
     """The same through the n × n matrix F S² F' when n < d, where C = F'F.
 
-    (C + γS⁻²)⁻¹ = S² (I − F'K⁻¹F S²) / γ with K = F S² F' + γI, and of D = F'T it is
-    S²F'K⁻¹T.
+    With K = F S² F' + γI, H⁻¹ = S² (I − F'K⁻¹F S²) / γ, and H⁻¹D = S²F'K⁻¹T for D = F'T.
     """
 
     def __init__(self, objective: Objective, factor: Factor, right: np.ndarray) -> None:
@@ -275,14 +277,16 @@ class _RowSystem:
         """Return V and right − H V, which is 0."""
         K, squares, T = self.F.dual_gram(s), s[:, None] ** 2, self.F.targets
         K[np.diag_indices_from(K)] += self.gamma
-        more = self.right[:, T.shape[1] :]
+        mean = self.right[:, T.shape[1] :]  # a column, or none
+        if mean.size:
+            T = np.column_stack([T, self.F.apply(squares * mean)])
         try:
-            factor = cho_factor(K, lower=True, overwrite_a=True)
+            dual = cho_solve(cho_factor(K, lower=True, overwrite_a=True), T)
         except np.linalg.LinAlgError:
             raise _penalty_lost() from None
-        dual = cho_solve(factor, np.column_stack([T, self.F.apply(squares * more)]))
         V = squares * self.F.adjoint(dual)
-        V[:, T.shape[1] :] = (squares * more - V[:, T.shape[1] :]) / self.gamma
+        if mean.size:
+            V[:, -1:] = (squares * mean - V[:, -1:]) / self.gamma
         return V, np.zeros_like(V)
 
     def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
