@@ -161,7 +161,9 @@ class MeanModel:
         left = penalty * inverse @ R
         own = 1.0 - 1.0 / C - (1.0 - penalty * np.diag(inverse))
         errors = left / np.maximum(own, 1e-12)[:, None]
-        return cls(A, inverse @ R, mean, scale, width, slope, 1.0 - error / total, errors)
+        return cls(
+            A, inverse @ R, mean, scale, width, slope, float(1.0 - error / total), errors
+        )
 
     def predict(self, A: np.ndarray, same: np.ndarray | None = None) -> np.ndarray:
         """Return the feature means (U, d) of classes with attributes A (U, m)."""

@@ -407,7 +407,9 @@ def constant_columns(X: Any) -> np.ndarray:
 
 
 def _in_words(name: str, value: Any) -> str:
-    if name.endswith("attributes") and value is not None and not isinstance(value, str):
+    if name.endswith("attributes") and not (
+        value is None or (isinstance(value, str) and value == "table")
+    ):
         return f"<{_table_size(value)}>"
     shape = getattr(value, "shape", ())
     if shape:

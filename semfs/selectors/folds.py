@@ -109,7 +109,7 @@ class ClassFolds:
             return np.eye(len(classes))
         if label_weight:
             A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
-        return reduce_rank(A - A.mean(axis=0))[0] if A.shape[1] > len(A) else A
+        return reduce_rank(A)[0] if A.shape[1] > len(A) else A
 
     def _screen(self, limits: FeatureLimits, n_candidates: int) -> None:
         """Keep the candidates that some setting ranks high by the gain of entering first.

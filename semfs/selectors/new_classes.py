@@ -74,11 +74,11 @@ def find_new_classes(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> corners = 9.0 * np.eye(6)
-    >>> X, y = corners[np.arange(90) % 6] + rng.normal(size=(90, 6)), np.arange(90) % 6
-    >>> found = find_new_classes(X[y < 4], y[y < 4], X[y >= 4])
-    >>> len(found.centres), len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
-    (2, 2)
+    >>> y = np.arange(180) % 6
+    >>> X = 9.0 * np.eye(6)[y] + rng.normal(size=(180, 6))
+    >>> found = find_new_classes(X[y < 4], y[y < 4], X[y >= 4], n_new_classes=2)
+    >>> len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
+    2
     """
     rng = np.random.default_rng(random_state)
     few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
