@@ -110,9 +110,10 @@ class _WStep:
         self.weight = objective.origin_weight
         self.mean = moments.mean
         self.average = moments.counts @ objective.targets / moments.total
-        self.q, self.D = centred.q, centred.B
+        factor = centred.factor()
+        self.q = centred.q
+        self.D = centred.B if factor is None else factor.adjoint(factor.targets)
         right = np.column_stack([self.D, self.mean]) if self.weight else self.D
-        factor = centred.factor() if objective.n_features > SMALL else None
         self.system: _GramSystem | _RowSystem
         if factor is None:
             self.system = _GramSystem(centred, right)
@@ -212,7 +213,7 @@ class _GramSystem:
 
     def _extrapolate(self, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the last solutions point to, and C times that."""
-        V, GV = np.zeros((2, *right.shape))
+        V, GV = np.zeros_like(right), np.zeros_like(right)
         for weight, (earlier, image) in zip(EXTRAPOLATION[len(self.past)], self.past):
             V += weight * earlier
             GV += weight * image
@@ -228,7 +229,7 @@ class _GramSystem:
             Z = cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
             last, rho = rho, np.einsum("ij,ij->j", left, Z)
             P = Z + _ratio(rho, last) * P
-            GP = self.G @ P
+            GP = (P.T @ self.G).T
             length = _ratio(rho, np.einsum("ij,ij->j", P, GP + equations.ridge * P))
             V += length * P
             GV += length * GP
@@ -240,7 +241,7 @@ class _GramSystem:
             return partial(np.matmul, self.C * (W @ W.T))
         size = float(np.abs(W).max()) or 1.0
         W32 = (W / size).astype(np.float32)
-        np.matmul(W32, W32.T, out=self.Q32)
+        np.matmul(W32, W32.T.copy(), out=self.Q32)  # numpy is slow for W W' of one array
         self.Q32 *= self.C32
         return partial(_scaled_product, self.Q32, self.scale * size**2)
 
@@ -251,7 +252,8 @@ class _Equations:
     def __init__(
         self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float
     ) -> None:
-        self.s, self.ridge, self.right = s[:, None], ridge, right
+        # all of them column by column in memory, as LAPACK wants it
+        self.s, self.ridge, self.right = s[:, None], ridge, np.asfortranarray(right)
         sizes = np.linalg.norm(self.s * right, axis=0)
         self.goals = goal * np.maximum(sizes, np.sqrt(np.mean(sizes**2)))
 
@@ -353,7 +355,7 @@ class _SStep:
         noise = np.random.default_rng(0).standard_normal(d) / np.sqrt(d)
         start = noise if self.direction is None else self.direction + 0.05 * noise
         try:
-            values, vectors = eigsh(Q, k=1, which="LA", v0=start, ncv=8, tol=1e-6)
+            values, vectors = eigsh(Q, k=1, which="LA", v0=start, ncv=6, tol=1e-6)
         except ArpackNoConvergence:
             return trace  # which it cannot exceed
         self.direction = vectors[:, 0]

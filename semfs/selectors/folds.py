@@ -90,7 +90,8 @@ class ClassFolds:
 
     def paths(self, train: np.ndarray, k: int) -> list[np.ndarray]:
         """The first k features of each setting on the training classes (mask)."""
-        folds = {s.kind: self.sums.fold(train, self.table, *s.kind) for s in self.settings}
+        kinds = {setting.kind for setting in self.settings}
+        folds = {kind: self.sums.fold(train, self.table, *kind) for kind in kinds}
         return [self._path(folds[setting.kind], setting, k) for setting in self.settings]
 
     def _path(self, fold: _Fold, setting: Setting, k: int) -> np.ndarray:
