@@ -324,7 +324,7 @@ def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[
         objective = Objective.from_moments(
             moments, model.class_table_.values, **{name: params[name] for name in kind}
         )
-        gains = (objective.B**2).sum(axis=1) / (objective.diag + objective.gamma)
+        gains = objective.quadratic().first_gains()
         gains[~np.isfinite(np.asarray(model.scores_))] = -1.0  # excluded or constant
         gains[[*np.asarray(model.order_)[:k], *include]] = np.inf
         columns = np.sort(np.argsort(-gains, kind="stable")[: max(N_CANDIDATES, 4 * k)])
