@@ -1,4 +1,4 @@
-"""HDF5 files, Zarr stores and AnnData: matrices and labels, read without trust."""
+"""HDF5, Zarr and AnnData files: matrices and labels, read without trust."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, array_reader, checked_sparse
+from semfs.rows.readers import ArrayReader, checked_sparse
 
 __all__ = [
     "checked_dataset",
@@ -94,23 +94,14 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
 # ---- AnnData ----------------------------------------------------------------------------
 
 
-def h5ad_reader(data: Any, layer: str | None) -> ArrayReader:
-    """Return a reader of X, a layer or "raw" of an AnnData object or ``.h5ad`` file."""
-    if isinstance(data, Path):
-        with reading(data, ".h5ad"):
-            out = ArrayReader(partial(_h5ad_matrix, data, layer), data)
-            frame = "raw/var" if layer == "raw" else "var"
-            names = h5ad_column(data, frame, None)
-    elif data.isbacked and not data.is_view:
-        path = Path(data.filename)
-        out, names = ArrayReader(partial(_h5ad_matrix, path, layer), path), data.var_names
-    else:
-        holder = data.raw if layer == "raw" else data
-        X = holder.X if layer in (None, "raw") else data.layers[layer]
-        out, names = array_reader(X), holder.var_names
-    utils = need("anndata.utils", "data", what="AnnData")
-    index = need("pandas").Index([str(name) for name in names])
-    out.feature_names = utils.make_index_unique(index).tolist()
+def h5ad_reader(path: Path, layer: str | None) -> ArrayReader:
+    """Return a reader of X, a layer or "raw" of an ``.h5ad`` file."""
+    with reading(path, ".h5ad"):
+        out = ArrayReader(partial(_h5ad_matrix, path, layer), path)
+        with need("h5py").File(path, "r") as file:
+            out.frame = "raw/var" if layer == "raw" and "raw" in file else "var"
+        names = need("pandas").Index([str(n) for n in h5ad_column(path, out.frame, None)])
+    out.feature_names = need("anndata.utils").make_index_unique(names).tolist()
     return out
 
 
@@ -118,7 +109,8 @@ def _h5ad_matrix(path: Path, layer: str | None) -> Any:
     """X or a layer of a file, dense or sparse; stored by columns it must be read whole."""
     io = need("anndata.io", "data", what=str(path))
     file = need("h5py").File(path, "r")
-    name = {None: "X", "raw": "raw/X"}.get(layer, f"layers/{layer}")
+    name = "X" if layer is None else f"layers/{layer}"
+    name = "raw/X" if layer == "raw" and "raw" in file else name
     if name not in file:
         layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
         raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,16 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from semfs.files import memory_limit, size_text
+from semfs.rows import Plain, as_genes, as_plain, plain_blocks
 from semfs.rows.devices import as_numpy, floating_dtypes
 from semfs.selectors.display import features_html, short_repr
 from semfs.validation import encode_labels
 
-__all__ = ["RankingSelector", "constant_columns", "stable_order"]
+__all__ = ["RankingSelector", "constant_columns", "row_wise", "stable_order", "validated"]
+
+# scikit-learn's words about rows whose names we have compared ourselves
+NO_NAMES = "X does not have valid feature names"
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
@@ -46,11 +53,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
         Without y, classes and codes are None, unless the selector's tags require y.
         """
+        plain = as_plain(X, y)
+        X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        X = validate_data(
+        X = validated(
             self,
-            X,
+            replace(plain, X=X),
             accept_sparse=("csr", "csc") if accept_sparse else False,
             dtype=floating_dtypes(X) or list(dtype),
             ensure_all_finite=ensure_all_finite,
@@ -130,9 +139,88 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         diagram = super()._html_repr()
         return diagram + features_html(self) if hasattr(self, "support_") else diagram
 
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d), AnnData or path
+            Rows with all the features seen in `fit`. In AnnData genes are found by name.
+
+        Returns
+        -------
+        X_selected : array-like of shape (n, k)
+            Of AnnData an AnnData object, as slicing it returns it.
+        """
+        genes = as_genes(X)
+        if genes is not None:
+            return genes.keep(self._places(genes.names))
+        if plain_blocks(X) is None:
+            return super().transform(X)
+        plain = as_plain(X, names=getattr(self, "feature_names_in_", None))
+        return plain.X[:, self._get_support_mask()]
+
+    def _places(self, names: list[str]) -> np.ndarray:
+        """Where among columns of these names the selected ones are."""
+        support = self.get_support()
+        if hasattr(self, "feature_names_in_"):
+            own = np.arange(len(names))[None]
+            wanted = self.feature_names_in_[support]
+            return as_plain(Plain(own, names=names), names=wanted).X[0]  # type: ignore[no-any-return]
+        if len(names) != len(support):
+            raise ValueError(f"X has {len(names)} features, {len(support)} were fitted.")
+        return np.flatnonzero(support)
+
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
         return as_numpy(self.support_)
+
+
+def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Return X as scikit-learn's `validate_data` does, also of AnnData, files and lazy frames.
+
+    What lies sparse there is made dense for selectors that need it so, if memory allows.
+    """
+    known = None if reset else getattr(selector, "feature_names_in_", None)
+    plain = as_plain(X, names=known)
+    X, named = plain.X, plain.names is not None
+    if named and sp.issparse(X) and not options["accept_sparse"]:
+        X = _dense(X, type(selector).__name__)
+    with warnings.catch_warnings():
+        if named:  # and compared already
+            warnings.filterwarnings("ignore", NO_NAMES)
+        X = validate_data(selector, X, reset=reset, **options)
+    if named and reset:
+        selector.feature_names_in_ = np.array(plain.names, dtype=object)
+    return X
+
+
+def _dense(X: Any, name: str) -> np.ndarray:
+    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if size > memory_limit() // 4:
+        raise ValueError(
+            f"{name} needs dense data, which would take {size_text(size)}. Choose highly "
+            "variable genes or fewer cells first, or a selector that takes sparse data."
+        )
+    return X.toarray()  # type: ignore[no-any-return]
+
+
+def row_wise(method: Callable) -> Callable:
+    """Let a method that looks at one row at a time take AnnData and files, block by block."""
+
+    @functools.wraps(method)
+    def of_any(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        names, coef = getattr(self, "feature_names_in_", None), getattr(self, "coef_", None)
+        needed = None if coef is None else self.get_support() | as_numpy(coef).any(axis=1)
+        blocks = plain_blocks(X, names=names, needed=needed)
+        if blocks is None:
+            return method(self, X, *args, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", NO_NAMES)
+            return np.concatenate([method(self, block, *args, **options) for block in blocks])
+
+    return of_any
 
 
 def check_n_features_to_select(k: Any) -> None:

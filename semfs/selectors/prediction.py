@@ -21,7 +21,7 @@ from semfs.rows.devices import (
     predict_linear,
     spread_columns,
 )
-from semfs.selectors.base import RankingSelector
+from semfs.selectors.base import RankingSelector, row_wise
 from semfs.selectors.explanation import Explanation, explain_selection
 from semfs.selectors.training import training_data
 from semfs.validation import check_integer
@@ -105,6 +105,7 @@ class PredictingSelector(RankingSelector):
         """Names (m,) of the attributes of the table given."""
         return self.class_table_.names
 
+    @row_wise
     def predict_attributes(self, X: Any) -> np.ndarray:
         """Predict the attributes (n, m) of each row of X (n, d).
 
@@ -134,6 +135,7 @@ class PredictingSelector(RankingSelector):
         out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
         return out + intercept
 
+    @row_wise
     def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
         """Return the class whose description is nearest to each row's predicted attributes.
 

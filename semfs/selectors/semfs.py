@@ -265,10 +265,8 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
             rows = rows_beyond_memory(X, y, sample_weight)
             if rows is None:
                 data = training_data(self, X, y, sample_weight, X_unlabeled=X_unlabeled)
-            elif X_unlabeled is None:
-                data = streamed(self, rows)
             else:
-                raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
+                data = streamed(self, rows, X_unlabeled=X_unlabeled)
             self.__dict__.pop("moments_", None)
             self._fit_from(data, y)
             if rows is not None:

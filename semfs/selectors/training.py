@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import as_source, is_foreign
+from semfs.rows import Plain, as_plain, as_source, is_foreign
 from semfs.rows.devices import as_numpy
-from semfs.selectors.base import check_n_features_to_select
+from semfs.selectors.base import check_n_features_to_select, validated
 from semfs.selectors.unlabeled import UNLABELED, unlabeled_rows
 from semfs.validation import check_weights, class_weights, label_array
 
@@ -47,7 +46,8 @@ def training_data(
     X_unlabeled: Any = None,
 ) -> TrainingData:
     """Validate rows in memory for a selector; finiteness shows in the moments."""
-    y, sample_weight = as_numpy(y), as_numpy(sample_weight)
+    X = as_plain(X, y)
+    y, sample_weight = as_numpy(X.y), as_numpy(sample_weight)
     hidden = _hidden_rows(selector, y)
     X, classes, codes = selector._check_training_data(
         X,
@@ -84,7 +84,9 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
     return as_source(X, y, sample_weight)
 
 
-def streamed(selector: Any, rows: Any, *, n_features: int | None = None) -> TrainingData:
+def streamed(
+    selector: Any, rows: Any, *, n_features: int | None = None, X_unlabeled: Any = None
+) -> TrainingData:
     """Moments of rows that stay on disk or on a cluster, or are loaded if there are few.
 
     ``n_features`` is how many columns they must have.
@@ -95,8 +97,12 @@ def streamed(selector: Any, rows: Any, *, n_features: int | None = None) -> Trai
     if selector.attributes is not None:
         rows = rows.matched(as_attribute_table(selector.attributes).classes.tolist())
     if rows.fits:
-        loaded = training_data(selector, *rows.load())
+        X, y, weights = rows.load()
+        X = Plain(X, y, rows.feature_names)
+        loaded = training_data(selector, X, y, weights, X_unlabeled=X_unlabeled)
         data = TrainingData(None, loaded.moments, loaded.unlabeled)
+    elif X_unlabeled is not None:
+        raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
     else:
         data = TrainingData(None, _sum_up(selector, rows), None)
         refuse_unlabeled(selector, data.moments.classes)
@@ -189,7 +195,7 @@ def _without_labels(X: Any, weights: np.ndarray | None = None) -> Moments:
 
 def _check_more_rows(selector: Any, X: Any) -> Any:
     types = [np.float64, np.float32]
-    return validate_data(selector, X, accept_sparse="csr", dtype=types, reset=False)
+    return validated(selector, X, accept_sparse="csr", dtype=types, reset=False)
 
 
 def _check_on_host(X: Any) -> None:
