@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,9 @@ import scipy.sparse as sp
 
 from semfs.files import need
 from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, Reader, array_reader
+from semfs.rows.readers import ArrayReader, array_reader
 
-__all__ = ["GeneMatrix", "as_genes", "view", "warn_of_counts"]
+__all__ = ["GeneMatrix", "as_genes", "view"]
 
 
 def view(
@@ -47,11 +46,11 @@ def view(
     array(['CD19'], dtype=object)
     """
     use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
-    if use_raw and adata.raw is None:
-        raise ValueError("use_raw: the AnnData object has no raw. Leave it out, or name a layer.")
-    if not use_raw and layer is not None and layer not in adata.layers:
+    missing = adata.raw is None if use_raw else layer is not None and layer not in adata.layers
+    if missing:
         found = ", ".join([*adata.layers, *(["raw"] if adata.raw is not None else [])])
-        raise ValueError(f"the AnnData object has no layer {layer!r}; found: {found or 'none'}.")
+        name = "raw" if use_raw else f"layer {layer!r}"
+        raise ValueError(f"the AnnData object has no {name}; layers: {found or 'none'}.")
     out = GeneMatrix(adata, None if use_raw else layer, use_raw, gene_symbols)
     if gene_symbols is not None and gene_symbols not in out.var:
         found = ", ".join(map(str, out.var.columns[:8])) or "none"
@@ -63,7 +62,7 @@ def as_genes(data: Any) -> GeneMatrix | None:
     """Return an AnnData object, known by its looks, as its X; None for all other data."""
     if isinstance(data, GeneMatrix):
         return data
-    looks = all(hasattr(type(data), name) for name in ("obs", "var_names", "X"))
+    looks = all(hasattr(type(data), name) for name in ("obs", "var", "X"))
     return GeneMatrix(data, None, False, None) if looks else None
 
 
@@ -88,7 +87,7 @@ class GeneMatrix:
         if self.gene_symbols is not None:
             names = self.var[self.gene_symbols].astype(object).fillna(names)
         unique = need("anndata.utils", "data", what="AnnData").make_index_unique
-        return unique(need("pandas").Index([str(name) for name in names])).tolist()  # type: ignore[no-any-return]
+        return unique(need("pandas").Index([str(name) for name in names])).tolist()
 
     def labels(self, column: str) -> Labels:
         """Return the labels of the cells in a column of ``obs``; missing ones are none."""
@@ -108,7 +107,7 @@ class GeneMatrix:
         return out
 
     def keep(self, columns: np.ndarray) -> Any:
-        """Return the AnnData object with the genes at some places (k,) alone; of raw a new one."""
+        """Return the AnnData object with some genes (k,) alone; of raw, a new one."""
         if not self.use_raw:
             return self.adata[:, columns]
         reader, parts = self.reader(), ("obs", "uns", "obsm", "obsp")
@@ -117,22 +116,4 @@ class GeneMatrix:
             sp.csr_matrix(sp.vstack(blocks)) if reader.sparse else np.vstack(blocks),
             var=self.var.iloc[columns].copy(),
             **{name: getattr(self.adata, name).copy() for name in parts},
-        )
-
-
-def warn_of_counts(reader: Reader) -> None:
-    """Say what to do if cells hold counts: whole numbers up to large ones, in some of them."""
-    n = reader.n_rows or 0
-    picked = [next(reader.blocks(at, min(at + 50, n), 50))[1] for at in range(0, n, n // 4 + 1)]
-    found = np.concatenate([X.data if sp.issparse(X) else X[X != 0] for X in picked] or [[]])
-    if not len(found) or found.min() < 0 or (found != np.floor(found)).any():
-        return
-    top = float(found.max())
-    if top > 30 or top > 8 * float(found.mean()):
-        warnings.warn(
-            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
-            "of highest expression win. Normalise first: sc.pp.normalize_total(adata), then "
-            "sc.pp.log1p(adata); or name a layer that is normalised (layer=..., --layer).",
-            UserWarning,
-            stacklevel=2,
         )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.labels import Labels
@@ -13,6 +17,7 @@ from semfs.rows.readers import ArrayReader, checked_sparse
 
 __all__ = [
     "checked_dataset",
+    "counts_noticed",
     "dataset_reader",
     "group_labels",
     "group_reader",
@@ -148,3 +153,21 @@ def _check_node(path: Path, group: Any, name: str) -> None:
     node = group[name]
     for part in node if hasattr(node, "keys") else [name]:
         checked_dataset(path, node if hasattr(node, "keys") else group, part)
+
+
+def counts_noticed(reader: ArrayReader) -> ArrayReader:
+    """Return the reader; say what to do if some cells hold counts: large whole numbers."""
+    n = reader.n_rows or 0
+    picked = [next(reader.blocks(at, min(at + 50, n), 50))[1] for at in range(0, n, n // 4 + 1)]
+    found = np.concatenate([X.data if sp.issparse(X) else X[X != 0] for X in picked] or [[]])
+    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
+    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
+    if whole and (top > 30 or top > 8 * mean):
+        warnings.warn(
+            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
+            "of highest expression win. Normalise first: sc.pp.normalize_total(adata), then "
+            "sc.pp.log1p(adata); or name a layer that is normalised (layer=..., --layer).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return reader

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from semfs.files import open_existing, parse_size
 from semfs.rows import hdf5, readers
-from semfs.rows.anndata import as_genes, view, warn_of_counts
+from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource, warn_of_texts
 from semfs.rows.labels import Labels
 from semfs.rows.memory import as_matrix
@@ -21,7 +21,7 @@ from semfs.rows.readers import Blocks, Reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
-__all__ = ["Plain", "as_plain", "as_source", "open_blocks", "plain_blocks"]
+__all__ = ["Plain", "as_plain", "as_source", "column_places", "open_blocks", "plain_blocks"]
 
 
 def open_blocks(
@@ -164,12 +164,10 @@ def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator |
     return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
 
 
-def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
-    """Columns of X named ``found``, as many and in the order of ``wanted``."""
-    if found is None or wanted is None or list(found) == list(wanted):
-        return X
+def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:
+    """Return where among the columns ``found`` the wanted ones are; -1 if one is not needed."""
     position = {name: j for j, name in enumerate(found)}
-    places = np.array([position.get(name, -1) for name in wanted])
+    places = np.array([position.get(name, -1) for name in wanted], dtype=np.intp)
     absent = np.flatnonzero((places < 0) & (True if needed is None else needed))
     if absent.size:
         shown = ", ".join(str(wanted[j]) for j in absent[:5]) + ", …" * (len(absent) > 5)
@@ -178,6 +176,14 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
             f"of X: {shown}. Pass data that have them; of AnnData, "
             "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
         )
+    return places
+
+
+def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
+    """Columns of X named ``found``, as many and in the order of ``wanted``."""
+    if found is None or wanted is None or list(found) == list(wanted):
+        return X
+    places = column_places(found, wanted, needed)
     there = np.flatnonzero(places >= 0)
     picked = X[:, places[there]]
     if sp.issparse(X):
@@ -202,7 +208,7 @@ def _opened(
     if genes is not None:
         genes = genes if key is None else view(genes.adata, key)
         labels = genes.labels(name) if name else _given(y, "data")
-        return _counts_noticed(genes.reader()), labels
+        return hdf5.counts_noticed(genes.reader()), labels
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
@@ -230,7 +236,7 @@ def _file(
         return readers.npz_reader(path, key), found
     if kind == ".h5ad":
         labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
-        return _counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
+        return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
     if kind in (".h5", ".hdf5", ".hdf") or hdf5.is_zarr(path):
         labels = hdf5.group_labels(path, name) if name else _given(y, path)
         return hdf5.group_reader(path, key), labels
@@ -259,11 +265,6 @@ def _given(y: Any, where: Any) -> Labels:
             "where the data hold them."
         )
     return Labels.of(y)
-
-
-def _counts_noticed(reader: Reader) -> Reader:
-    warn_of_counts(reader)
-    return reader
 
 
 def _is_frame(data: Any) -> bool:

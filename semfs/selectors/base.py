@@ -17,7 +17,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from semfs.files import memory_limit, size_text
-from semfs.rows import Plain, as_genes, as_plain, plain_blocks
+from semfs.rows import as_genes, as_plain, column_places, plain_blocks
 from semfs.rows.devices import as_numpy, floating_dtypes
 from semfs.selectors.display import features_html, short_repr
 from semfs.validation import encode_labels
@@ -164,9 +164,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """Where among columns of these names the selected ones are."""
         support = self.get_support()
         if hasattr(self, "feature_names_in_"):
-            own = np.arange(len(names))[None]
-            wanted = self.feature_names_in_[support]
-            return as_plain(Plain(own, names=names), names=wanted).X[0]  # type: ignore[no-any-return]
+            return column_places(names, self.feature_names_in_[support])
         if len(names) != len(support):
             raise ValueError(f"X has {len(names)} features, {len(support)} were fitted.")
         return np.flatnonzero(support)
@@ -202,7 +200,7 @@ def _dense(X: Any, name: str) -> np.ndarray:
             f"{name} needs dense data, which would take {size_text(size)}. Choose highly "
             "variable genes or fewer cells first, or a selector that takes sparse data."
         )
-    return X.toarray()  # type: ignore[no-any-return]
+    return X.toarray()
 
 
 def row_wise(method: Callable) -> Callable:
