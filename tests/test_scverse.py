@@ -170,8 +170,9 @@ def test_symbols_that_are_missing_or_double_are_told_apart():
     assert names[:4] == ["A", "A-1", adata.var_names[2], "B"]
 
 
-def test_new_cells_are_matched_by_gene_name():
-    adata = cells()
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_new_cells_are_matched_by_gene_name(form):
+    adata = cells(form)
     selector = SemFS(3, TABLE).fit(adata, "cell_type")
     other = adata[:, ::-1].copy()
     assert_array_equal(selector.predict(other), selector.predict(adata))

@@ -141,7 +141,8 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     if isinstance(X, Plain):
         aligned = _aligned(X.X, X.names, names, needed)
         return replace(X, X=aligned, y=X.y if y is None else y)
-    source = None if y is None else as_source(X, y, None)
+    known = y is not None and not isinstance(X, np.memmap)
+    source = as_source(X, y, None) if known else None
     if source is not None:
         X, y, _ = source.load()
         return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
