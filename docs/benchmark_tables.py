@@ -153,8 +153,8 @@ def knowledge_summary(found: dict) -> str:
     """ACC and NMI over the best of five baselines, for growing knowledge; confirming splits."""
     rows = {row["method"]: row for row in found["confirmed"]["five"]}
     lines = [
-        f"{len(found['data'])} data sets, {found['confirmed']['splits']} class splits each; 1.00 "
-        "is the best of five baselines picked in hindsight.",
+        f"{len(found['data'])} data sets, {found['confirmed']['splits']} class splits each; "
+        "1.00 is the best of five baselines picked in hindsight.",
         "",
         "| what the selector knows | ACC | NMI |",
         "|---|---:|---:|",
@@ -170,8 +170,8 @@ def knowledge_table(found: dict, part: str) -> str:
     names = list(found["data"])
     over = {row["method"]: row["mean"] for row in found[part]["eight"]}
     lines = [
-        f"{found[part]['splits']} class splits of each data set; ACC / NMI over the best of five "
-        "(and of eight) baselines picked in hindsight, mean over k = 10, 20, 50.",
+        f"{found[part]['splits']} class splits of each data set; ACC / NMI over the best of "
+        "five (and of eight) baselines picked in hindsight, mean over k = 10, 20, 50.",
         "",
         "| method | ACC (95 %) | NMI (95 %) | over eight | " + " | ".join(names) + " |",
         "|---|---:|---:|---:|" + "---:|" * len(names),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import inspect
 import numbers
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.files import memory_limit, size_text
 from semfs.method.moments import Moments
-from semfs.rows import Rows
+from semfs.rows import Rows, as_genes, as_plain, column_places, plain_blocks
 from semfs.rows.devices import (
     as_numpy,
     check_same_namespace,
@@ -29,7 +32,17 @@ from semfs.rows.devices import (
 from semfs.selectors.prediction import ClassPredictor
 from semfs.validation import check_integer, encode_labels, label_array
 
-__all__ = ["LinearSelector", "RankingSelector", "constant_columns", "stable_order"]
+__all__ = [
+    "LinearSelector",
+    "RankingSelector",
+    "constant_columns",
+    "row_wise",
+    "stable_order",
+    "validated",
+]
+
+# scikit-learn's words about rows whose names we have compared ourselves
+NO_NAMES = "X does not have valid feature names"
 
 #: Rows up to this size are remembered, so that `explain` needs no arguments.
 REMEMBERED_BYTES = 256 * 2**20
@@ -62,11 +75,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
         Without y, classes and codes are None, unless the selector's tags require y.
         """
+        plain = as_plain(X, y)
+        X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        X = validate_data(
+        X = validated(
             self,
-            X,
+            replace(plain, X=X),
             accept_sparse=("csr", "csc") if accept_sparse else False,
             dtype=floating_dtypes(X) or list(dtype),
             ensure_all_finite=ensure_all_finite,
@@ -138,6 +153,36 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 stacklevel=4,
             )
 
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d), AnnData or path
+            Rows with all the features seen in `fit`. In AnnData genes are found by name.
+
+        Returns
+        -------
+        X_selected : array-like of shape (n, k)
+            Of AnnData an AnnData object, as slicing it returns it.
+        """
+        genes = as_genes(X)
+        if genes is not None:
+            return genes.keep(self._places(genes.names))
+        if plain_blocks(X) is None:
+            return super().transform(X)
+        plain = as_plain(X, names=getattr(self, "feature_names_in_", None))
+        return plain.X[:, self._get_support_mask()]
+
+    def _places(self, names: list[str]) -> np.ndarray:
+        """Where among columns of these names the selected ones are."""
+        support = self.get_support()
+        if hasattr(self, "feature_names_in_"):
+            return column_places(names, self.feature_names_in_[support])
+        if len(names) != len(support):
+            raise ValueError(f"X has {len(names)} features, {len(support)} were fitted.")
+        return np.flatnonzero(support)
+
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
         return as_numpy(self.support_)
@@ -188,6 +233,52 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         )
 
 
+def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Return X as scikit-learn's `validate_data` does, also of AnnData, files and lazy frames.
+
+    What lies sparse there is made dense for selectors that need it so, if memory allows.
+    """
+    known = None if reset else getattr(selector, "feature_names_in_", None)
+    plain = as_plain(X, names=known)
+    X, named = plain.X, plain.names is not None
+    if named and sp.issparse(X) and not options["accept_sparse"]:
+        X = _dense(X, type(selector).__name__)
+    with warnings.catch_warnings():
+        if named:  # and compared already
+            warnings.filterwarnings("ignore", NO_NAMES)
+        X = validate_data(selector, X, reset=reset, **options)
+    if named and reset:
+        selector.feature_names_in_ = np.array(plain.names, dtype=object)
+    return X
+
+
+def _dense(X: Any, name: str) -> np.ndarray:
+    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if size > memory_limit() // 4:
+        raise ValueError(
+            f"{name} needs dense data, which would take {size_text(size)}. Choose highly "
+            "variable genes or fewer cells first, or a selector that takes sparse data."
+        )
+    return X.toarray()
+
+
+def row_wise(method: Callable) -> Callable:
+    """Let a method that looks at one row at a time take AnnData and files, block by block."""
+
+    @functools.wraps(method)
+    def of_any(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        blocks = plain_blocks(X, names=names, needed=self.get_support())
+        if blocks is None:
+            return method(self, X, *args, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", NO_NAMES)
+            return np.concatenate([method(self, block, *args, **options) for block in blocks])
+
+    return of_any
+
+
 class LinearSelector(RankingSelector):
     """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
 
@@ -204,6 +295,7 @@ class LinearSelector(RankingSelector):
         """Names (m,) of the attributes of the table given."""
         return self.class_table_.names
 
+    @row_wise
     def predict_attributes(self, X: Any) -> np.ndarray:
         """Predict the attributes (n, m) of each row of X (n, d).
 
@@ -222,6 +314,7 @@ class LinearSelector(RankingSelector):
         Z = self._selected(X, "predict_attributes")
         return like(self._predictor().attributes(Z), X)
 
+    @row_wise
     def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
         """Return the likeliest class of each row, by descriptions where no rows were seen.
 
@@ -242,6 +335,7 @@ class LinearSelector(RankingSelector):
         best = np.argmax(self._predictor().scores(Z, table), axis=1)
         return like(table.classes[best], X)
 
+    @row_wise
     def decision_function(self, X: Any, class_table: Any = None) -> np.ndarray:
         """Return how likely each class is for each row: log-likelihoods up to a constant.
 

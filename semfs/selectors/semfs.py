@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
-from sklearn.utils.validation import validate_data
 
 from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
 from semfs.attributes.targets import classes_to_come, target_problem
@@ -23,9 +22,9 @@ from semfs.method.objective import (
     Solution,
     reduce_rank,
 )
-from semfs.rows import Rows
+from semfs.rows import Plain, Rows, as_plain
 from semfs.rows.devices import as_numpy, like
-from semfs.selectors.base import LinearSelector, check_n_features_to_select
+from semfs.selectors.base import LinearSelector, check_n_features_to_select, validated
 from semfs.selectors.new_classes import find_new_classes, too_few
 from semfs.selectors.training import (
     FeatureLimits,
@@ -296,10 +295,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             rows = rows_beyond_memory(X, y, sample_weight)
             if rows is None:
                 data = self._training_data(X, y, sample_weight, X_unlabeled=X_unlabeled)
-            elif X_unlabeled is None:
-                data = self._streamed_data(rows)
             else:
-                raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
+                data = self._streamed_data(rows, X_unlabeled=X_unlabeled)
             self.__dict__.pop("moments_", None)
             self._fit_from(data, y)
             if rows is not None:
@@ -382,14 +379,15 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         reset: bool = True,
     ) -> TrainingData:
         """Validate rows in memory; finiteness shows in the moments."""
-        y, sample_weight = as_numpy(y), as_numpy(sample_weight)
+        X = as_plain(X, y)
+        y, sample_weight = as_numpy(X.y), as_numpy(sample_weight)
         y, hidden = split_labels(y, self.attributes)
         X, classes, codes = self._check_training_data(
-            X, y, accept_sparse=True, ensure_all_finite=False, reset=reset
+            replace(X, y=y), y, accept_sparse=True, ensure_all_finite=False, reset=reset
         )
         if X_unlabeled is not None:
             types = [np.float64, np.float32]
-            X_unlabeled = validate_data(
+            X_unlabeled = validated(
                 self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
             )
         assert classes is not None
@@ -403,7 +401,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             X_unlabeled=X_unlabeled,
         )
 
-    def _streamed_data(self, rows: Any, *, reset: bool = True) -> TrainingData:
+    def _streamed_data(
+        self, rows: Any, *, X_unlabeled: Any = None, reset: bool = True
+    ) -> TrainingData:
         """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
         check_n_features_to_select(self.n_features_to_select)
         if not reset and rows.n_features != self.n_features_in_:
@@ -413,7 +413,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if self.attributes is not None:
             rows = rows.matched(as_attribute_table(self.attributes).classes.tolist())
         if rows.fits:
-            data = replace(self._training_data(*rows.load()), X=None)
+            X, y, weights = rows.load()
+            X = Plain(X, y, rows.feature_names)
+            data = replace(self._training_data(X, y, weights, X_unlabeled=X_unlabeled), X=None)
+        elif X_unlabeled is not None:
+            raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
         else:
             direct = self.solver == "direct"
             sums = rows.sums(

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from semfs.attributes import align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.method.moments import Moments
+from semfs.rows import Plain
 from semfs.selectors.base import LinearSelector, check_n_features_to_select
 from semfs.selectors.folds import ClassFolds, Setting
 from semfs.selectors.semfs import SemFS
@@ -475,4 +476,5 @@ def _in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
             "SemFSCV needs X in memory: it clusters held-out rows. Fit it on a sample of the "
             "rows, then SemFS(**best_params_) on all of them."
         )
-    return rows.load()
+    X, y, sample_weight = rows.load()
+    return Plain(X, y, rows.feature_names), y, sample_weight
