@@ -162,7 +162,7 @@ def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> in
 
 
 def check_all_finite(X: Any) -> None:
-    """Raise scikit-learn's error for NaN or infinity in X, and where; or one for an overflow."""
+    """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow."""
     try:
         check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
     except ValueError as error:

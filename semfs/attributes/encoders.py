@@ -208,7 +208,7 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     vectors = {w: found[f] for w in forms for f in reversed(forms[w]) if f in found}
     for text, group in zip(texts, words):
         if not any(word in vectors for word in group):
-            raise ValueError(
+            raise FileError(
                 f"{path} has no vector for any word of {text!r}. Describe that class in other "
                 "words: {name: description}."
             )
@@ -231,6 +231,8 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
             if len(line) == _LONGEST_LINE:
                 raise FileError(f"{path} has a line of a million bytes: no word vectors.")
             parts = line.decode("utf-8", "replace").rstrip().split(" ")
+            if parts == [""]:
+                continue
             if not size and len(parts) == 2 and all(part.isdigit() for part in parts):
                 size = int(parts[1])
                 continue

@@ -211,7 +211,9 @@ def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
 def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
     alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(len(Z))  # not to itself
     best = alike.argmax(axis=1)
-    order = np.argsort(-alike.max(axis=1), kind="stable") if len(Z) > 1 else []
+    if len(Z) < 2:
+        return []
+    order = np.argsort(-alike.max(axis=1), kind="stable")
     return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]
 
 

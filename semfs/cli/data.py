@@ -15,10 +15,7 @@ __all__ = ["attributes", "datasets", "select"]
 
 Names = list[str] | None
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
-TABLE = (
-    "Class table: CSV, Parquet, Excel or JSON (NPZ: default A); `names`, to encode the names of "
-    "the classes; or `labels`, to use no more than these."
-)
+TABLE = "Class table (CSV, Parquet, Excel, JSON), `names` to encode these, or `labels` alone."
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = (
@@ -126,7 +123,7 @@ def attributes(
 
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
-    if markers is not None:
+    if names is None:
         table = attributes_from_markers(markers)
     elif ontology is not None:
         table = attributes_from_ontology(read_names(names), ontology, own=own, part_of=part_of)
