@@ -25,11 +25,13 @@ from pathlib import Path
 import numpy as np
 from scipy.special import log_ndtr
 from sklearn.feature_selection import f_classif
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 
 from semfs import SemFS, SemFSCV
 from semfs.datasets import load_sample
-from semfs.evaluation import cluster_scores, knn_accuracy, starting_rows
+from semfs.evaluation import cluster_scores, starting_rows
 from semfs.rows import Rows
 from semfs.selectors.unlabeled import spread_agreement
 
@@ -298,7 +300,13 @@ def score(order: np.ndarray, split: Split) -> list[list[float]]:
     for k in KS:
         Z = split.Xu[:, order[:k]]
         acc, nmi = cluster_scores(Z, split.yu, starts=starts)
-        out.append([float(acc.mean()), float(nmi.mean()), float(knn_accuracy(Z, split.yu))])
+        out.append(
+            [
+                float(acc.mean()),
+                float(nmi.mean()),
+                float(cross_val_score(KNeighborsClassifier(), Z, split.yu).mean()),
+            ]
+        )
     return out
 
 

@@ -169,8 +169,7 @@ def _check_attributes(attributes: Any, classes: np.ndarray) -> None:
     if not (hasattr(attributes, "index") and hasattr(attributes, "columns")):
         raise ValueError(
             "attributes must be a pandas DataFrame with one row per class, indexed by class "
-            f"label, got {type(attributes).__name__}. Build one with "
-            "pandas.DataFrame(rows, index=class_labels)."
+            f"label, got {type(attributes).__name__}."
         )
     align_attributes(attributes, classes)  # names a class without a row, a bad entry, …
 

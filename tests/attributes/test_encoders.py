@@ -11,7 +11,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from semfs.attributes import describe_attributes, encode_class_names, read_names
-from semfs.attributes.encoders import clean_name
 from semfs.files import FileError
 
 pytest.importorskip("pandas")
@@ -59,11 +58,6 @@ def test_callables_prompts_and_descriptions():
     assert_allclose(table.loc["dog"], [(7 + 12 + 10 + 15) / 4])
 
 
-def test_names_become_plain_words_but_codes_stay():
-    assert clean_name("airport/terminal") == "airport terminal"
-    assert [clean_name(name) for name in ("CD4", "3", "_")] == ["CD4", "3", "_"]
-
-
 @pytest.mark.parametrize(
     "names, encoder, message",
     [
@@ -78,13 +72,6 @@ def test_names_become_plain_words_but_codes_stay():
 def test_bad_names_and_encoders_are_explained(names, encoder, message):
     with pytest.raises(ValueError, match=message):
         encode_class_names(names, encoder)
-
-
-def test_a_prompt_needs_a_place_for_the_name():
-    with pytest.raises(ValueError, match=r"has no \{\}"):
-        encode_class_names(["cat"], len, prompts="a photo")
-    with pytest.raises(TypeError, match=r"write \['cat'\]"):
-        encode_class_names("cat", len)
 
 
 @pytest.mark.parametrize(

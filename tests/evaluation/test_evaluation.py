@@ -18,7 +18,6 @@ from semfs.evaluation import (
     cluster_scorer,
     cluster_scores,
     clustering_accuracy,
-    knn_accuracy,
     normalized_mutual_info,
     starting_rows,
     zero_shot_accuracy,
@@ -177,26 +176,6 @@ def test_nmi_divides_by_the_larger_entropy():
 # --- further measures -----------------------------------------------------------------
 
 
-def plain_knn_accuracy(X, y, k):
-    right = 0
-    for i in range(len(X)):
-        others = sorted((((X[j] - X[i]) ** 2).sum(), j) for j in range(len(X)) if j != i)
-        votes = [y[j] for _, j in others[:k]]
-        right += max(votes, key=lambda c: (votes.count(c), -votes.index(c))) == y[i]
-    return right / len(X)
-
-
-@pytest.mark.parametrize("d", [3, 40])
-@pytest.mark.parametrize("k", [1, 2, 5, 59])
-def test_knn_accuracy_is_that_of_the_plain_loop_with_the_nearest_voter_deciding(d, k):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 60)
-    X = rng.normal(size=(60, d)) + y[:, None]
-    assert_allclose(knn_accuracy(X, y, k), plain_knn_accuracy(X, y, k))
-    assert_allclose(knn_accuracy(sp.csr_array(X), y, k), plain_knn_accuracy(X, y, k))
-    assert_allclose(knn_accuracy(X + 1e6, y, k), plain_knn_accuracy(X, y, k))
-
-
 class NearestDescription:
     def predict(self, X, class_table=None):
         table = {"a": [0.0], "b": [1.0]} if class_table is None else class_table
@@ -238,8 +217,6 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, Y4, starts=[[0.0, 1.0]]), "whole numbers"),
         (lambda: starting_rows(3, 5), "3 rows cannot start 5 clusters"),
         (lambda: cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
-        (lambda: knn_accuracy(X4, Y4, 4), "n_neighbors < n_samples"),
-        (lambda: knn_accuracy(X4, Y4, 0), "'n_neighbors' .* Got 0"),
         (
             lambda: zero_shot_accuracy(NearestDescription(), [[0.0]], ["c"], {"a": [0.0]}),
             "no row for class 'c'",
