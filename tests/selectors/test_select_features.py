@@ -162,7 +162,7 @@ def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
     cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
     cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
     with pytest.warns(UserWarning, match="5 rows without a label"):
-        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen="Unseen")
+        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
     assert sparse.issparse(data.X)
     assert_array_equal(data.X.toarray(), sample.X[5:])
     assert set(data.unseen) == set(sample.unseen)
