@@ -8,9 +8,8 @@ labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector
 from semfs.baselines.fsasl import FSASL
 from semfs.baselines.l20alm import L20ALM
 from semfs.baselines.lasso import LassoSelector
-from semfs.baselines.markers import Markers
 from semfs.baselines.mcfs import MCFS
-from semfs.baselines.simple import RandomSelector, VarianceSelector
+from semfs.baselines.simple import Markers, RandomSelector, VarianceSelector
 from semfs.baselines.wknn import WkNN
 
 __all__ = [

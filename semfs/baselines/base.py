@@ -188,22 +188,21 @@ def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
     """Rank the features of score 0 by ``fallback``, without disturbing the others.
 
     They get distinct negative scores of at most 1e-10 in size, so that sorting by score
-    still gives the whole ranking (``scores_`` and ``order_`` never disagree).
+    still gives the whole ranking.
     """
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
     broken = np.array(scores, dtype=np.float64)
-    broken[zero] = -1e-10 * (position.reshape(-1) + 1) / max(len(distinct), 1)
+    broken[zero] = -1e-10 * (position + 1) / max(len(distinct), 1)
     return broken
 
 
 def standardize_columns(
     X: np.ndarray, *, center: bool = True, scale: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a centred/scaled copy of X (its dtype), the offsets (d,) and scales (d,).
+    """Return a centred/scaled copy of X in its dtype, the offsets (d,) and scales (d,).
 
-    Population standard deviation; constant columns are divided by 1. Statistics are
-    summed in float64 whatever the dtype of X.
+    Scales are population standard deviations, 1 for constant columns.
     """
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
@@ -225,11 +224,7 @@ def column_std(X: np.ndarray) -> np.ndarray:
 
 
 def gram_matrix(X: np.ndarray, block: int = 2048) -> np.ndarray:
-    """Return XᵀX (d, d) in float64.
-
-    Each block of rows is multiplied in the dtype of X and added in float64: the speed of
-    float32 without its loss over many rows.
-    """
+    """Return XᵀX (d, d) in float64: blocks of rows in the dtype of X, added in float64."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for start in range(0, X.shape[0], block):
         rows = X[start : start + block]

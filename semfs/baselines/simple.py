@@ -1,4 +1,4 @@
-"""Random and Variance: what any method has to beat."""
+"""Random, Variance and Markers: quick, and without parameters."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from semfs.baselines.base import Baseline, Training, column_std
 from semfs.selectors.base import stable_order
 
-__all__ = ["RandomSelector", "VarianceSelector"]
+__all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
+
+BLOCK_ROWS = 1024
 
 
 class RandomSelector(Baseline):
-    """Rank the features in random order: what any method has to beat.
-
-    Constant columns still come last, so that it draws from the same candidates as the
-    other selectors.
+    """Rank the features in random order, constant columns last: what any method has to beat.
 
     Parameters
     ----------
@@ -29,10 +28,8 @@ class RandomSelector(Baseline):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Uniform random numbers, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Uniform random numbers; feature indices, best first; places, 1 = best.
 
     Examples
     --------
@@ -63,10 +60,9 @@ class VarianceSelector(Baseline):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Population variances in float64, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Population variances, ``-inf`` for constant columns; feature indices, best first;
+        places, 1 = best.
 
     Examples
     --------
@@ -91,3 +87,112 @@ class VarianceSelector(Baseline):
         if not np.array_equal(stable_order(variance), stable_order(scaled)):
             raise ValueError(self._breakdown("cannot tell the variances of X apart"))
         return variance
+
+
+class Markers(Baseline):
+    """Markers of each class by a one-vs-rest t-test, as scanpy's ``rank_genes_groups``.
+
+    For class c and each feature Welch's statistic of its rows against all other rows::
+
+        t = (mean_c - mean_rest) / sqrt(var_c / n_c + var_rest / n_rest)
+
+    The features of a class are ranked by t, largest first (those that are *higher* in the
+    class). Then the classes take turns: the best feature of each, the second best of each,
+    and so on, leaving out what was taken before.
+
+    Parameters
+    ----------
+    n_features_to_select : int, default=50
+
+    Attributes
+    ----------
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Share of the features not ahead in the turns, ``-inf`` for constant columns; feature
+        indices, best first; places, 1 = best.
+    statistics_ : ndarray of shape (C, d)
+        t of each class and feature, finite also where both sides are constant.
+    classes_ : ndarray of shape (C,)
+
+    Notes
+    -----
+    Variances are unbiased (divided by n - 1), that of a class with one row is taken as 0.
+    X is used as it is given: for counts pass normalised logarithms, as scanpy asks for.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from semfs.baselines import Markers
+    >>> X, y = load_iris(return_X_y=True)
+    >>> Markers(2).fit(X, y).get_support()
+    array([False,  True,  True, False])
+    """
+
+    _supervised = True
+    _takes_sparse = True
+    _unit_free = True
+
+    def __init__(self, n_features_to_select: int = 50) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _scores(self, data: Training) -> np.ndarray:
+        if len(data.table) < 2:
+            raise ValueError(
+                "Markers compares each class with the rest, but y has one class only. Pass "
+                "rows of at least two classes."
+            )
+        self.statistics_ = welch_statistics(data.X, data.codes)
+        # the best of each class, then the second best of each, …
+        best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
+        turns = best_first.T.ravel()
+        order = turns[np.sort(np.unique(turns, return_index=True)[1])]
+        scores = np.empty(len(order))
+        scores[order] = np.arange(len(order), 0, -1) / len(order)
+        return scores
+
+
+def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
+    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0], [3.0], [6.0], [8.0]])
+    >>> welch_statistics(X, np.array([0, 0, 1, 1])).round(4).ravel()
+    array([-3.5355,  3.5355])
+    """
+    counts = np.bincount(codes)[:, None].astype(np.float64)
+    sums, squares = _class_sums(X, codes)
+    rest, rest_sums = counts.sum() - counts, sums.sum(axis=0) - sums
+    difference = sums / counts - rest_sums / rest
+    error = np.sqrt(
+        _mean_variance(counts, sums, squares)
+        + _mean_variance(rest, rest_sums, squares.sum(axis=0) - squares)
+    )
+    # equal rows on both sides: any difference is beyond doubt, but finite
+    smallest = np.maximum(1e-12 * np.abs(difference), np.finfo(np.float64).tiny)
+    return difference / np.maximum(error, smallest)
+
+
+def _class_sums(X: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums and sums of squares (C, d) of the rows of each class.
+
+    Dense rows are taken from the first row: an offset common to all rows would drown their
+    variance in rounding.
+    """
+    n, d = X.shape
+    member = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
+    if sp.issparse(X):
+        X = X.astype(np.float64)
+        return (member @ X).toarray(), (member @ X.multiply(X)).toarray()
+    sums, squares = (np.zeros((member.shape[0], d)) for _ in range(2))
+    for start in range(0, n, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, n))
+        block = X[rows] - X[0].astype(np.float64)
+        sums += member[:, rows] @ block
+        squares += member[:, rows] @ block**2
+    return sums, squares
+
+
+def _mean_variance(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Return the variance of a mean of n rows, from their sums and sums of squares."""
+    spread = np.maximum(squares - sums**2 / n, 0.0)
+    return spread / np.maximum(n - 1, 1) / n

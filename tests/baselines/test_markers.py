@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ttest_ind
 
 from semfs.baselines import Markers
-from semfs.baselines.markers import welch_statistics
+from semfs.baselines.simple import welch_statistics
 
 
 def cells(seed=0, n=60, d=15, n_classes=4):
