@@ -2,7 +2,10 @@
 
 Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
 labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
-`WkNN`.
+`WkNN`. Each has, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns,
+``order_`` (d,), the feature indices, best first, and ``ranking_`` (d,), the place of each
+feature, 1 = best. What differs from the original programs, and why, is on the page on the
+comparison methods.
 """
 
 from semfs.baselines.fsasl import FSASL

@@ -18,7 +18,6 @@ __all__ = [
     "LinearProblem",
     "Training",
     "break_ties",
-    "column_std",
     "gram_matrix",
     "standardize_columns",
 ]
@@ -98,16 +97,13 @@ class Baseline(RankingSelector):
         return Training(X, constant, exponent, codes, table.values)
 
     def _check_enough(self, X: Any, constant: np.ndarray) -> None:
-        name = type(self).__name__
-        if X.shape[0] < 2:
-            raise ValueError(
-                f"Found array with {X.shape[0]} sample(s) (shape={X.shape}) while a minimum "
-                f"of 2 is required by {name}."
-            )
+        name, (n, d) = type(self).__name__, X.shape
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
         if constant.all():
             raise ValueError(
-                f"All {X.shape[1]} columns of X are constant: {name} has nothing to rank. "
-                "Check that X holds the features you meant."
+                f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
+                "holds the features you meant."
             )
 
     def _in_ordinary_numbers(self, X: Any) -> tuple[Any, int]:
@@ -122,10 +118,9 @@ class Baseline(RankingSelector):
                 "example by sklearn.preprocessing.StandardScaler."
             )
         exponent = int(np.frexp(largest)[1])
-        if not sp.issparse(X):
-            return np.ldexp(X, -exponent), exponent
         X = X.copy()
-        X.data = np.ldexp(X.data, -exponent)
+        values = X.data if sp.issparse(X) else X
+        np.ldexp(values, -exponent, out=values)
         return X, exponent
 
     @contextmanager
@@ -187,8 +182,7 @@ class LinearProblem:
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
     """Rank the features of score 0 by ``fallback``, without disturbing the others.
 
-    They get distinct negative scores of at most 1e-10 in size, so that sorting by score
-    still gives the whole ranking.
+    They get negative scores of at most 1e-10 in size.
     """
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
@@ -206,21 +200,11 @@ def standardize_columns(
     """
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
-    divisor = column_std(X) if scale else np.ones(d)
+    divisor = X.std(axis=0, dtype=np.float64) if scale else np.ones(d)
     divisor[(divisor == 0) | constant_columns(X)] = 1.0
     Z = X - offset.astype(X.dtype)
     Z /= divisor.astype(X.dtype)
     return Z, offset, divisor
-
-
-def column_std(X: np.ndarray) -> np.ndarray:
-    """Return the population standard deviation (d,) of each column, in float64."""
-    mean = X.mean(axis=0, dtype=np.float64)
-    total = np.zeros(X.shape[1])
-    for start in range(0, X.shape[0], 64):  # blocks that stay in the cache
-        block = X[start : start + 64] - mean
-        total += np.einsum("ij,ij->j", block, block)
-    return np.sqrt(total / X.shape[0])
 
 
 def gram_matrix(X: np.ndarray, block: int = 2048) -> np.ndarray:

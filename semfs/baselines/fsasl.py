@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, gram_matrix
 from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
+from semfs.progress import Progress
+from semfs.selectors.base import stable_order
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
@@ -42,10 +43,9 @@ class FSASL(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores (unless ``n_iter_no_change`` is set).
     n_components : int or None, default=None
-        Number c of eigenvectors, the number of clusters if you know it. None is 5. Cap it
-        (say at 50) when there are hundreds of clusters: every step grows with it.
+        Number c of eigenvectors, the number of clusters if you know it (but not hundreds:
+        every step grows with it). None is 5.
     lambda2, lambda3 : float, default=1.0
         Weight of the neighbour term; row sparsity of W.
     ratio : float in (0, 1), default=0.01
@@ -55,38 +55,29 @@ class FSASL(Baseline):
         Rounds. As in the original, with 5 or more the first round has no codes: below and
         above are different algorithms.
     inner : {"exact", "reference"}, default="exact"
-        Solve the lassos exactly (the paper), or stop each after its objective changes by
-        at most 1e-3 (the released program, whose codes are far from sparse).
+        Solve the lassos exactly (the paper), or stop them early (the released program, whose
+        codes are far from sparse).
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between rows of X, once (the released program; the much
-        smaller distances in Z then make P nearly uniform over the neighbours), or again
-        from Z in every round (closer to the paper's intent).
+        μ from the distances between rows of X, once (the released program; P is then nearly
+        uniform over the neighbours), or from Z in every round (closer to the paper).
     max_samples : int or None, default=None
-        Work on that many rows, drawn at random: time grows with n³, memory with n². 2,000
-        to 3,000 is a good size.
+        Work on that many random rows: time grows with n³, memory with n². 2,000 to 3,000 is
+        a good size.
     n_iter_no_change : int or None, default=None
         Stop when the set of selected features has not changed for so many rounds. None
         runs all rounds, as published; 3 is a good choice on large data.
     random_state : int, RandomState or None, default=0
-        For the draws of ``max_samples`` and of the heat width.
+    verbose : int, default=0
+        1 shows progress over the rounds.
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Row norms of W, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Row norms of W, and the ranking by them.
     coef_ : ndarray of shape (d, c)
-        W.
-    objective_ : ndarray of shape (n_steps,)
+    objective_ : ndarray of shape (n_iter_,)
         The value the original prints after each round; it need not decrease.
-    mu_ : float
-        The last μ.
-    n_iter_ : int
-
-    Notes
-    -----
-    What differs from the released program, and why, is on the page on the comparison methods.
+    mu_, n_iter_ : float, int
 
     Examples
     --------
@@ -112,6 +103,7 @@ class FSASL(Baseline):
         max_samples: int | None = None,
         n_iter_no_change: int | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.n_components = n_components
@@ -125,6 +117,7 @@ class FSASL(Baseline):
         self.max_samples = max_samples
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
+        self.verbose = verbose
 
     def _sample(self, X: np.ndarray) -> np.ndarray:
         if self.max_samples is None or self.max_samples >= X.shape[0]:
@@ -133,44 +126,45 @@ class FSASL(Baseline):
         return X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
 
     def _scores(self, data: Training) -> np.ndarray:
-        W = self._alternate(data.varying)
+        with Progress("FSASL rounds", self.max_iter, self.verbose) as progress:
+            W = self._alternate(data.varying.astype(np.float64), progress)
         self.coef_ = data.spread(W)
         self.n_iter_ = len(self.objective_)
         return np.linalg.norm(W, axis=1)
 
-    def _alternate(self, X: np.ndarray) -> np.ndarray:
+    def _alternate(self, X: np.ndarray, progress: Progress) -> np.ndarray:
         """Return W (d, c), in the order of steps of the released program."""
-        n, k = len(X), self.n_features_to_select
+        n = len(X)
         p = min(self.n_neighbors, n - 1)
         width = mean_distance(X, check_random_state(self.random_state))
         codes = exact_codes if self.inner == "exact" else codes_as_released
-        solve_weights = row_sparse_ridge(X, self.lambda3)
-        Z, S, objective = X, None, []
-        selected, unchanged = np.empty(0, dtype=np.intp), 0
+        Z, S, objective, unchanged, selected = X, None, [], 0, np.empty(0)
         for t in range(self.max_iter):
             if t > 0 or self.max_iter < 5:
-                S = codes(np.asarray(Z, dtype=np.float64), self.ratio)
+                S = codes(Z, self.ratio)
             distance, index = nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
                 mu = neighborhood_scale(distance**2, p)
             near = distance[:, :p], index[:, :p]
             P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
+            P = 0.5 * (P + P.T)
             L = structure_laplacian(S, P, self.lambda2)
-            W = solve_weights(smallest_eigenvectors(L, min(self.n_components or 5, n)))
-            Z = np.asarray(X @ W.astype(X.dtype), dtype=np.float64)
+            Q = smallest_eigenvectors(L, min(self.n_components or 5, n))
+            W = row_sparse_ridge(X, Q, self.lambda3)
+            Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
-            top = np.sort(np.argsort(-np.linalg.norm(W, axis=1), kind="stable")[:k])
-            unchanged = unchanged + 1 if np.array_equal(top, selected) else 0
-            selected = top
-            if self.n_iter_no_change is not None and unchanged >= self.n_iter_no_change:
+            progress.step(f"objective {objective[-1]:.6g}")
+            last, top = selected, stable_order(np.linalg.norm(W, axis=1))
+            selected = np.sort(top[: self.n_features_to_select])
+            unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
+            if unchanged == self.n_iter_no_change:
                 break
         self.objective_, self.mu_ = np.array(objective), mu
         return W
 
     def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
         """Return the value printed by the released program (not the paper's objective)."""
-        P_bar = 0.5 * (P + P.T)
-        value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P_bar.data**2).sum()
+        value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P.data**2).sum()
         if S is not None:
             value += self.ratio * np.abs(S).sum()
         return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
@@ -196,10 +190,9 @@ class FSASL(Baseline):
 
 
 def neighborhood_scale(squared: np.ndarray, p: int) -> float:
-    """Return μ from the squared distances (n, ≥ p) to the nearest other rows.
+    """Return μ with which about p of the squared distances (n, ≥ p) have a probability.
 
-    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, with which exactly p
-    neighbours would have a positive probability.
+    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``.
     """
     last = squared[:, min(p, squared.shape[1] - 1)]
     return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
@@ -232,10 +225,8 @@ def project_to_simplex(V: np.ndarray) -> np.ndarray:
 
 
 def structure_laplacian(S: np.ndarray | None, P: sp.csr_array, lambda2: float) -> np.ndarray:
-    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, shape (n, n)."""
-    P_bar = 0.5 * (P + P.T)
-    degree = sp.diags_array(np.asarray(P_bar.sum(axis=1)).ravel())
-    L = np.asarray((lambda2 * (degree - P_bar)).toarray())
+    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P1) - P)``, shape (n, n), for a symmetric P."""
+    L = np.asarray((lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
     if S is not None:
         M = np.eye(len(L)) - S
         L += M @ M.T
@@ -247,45 +238,25 @@ def smallest_eigenvectors(L: np.ndarray, c: int) -> np.ndarray:
     n = len(L)
     if n <= EIGH_LIMIT or c > n // 10:
         return scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
-    start = np.random.RandomState(0).uniform(-1, 1, n)
     shift = 1e-4 * float(np.trace(L)) / n  # L + shift is definite: Lanczos on its inverse
-    return eigsh(L, c, sigma=-shift, v0=start, ncv=min(n - 1, 3 * c + 20))[1]
+    return eigsh(L, c, sigma=-shift, v0=np.linspace(-1.0, 2.0, n), ncv=3 * c + 20)[1]
 
 
-def row_sparse_ridge(X: np.ndarray, r: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a solver T ↦ W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}``.
+def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
+    """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves.
 
-    Ten reweighted ridge solves from equal weights, each with one Cholesky factor: of the
-    d × d Gram matrix, or by Woodbury of an n × n matrix when n < d.
+    Each with one Cholesky factor: of a d × d matrix, or by Woodbury of n × n when n < d.
     """
     n, d = X.shape
-    G = gram_matrix(X) if n >= d else np.empty((0, 0))
-
-    def solve(T: np.ndarray) -> np.ndarray:
-        XtT = np.asarray(X.T @ T.astype(X.dtype), dtype=np.float64)
-        delta = np.ones(d)
-        for _ in range(IRLS_ROUNDS):
-            W = _ridge(G, XtT, r * delta) if n >= d else _dual_ridge(X, T, r * delta)
-            delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
-        return W
-
-    return solve
-
-
-def _ridge(G: np.ndarray, XtT: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return (G + diag(penalty))⁻¹ XᵀT."""
-    K = np.array(G, order="F")
-    K[np.diag_indices_from(K)] += penalty
-    return scipy.linalg.solve(K, XtT, assume_a="pos", overwrite_a=True, check_finite=False)
-
-
-def _dual_ridge(X: np.ndarray, T: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return the same W as R Xᵀ (I + X R Xᵀ)⁻¹ T with R = diag(1/penalty)."""
-    root = np.sqrt(1.0 / penalty).astype(X.dtype)
-    XR = X * root
-    K = np.array(XR @ XR.T, dtype=np.float64, order="F")  # numpy computes one half only
-    dual = _ridge(K, T, np.ones(len(K)))
-    return np.asarray(root[:, None] * (XR.T @ dual.astype(X.dtype)), dtype=np.float64)
+    G, XtT, delta = gram_matrix(X) if n >= d else None, X.T @ T, np.ones(d)
+    for _ in range(IRLS_ROUNDS):
+        if G is not None:
+            W = scipy.linalg.solve(G + np.diag(r * delta), XtT, assume_a="pos")
+        else:
+            XR = X / (r * delta)
+            W = XR.T @ scipy.linalg.solve(np.eye(n) + XR @ X.T, T, assume_a="pos")
+        delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
+    return W
 
 
 # ---- codes -----------------------------------------------------------------------------------
@@ -329,7 +300,8 @@ def _lasso_code(
             break
         rows = np.union1d(np.flatnonzero(code), worst)
         code[:] = 0.0
-        code[rows] = _lasso_by_nnls(Z[rows].T / norms[rows], q[rows] / norms[rows], lam / norms[rows]) / norms[rows]
+        size = norms[rows]
+        code[rows] = _lasso_by_nnls(Z[rows].T / size, q[rows] / size, lam / size) / size
         correlation = q - Z @ (code @ Z)
         correlation[i] = 0.0
     return code
@@ -349,11 +321,7 @@ def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
 
 
 def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n) as the released program computes them.
-
-    Accelerated proximal gradient, stopped when the objective changes by at most 1e-3: far
-    from the lasso solution.
-    """
+    """Return codes S (n, n) as the released program: proximal gradient, stopped early."""
     S = np.zeros((len(Z), len(Z)))
     for i, z in enumerate(Z):
         others = np.arange(len(Z)) != i

@@ -64,13 +64,11 @@ def neighbor_graph(
 def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
-    Each has unit length in D, is D-orthogonal to the others and to the constant. Also
-    returned are their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. K is
-    ``n_components``, or less if W (symmetric, an edge in every row) has fewer.
-
-    With q components of the graph the eigenvalue 1 has multiplicity q and any rotation of
-    its eigenvectors is as good. It is fixed here: indicators of the components, largest
-    first, made orthogonal to the constant and to each other in that order.
+    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. K is ``n_components``,
+    or less if W (symmetric, an edge in every row) has fewer. With q components of the graph
+    the eigenvalue 1 has multiplicity q and any rotation of its eigenvectors is as good. It is
+    fixed here: indicators of the components, largest first, made orthogonal to the constant
+    and to each other in that order.
     """
     n = W.shape[0]
     n_components = min(n_components, n - 1)

@@ -18,7 +18,6 @@ __all__ = ["LassoSelector", "SparseRegression"]
 
 MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 CHECK_EVERY = 10  # steps between two computations of the duality gap
-SMALLEST_SET = 64  # rows of the first set that is solved
 
 
 class LassoSelector(Baseline):
@@ -35,10 +34,8 @@ class LassoSelector(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores.
     attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class, see :func:`semfs.attributes.align_attributes`. None
-        takes the labels themselves, one-hot.
+        One row of numbers per class; None takes the labels themselves, one-hot.
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
     fit_intercept : bool, default=True
@@ -53,25 +50,14 @@ class LassoSelector(Baseline):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Row norms of W in standardised units; ``-inf`` for constant columns. Zero rows have
-        tiny negative scores that rank them by ``max_j |x_iᵀ r_j|``, the penalty at which
-        they would enter.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
-    coef_ : ndarray of shape (d, m)
-        W for raw X.
-    intercept_ : ndarray of shape (m,)
-    gap_ : float
-        Largest relative duality gap reached.
-    n_iter_ : int
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Row norms of W in standardised units. Zero rows have tiny negative scores that rank
+        them by ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
+    coef_, intercept_ : ndarray of shape (d, m), (m,)
+        For raw X.
+    gap_, n_iter_ : float, int
+        Largest relative duality gap reached; steps.
     classes_ : ndarray of shape (C,)
-
-    Notes
-    -----
-    SLEP's ``LeastR`` is ``fit_intercept=False, standardize=False``. With fewer than
-    ``n_features_to_select`` non-zero rows the rest is filled by residual correlation, with a
-    warning, never by column index.
 
     Examples
     --------
@@ -117,12 +103,13 @@ class LassoSelector(Baseline):
         regression, tol = self._regression(problem.X, problem.T - mean.astype(problem.T.dtype))
         W, n_iter = regression.solve(tol, self.max_iter)
         self.coef_, self.intercept_ = problem.raw(W, mean)
-        self.gap_, self.n_iter_ = float(regression.gap(W).max()), n_iter
+        XtR = regression.Q - regression.G @ W
+        self.gap_, self.n_iter_ = float(regression.gap(W, XtR).max()), n_iter
         if not np.isfinite(self.gap_):
             raise ValueError(self._breakdown("found no finite duality gap"))
         scores = np.linalg.norm(W, axis=1)
         self._warn(int(np.count_nonzero(scores)), len(scores))
-        return break_ties(scores, np.abs(regression.residual_correlations(W)).max(axis=1))
+        return break_ties(scores, np.abs(XtR).max(axis=1))
 
     def _regression(self, X: np.ndarray, T: np.ndarray) -> tuple[SparseRegression, float]:
         """Return the problem on its Gram matrix, and the gap at which to stop."""
@@ -178,40 +165,35 @@ class SparseRegression:
     def solve(self, tol: float, max_iter: int) -> tuple[np.ndarray, int]:
         """Return W (d, c) in float64, and the number of steps.
 
-        Accelerated proximal gradient steps on a set of rows, at most ``max_iter`` on each:
-        rows in use by any column, and those that violate optimality most. The set grows until
-        the duality gap of the whole problem is at most ``tol · ½‖t‖²``, for each column (l1)
-        or in all (l21). Unlike coordinate descent this works on all outputs in one matrix
-        product, serves both penalties, and bears strongly correlated features.
+        FISTA with restarts, until the relative duality gap is at most ``tol``. Unlike
+        coordinate descent this works on all outputs in one matrix product, serves both
+        penalties, and bears strongly correlated features.
         """
-        W = np.zeros_like(self.Q)
-        d, size, n_iter, last = len(W), SMALLEST_SET, 0, np.inf
-        rows = np.empty(0, dtype=np.intp)
-        while True:
-            used = np.flatnonzero(W.any(axis=1))
-            worst = float(self.gap(W).max())
-            if not worst > tol or len(rows) == d:
-                return np.asarray(W, dtype=np.float64), n_iter
-            size = max(2 * len(used), size if worst < 0.5 * last else 2 * size)
-            rows = np.arange(d) if 2 * size > d else self._most_violated(W, used, size)
-            part = self if len(rows) == d else self._on(rows)
-            goal = tol if len(rows) == d else max(0.3 * tol, 0.1 * worst)
-            found, steps = part._proximal_gradient(W[rows], goal, max_iter)
-            W, last = np.zeros_like(W), worst
-            W[rows] = found
-            n_iter += steps
+        G, Q = self.G, self.Q
+        step = (1.0 / majorizer(G))[:, None].astype(G.dtype)
+        W = GW = V = GV = np.zeros_like(Q)
+        momentum = np.ones(Q.shape[1])
+        for n_iter in range(1, max_iter + 1):
+            new = self._shrink(V - step * (GV - Q), self.lam * step)
+            G_new = G @ new
+            # restart where the last step points against the momentum
+            against = np.einsum("ij,ij->j", V - new, new - W)
+            if self.penalty == "l21":
+                against[:] = against.sum()  # the columns are one problem
+            momentum[against > 0] = 1.0
+            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+            beta = ((momentum - 1.0) / following).astype(G.dtype)
+            V, GV = new + beta * (new - W), G_new + beta * (G_new - GW)
+            W, GW, momentum = new, G_new, following
+            if n_iter % CHECK_EVERY == 0 and not self.gap(W, Q - GW).max() > tol:
+                break
+        return np.asarray(W, dtype=np.float64), n_iter
 
-    def residual_correlations(self, W: np.ndarray) -> np.ndarray:
-        """Return XᵀR (d, c) of the residual R of W."""
-        used = np.flatnonzero(W.any(axis=1))
-        return self.Q - self.G[used].T @ W[used]
-
-    def gap(self, W: np.ndarray, correlations: np.ndarray | None = None) -> np.ndarray:
+    def gap(self, W: np.ndarray, XtR: np.ndarray) -> np.ndarray:
         """Return the duality gap relative to ½‖t‖²: (c,) for "l1", (1,) for "l21".
 
         The dual point is the residual R, scaled until ``XᵀR`` (d, c) is feasible.
         """
-        XtR = self.residual_correlations(W) if correlations is None else correlations
         along = self.t_squared - np.einsum("ij,ij->j", W, self.Q, dtype=np.float64)  # rᵀt
         residual = along - np.einsum("ij,ij->j", W, XtR, dtype=np.float64)
         t_squared = self.t_squared
@@ -228,42 +210,6 @@ class SparseRegression:
         primal = 0.5 * residual + self.lam * size
         dual = feasible * along - 0.5 * feasible**2 * residual
         return (primal - dual) / np.maximum(0.5 * t_squared, 1e-300)
-
-    def _on(self, rows: np.ndarray) -> SparseRegression:
-        """Return the problem of some rows of W."""
-        G = self.G[np.ix_(rows, rows)]
-        return SparseRegression(G, self.Q[rows], self.t_squared, self.lam, self.penalty)
-
-    def _most_violated(self, W: np.ndarray, used: np.ndarray, size: int) -> np.ndarray:
-        """Return sorted indices of ``size`` rows: used ones, then by largest correlation."""
-        priority = np.abs(self.residual_correlations(W)).max(axis=1)
-        priority[used] = np.inf
-        return np.sort(np.argsort(-priority, kind="stable")[:size])
-
-    def _proximal_gradient(
-        self, W: np.ndarray, tol: float, max_iter: int
-    ) -> tuple[np.ndarray, int]:
-        """Return the minimiser (d, c) from a start W by FISTA with restarts, and its steps."""
-        G, Q = self.G, self.Q
-        step = (1.0 / majorizer(G))[:, None].astype(G.dtype)
-        GW = G @ W
-        V, GV = W, GW
-        momentum = np.ones(Q.shape[1])
-        for n_iter in range(1, max_iter + 1):
-            new = self._shrink(V - step * (GV - Q), self.lam * step)
-            G_new = G @ new
-            # restart where the last step points against the momentum
-            against = np.einsum("ij,ij->j", V - new, new - W)
-            if self.penalty == "l21":
-                against[:] = against.sum()  # the columns are one problem
-            momentum[against > 0] = 1.0
-            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
-            beta = ((momentum - 1.0) / following).astype(G.dtype)
-            V, GV = new + beta * (new - W), G_new + beta * (G_new - GW)
-            W, GW, momentum = new, G_new, following
-            if n_iter % CHECK_EVERY == 0 and self.gap(W, Q - GW).max() <= tol:
-                break
-        return W, n_iter
 
     def _shrink(self, V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
         """Return the proximal point of the penalty, with one threshold per row."""

@@ -42,28 +42,21 @@ class MCFS(Baseline):
     weight : {"heat", "binary"}, default="heat"
         Edge weights ``exp(-distance²/(2 width²))``, or 1.
     heat_width : float or None, default=None
-        Width of the heat kernel, a length. None is the mean of all n² distances
-        (estimated on 3,000 random rows above 3,000).
+        None is the mean of all n² distances (of 3,000 random rows above 3,000).
     random_state : int, RandomState or None, default=0
-        For that draw only.
     verbose : int, default=0
         1 shows progress over the coordinates.
 
     Attributes
     ----------
     scores_, order_, ranking_ : ndarray of shape (d,)
-        Scores, ``-inf`` for constant columns; feature indices, best first; places, 1 = best.
+        Scores as above, and the ranking by them.
     embedding_ : ndarray of shape (n, K)
     eigenvalues_ : ndarray of shape (K,)
         Of ``D^-1/2 W D^-1/2``; 1 once per component of the graph beyond the first.
     coef_ : ndarray of shape (d, K)
         Unit-length regression coefficients.
     heat_width_ : float or None
-        The width used.
-
-    Notes
-    -----
-    As the authors' program v1.1; what differs is on the page on the comparison methods.
 
     Examples
     --------
@@ -154,10 +147,9 @@ def lars_to_cardinality(
 ) -> np.ndarray:
     """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries.
 
-    From XᵀX (d, d) and Xᵀy (d,). If the path ends earlier, its end is returned. A step that
-    brings a feature in and drives another to zero shows one non-zero less; the path goes on
-    from there. As in the original a ridge enters the direction solve, and that alone: no
-    LARS of a library gives its numbers.
+    From XᵀX (d, d) and Xᵀy (d,). If the path ends earlier, its end is returned. As in the
+    original a ridge enters the direction solve, and that alone: scikit-learn's
+    ``lars_path_gram`` does not give its numbers.
     """
     m = min(cardinality, len(correlation))
     c = np.array(correlation, dtype=np.float64)

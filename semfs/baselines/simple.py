@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from semfs.baselines.base import Baseline, Training, column_std
+from semfs.baselines.base import Baseline, Training
 from semfs.selectors.base import stable_order
 
 __all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
@@ -29,15 +29,13 @@ class RandomSelector(Baseline):
     Attributes
     ----------
     scores_, order_, ranking_ : ndarray of shape (d,)
-        Uniform random numbers; feature indices, best first; places, 1 = best.
+        Uniform random numbers, and the ranking by them.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from semfs.baselines import RandomSelector
-    >>> X = np.arange(12.0).reshape(3, 4)
-    >>> RandomSelector(2, random_state=0).fit(X).transform(X).shape
-    (3, 2)
+    >>> RandomSelector(1, random_state=0).fit([[1, 2, 3], [3, 1, 2]]).order_
+    array([1, 2, 0])
     """
 
     _takes_sparse = True
@@ -61,15 +59,12 @@ class VarianceSelector(Baseline):
     Attributes
     ----------
     scores_, order_, ranking_ : ndarray of shape (d,)
-        Population variances, ``-inf`` for constant columns; feature indices, best first;
-        places, 1 = best.
+        Population variances, and the ranking by them.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from semfs.baselines import VarianceSelector
-    >>> X = np.array([[0.0, 5.0, 1.0], [1.0, 5.0, 9.0], [2.0, 5.0, 5.0]])
-    >>> VarianceSelector(1).fit(X).order_
+    >>> VarianceSelector(1).fit([[0, 5, 1], [1, 5, 9], [2, 5, 5]]).order_
     array([2, 0, 1])
     """
 
@@ -81,7 +76,11 @@ class VarianceSelector(Baseline):
 
     def _scores(self, data: Training) -> np.ndarray:
         X = data.X
-        every = mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
+        every = (
+            mean_variance_axis(X, axis=0)[1]
+            if sp.issparse(X)
+            else X.var(axis=0, dtype=np.float64)
+        )
         scaled = np.asarray(every[~data.constant], dtype=np.float64)
         variance = np.ldexp(scaled, 2 * data.exponent)
         if not np.array_equal(stable_order(variance), stable_order(scaled)):
@@ -98,7 +97,7 @@ class Markers(Baseline):
 
     The features of a class are ranked by t, largest first (those that are *higher* in the
     class). Then the classes take turns: the best feature of each, the second best of each,
-    and so on, leaving out what was taken before.
+    and so on, leaving out what was taken before. For counts pass normalised logarithms.
 
     Parameters
     ----------
@@ -107,16 +106,11 @@ class Markers(Baseline):
     Attributes
     ----------
     scores_, order_, ranking_ : ndarray of shape (d,)
-        Share of the features not ahead in the turns, ``-inf`` for constant columns; feature
-        indices, best first; places, 1 = best.
+        Share of the features not ahead in the turns, and the ranking by it.
     statistics_ : ndarray of shape (C, d)
-        t of each class and feature, finite also where both sides are constant.
+        t of each class and feature; finite also where both sides are constant. The variance
+        of a class with one row is taken as 0.
     classes_ : ndarray of shape (C,)
-
-    Notes
-    -----
-    Variances are unbiased (divided by n - 1), that of a class with one row is taken as 0.
-    X is used as it is given: for counts pass normalised logarithms, as scanpy asks for.
 
     Examples
     --------

@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
+from semfs.progress import Progress
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["WkNN", "class_balanced_batches", "loss_and_slope", "vote_gradient"]
@@ -39,15 +40,15 @@ class WkNN(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores.
     attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class, see :func:`semfs.attributes.align_attributes`. None
-        takes the labels themselves, one-hot.
+        One row of numbers per class; None takes the labels themselves, one-hot.
     kernel : {"rbf", "exp"}, default="rbf"
         ``exp(-D)`` or ``exp(-√D)``.
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
+        With thousands of features and many classes the default ``lambda0`` takes all weights
+        to 0 within a few steps, with a warning: set it to 0 there.
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
@@ -58,26 +59,19 @@ class WkNN(Baseline):
         Where "huber" turns from quadratic to linear.
     random_state : int, RandomState or None, default=0
         For mini-batches.
+    verbose : int, default=0
+        1 shows progress over the steps.
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
+    scores_, order_, ranking_ : ndarray of shape (d,)
         Weights; tiny negative scores rank the features of weight 0 by the last gradient of
-        the loss (most negative first); ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+        the loss (most negative first).
     weights_ : ndarray of shape (d,)
         w itself.
-    objective_ : ndarray of shape (n_steps,)
+    objective_ : ndarray of shape (n_iter_,)
         Objective before each step, on its batch.
-    n_iter_ : int
     classes_ : ndarray of shape (C,)
-
-    Notes
-    -----
-    Defaults and steps are those of the authors' program; what differs, and why, is on the
-    page on the comparison methods. With thousands of features and many classes the default
-    ``lambda0`` takes all weights to 0 within a few steps, with a warning: set it to 0 there.
 
     Examples
     --------
@@ -106,6 +100,7 @@ class WkNN(Baseline):
         batch_size: int | None = None,
         huber_delta: float = 1.0,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.attributes = attributes
@@ -119,6 +114,7 @@ class WkNN(Baseline):
         self.batch_size = batch_size
         self.huber_delta = huber_delta
         self.random_state = random_state
+        self.verbose = verbose
 
     def _scores(self, data: Training) -> np.ndarray:
         table = data.table
@@ -127,7 +123,8 @@ class WkNN(Baseline):
                 "loss='ce' needs attributes between 0 and 1, found values from "
                 f"{table.min():g} to {table.max():g}. Rescale them, or use loss='mse'."
             )
-        slope = self._descend(standardize_columns(data.X)[0], data)
+        with Progress("WkNN steps", self.max_iter, self.verbose) as progress:
+            slope = self._descend(standardize_columns(data.X)[0], data, progress)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
             warnings.warn(
@@ -139,41 +136,39 @@ class WkNN(Baseline):
             )
         return break_ties(self.weights_, -slope)
 
-    def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
+    def _descend(self, X: np.ndarray, data: Training, progress: Progress) -> np.ndarray:
         """Minimise J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope, objective = np.zeros_like(w), []
+        options = {"kernel": self.kernel, "loss": self.loss, "delta": self.huber_delta}
         for eta, rows in self._steps(data.codes):
-            x, t = (X, T) if rows is None else (X[rows], T[rows])
-            value, new_slope = vote_gradient(
-                x, t, w, kernel=self.kernel, loss=self.loss, delta=self.huber_delta
-            )
+            value, new_slope = vote_gradient(X[rows], T[rows], w, **options)
             # one batch says little about a feature: its slope is averaged over some twenty
-            slope = new_slope if rows is None else 0.95 * slope + 0.05 * new_slope
+            whole = isinstance(rows, slice)
+            slope = new_slope if whole else 0.95 * slope + 0.05 * new_slope
             penalty, penalty_gradient = self._penalty(w)
             w = _normalised_step(w, new_slope + penalty_gradient, eta)
             objective.append(value + penalty)
+            progress.step(f"objective {objective[-1]:.6g}")
             if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
                 break
         self.weights_, self.objective_ = w, np.array(objective)
         return slope
 
-    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, np.ndarray | None]]:
-        """Return the learning rate and the rows of each step, None for all rows."""
+    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, Any]]:
+        """Return the learning rate and the rows of each step."""
         rates = np.full(self.max_iter, float(self.learning_rate))
         batch_size = self._batch_size(len(codes))
-        if batch_size is None:
-            return zip(rates, itertools.repeat(None))
+        if batch_size >= len(codes):
+            return zip(rates, itertools.repeat(slice(None)))
         rng = check_random_state(self.random_state)
         rates *= np.linspace(1.0, 0.1, self.max_iter)
         return zip(rates, class_balanced_batches(codes, batch_size, rng))
 
-    def _batch_size(self, n: int) -> int | None:
-        if self.batch_size is not None:
-            return None if self.batch_size >= n else self.batch_size
-        if n <= LARGEST_FULL_BATCH:
-            return None
+    def _batch_size(self, n: int) -> int:
+        if self.batch_size is not None or n <= LARGEST_FULL_BATCH:
+            return self.batch_size or n
         warnings.warn(
             f"WkNN compares all pairs of samples in every step, too slow for {n} of them: "
             f"using class-balanced mini-batches of {DEFAULT_BATCH}. Pass "
@@ -271,10 +266,7 @@ def class_balanced_batches(
     n_classes = min(len(members), max(2, batch_size // per_class))
     per_class = max(2, batch_size // n_classes)
     while True:
-        chosen = rng.choice(len(members), n_classes, replace=False)
-        yield np.concatenate(
-            [
-                rng.choice(members[c], min(per_class, len(members[c])), replace=False)
-                for c in chosen
-            ]
-        )
+        chosen = [
+            rng.permutation(members[c]) for c in rng.permutation(len(members))[:n_classes]
+        ]
+        yield np.concatenate([rows[:per_class] for rows in chosen])
