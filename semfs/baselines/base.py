@@ -13,14 +13,7 @@ import scipy.sparse as sp
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
 
-__all__ = [
-    "Baseline",
-    "LinearProblem",
-    "Training",
-    "break_ties",
-    "gram_matrix",
-    "standardize_columns",
-]
+__all__ = ["Baseline", "LinearProblem", "Training", "break_ties", "standardize_columns"]
 
 ORDINARY = (2.0**-30, 2.0**40)  # largest entries of X whose products are safe in float32 too
 
@@ -55,8 +48,7 @@ class Training:
 class Baseline(RankingSelector):
     """Base of the methods of comparison: a subclass computes one score per column.
 
-    `fit` hands checked data to ``_scores`` and ranks by what comes back, constant columns
-    last. X far beyond ordinary numbers is scaled by a power of two where the method does not
+    X far beyond ordinary numbers is scaled by a power of two where the method does not
     depend on its units (``_unit_free``), and refused where it does.
     """
 
@@ -162,16 +154,16 @@ class LinearProblem:
     """Training data of a linear method after scaling."""
 
     data: Training
-    X: np.ndarray  # (n, d'), constant columns left out
     T: np.ndarray  # (n, m)
+    X: np.ndarray  # (n, d'), constant columns left out
     offset: np.ndarray  # (d',)
     scale: np.ndarray  # (d',)
 
     @classmethod
     def of(cls, data: Training, *, center: bool, scale: bool) -> LinearProblem:
-        """Centre and scale the columns of the data."""
-        X, offset, divisor = standardize_columns(data.varying, center=center, scale=scale)
-        return cls(data, X, data.T.astype(X.dtype), offset, divisor)
+        """Centre and scale the columns of the data, in float64."""
+        X = data.varying.astype(np.float64)
+        return cls(data, data.T, *standardize_columns(X, center=center, scale=scale))
 
     def raw(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (d, m) and intercept (m,) for the X given, from W (d', m), b."""
@@ -180,10 +172,7 @@ class LinearProblem:
 
 
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """Rank the features of score 0 by ``fallback``, without disturbing the others.
-
-    They get negative scores of at most 1e-10 in size.
-    """
+    """Rank features of score 0 by ``fallback``, with negative scores of at most 1e-10."""
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
     broken = np.array(scores, dtype=np.float64)
@@ -194,10 +183,7 @@ def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
 def standardize_columns(
     X: np.ndarray, *, center: bool = True, scale: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a centred/scaled copy of X in its dtype, the offsets (d,) and scales (d,).
-
-    Scales are population standard deviations, 1 for constant columns.
-    """
+    """Return a centred/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
     divisor = X.std(axis=0, dtype=np.float64) if scale else np.ones(d)
@@ -205,12 +191,3 @@ def standardize_columns(
     Z = X - offset.astype(X.dtype)
     Z /= divisor.astype(X.dtype)
     return Z, offset, divisor
-
-
-def gram_matrix(X: np.ndarray, block: int = 2048) -> np.ndarray:
-    """Return XᵀX (d, d) in float64: blocks of rows in the dtype of X, added in float64."""
-    total = np.zeros((X.shape[1], X.shape[1]))
-    for start in range(0, X.shape[0], block):
-        rows = X[start : start + block]
-        total += rows.T @ rows
-    return total

@@ -8,10 +8,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.optimize import nnls
-from scipy.sparse.linalg import eigsh
 from sklearn.utils import check_random_state
 
-from semfs.baselines.base import Baseline, Training, gram_matrix
+from semfs.baselines.base import Baseline, Training
 from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
 from semfs.progress import Progress
 from semfs.selectors.base import stable_order
@@ -19,7 +18,6 @@ from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
 
-EIGH_LIMIT = 1000  # samples up to which the Laplacian is decomposed in full
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
 RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
@@ -47,28 +45,23 @@ class FSASL(Baseline):
         Number c of eigenvectors, the number of clusters if you know it (but not hundreds:
         every step grows with it). None is 5.
     lambda2, lambda3 : float, default=1.0
-        Weight of the neighbour term; row sparsity of W.
     ratio : float in (0, 1), default=0.01
-        Lasso penalty of each code as a fraction of the smallest that gives 0.
+        α of each code as a fraction of the smallest that gives 0.
     n_neighbors : int, default=5
     max_iter : int, default=20
-        Rounds. As in the original, with 5 or more the first round has no codes: below and
-        above are different algorithms.
+        Rounds. As in the original, with 5 or more the first round has no codes.
     inner : {"exact", "reference"}, default="exact"
-        Solve the lassos exactly (the paper), or stop them early (the released program, whose
-        codes are far from sparse).
+        Solve the lassos exactly (the paper), or stop them early (the released program).
     mu : {"initial", "adaptive"}, default="initial"
         μ from the distances between rows of X, once (the released program; P is then nearly
         uniform over the neighbours), or from Z in every round (closer to the paper).
     max_samples : int or None, default=None
-        Work on that many random rows: time grows with n³, memory with n². 2,000 to 3,000 is
-        a good size.
+        Work on that many random rows: time grows with n³. 2,000 to 3,000 is a good size.
     n_iter_no_change : int or None, default=None
-        Stop when the set of selected features has not changed for so many rounds. None
-        runs all rounds, as published; 3 is a good choice on large data.
+        Stop when the selection has not changed for so many rounds; 3 is a good choice on
+        large data. None runs all rounds, as published.
     random_state : int, RandomState or None, default=0
     verbose : int, default=0
-        1 shows progress over the rounds.
 
     Attributes
     ----------
@@ -77,7 +70,7 @@ class FSASL(Baseline):
     coef_ : ndarray of shape (d, c)
     objective_ : ndarray of shape (n_iter_,)
         The value the original prints after each round; it need not decrease.
-    mu_, n_iter_ : float, int
+    mu_ : float
 
     Examples
     --------
@@ -149,7 +142,8 @@ class FSASL(Baseline):
             P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
             P = 0.5 * (P + P.T)
             L = structure_laplacian(S, P, self.lambda2)
-            Q = smallest_eigenvectors(L, min(self.n_components or 5, n))
+            c = min(self.n_components or 5, n)
+            Q = scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
             W = row_sparse_ridge(X, Q, self.lambda3)
             Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
@@ -178,22 +172,14 @@ class FSASL(Baseline):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), low)
         check_number("lambda2", self.lambda2, at_least=0)
-        check_number("lambda3", self.lambda3, above=0)
-        check_number("ratio", self.ratio, above=0)
+        for name in ("lambda3", "ratio"):
+            check_number(name, getattr(self, name), above=0)
         if self.ratio >= 1:
-            raise ValueError(
-                f"ratio must be below 1 (at 1 every code is 0); got {self.ratio!r}."
-            )
-
-
-# ---- neighbour probabilities, embedding, weights ---------------------------------------------
+            raise ValueError(f"ratio must be below 1, at which codes are 0; got {self.ratio}.")
 
 
 def neighborhood_scale(squared: np.ndarray, p: int) -> float:
-    """Return μ with which about p of the squared distances (n, ≥ p) have a probability.
-
-    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``.
-    """
+    """Return μ, the mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, squared distances."""
     last = squared[:, min(p, squared.shape[1] - 1)]
     return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
 
@@ -211,13 +197,7 @@ def neighbor_probabilities(
 
 
 def project_to_simplex(V: np.ndarray) -> np.ndarray:
-    """Return the nearest point of the probability simplex to each row of V (n, p).
-
-    Examples
-    --------
-    >>> project_to_simplex(np.array([[0.5, 0.2, -0.1]])).round(6)
-    array([[0.633333, 0.333333, 0.033333]])
-    """
+    """Return the nearest point of the probability simplex to each row of V (n, p)."""
     ordered = -np.sort(-V, axis=1)
     tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
     last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
@@ -233,44 +213,24 @@ def structure_laplacian(S: np.ndarray | None, P: sp.csr_array, lambda2: float) -
     return L
 
 
-def smallest_eigenvectors(L: np.ndarray, c: int) -> np.ndarray:
-    """Return eigenvectors (n, c) of the c smallest eigenvalues of L (n, n)."""
-    n = len(L)
-    if n <= EIGH_LIMIT or c > n // 10:
-        return scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
-    shift = 1e-4 * float(np.trace(L)) / n  # L + shift is definite: Lanczos on its inverse
-    return eigsh(L, c, sigma=-shift, v0=np.linspace(-1.0, 2.0, n), ncv=3 * c + 20)[1]
-
-
 def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
-    """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves.
-
-    Each with one Cholesky factor: of a d × d matrix, or by Woodbury of n × n when n < d.
-    """
+    """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves."""
     n, d = X.shape
-    G, XtT, delta = gram_matrix(X) if n >= d else None, X.T @ T, np.ones(d)
+    G, XtT, delta = X.T @ X if n >= d else None, X.T @ T, np.ones(d)
     for _ in range(IRLS_ROUNDS):
         if G is not None:
             W = scipy.linalg.solve(G + np.diag(r * delta), XtT, assume_a="pos")
-        else:
+        else:  # the same by an n × n matrix
             XR = X / (r * delta)
             W = XR.T @ scipy.linalg.solve(np.eye(n) + XR @ X.T, T, assume_a="pos")
         delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
     return W
 
 
-# ---- codes -----------------------------------------------------------------------------------
-
-
 def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
     """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly.
 
     ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``.
-
-    Examples
-    --------
-    >>> exact_codes(np.array([[3.0, -2.0], [1.0, 0.0], [0.0, 2.0]]), 0.25)[:, 0].round(12)
-    array([ 0.  ,  2.  , -0.75])
     """
     if Z.shape[1] > len(Z):  # the same products in n dimensions
         Z = np.linalg.qr(Z.T, mode="r").T
@@ -285,10 +245,7 @@ def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
 def _lasso_code(
     Z: np.ndarray, norms: np.ndarray, z: np.ndarray, i: int, ratio: float
 ) -> np.ndarray:
-    """Return the code (n,) of z (c,), sample i at unit length, on the other rows of Z.
-
-    On a working set of rows: those in use, and those that violate optimality most.
-    """
+    """Return the code (n,) of z (c,), sample i at unit length, on the other rows of Z."""
     q = Z @ z
     q[i] = 0.0
     lam = ratio * np.abs(q).max()
@@ -298,7 +255,7 @@ def _lasso_code(
         worst = worst[np.abs(correlation[worst]) > lam * (1 + 1e-9)]
         if not len(worst):
             break
-        rows = np.union1d(np.flatnonzero(code), worst)
+        rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated
         code[:] = 0.0
         size = norms[rows]
         code[rows] = _lasso_by_nnls(Z[rows].T / size, q[rows] / size, lam / size) / size
@@ -348,7 +305,7 @@ def _released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
             x = np.sign(v) * np.maximum(np.abs(v) - lam / L, 0.0)
             fit = A @ x
             moved, rise = ((x - search) ** 2).sum(), ((fit - search_fit) ** 2).sum()
-            if moved <= 1e-20 or rise <= moved * L:
+            if not (moved > 1e-20 and rise > moved * L):
                 break
             L = max(2.0 * L, rise / moved)
         momentum, next_momentum = next_momentum, (1 + np.sqrt(4 * next_momentum**2 + 1)) / 2

@@ -36,10 +36,7 @@ def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
-    """Return the mean of all n² Euclidean distances between rows, zeros included.
-
-    Above 3,000 rows it is estimated on 3,000 of them, drawn by ``rng``.
-    """
+    """Return the mean of all n² distances between rows, or those of 3,000 drawn by ``rng``."""
     if X.shape[0] > ROWS_FOR_WIDTH:
         X = X[rng.choice(X.shape[0], ROWS_FOR_WIDTH, replace=False)]
     return float(euclidean_distances(X).mean(dtype=np.float64))
@@ -99,8 +96,7 @@ def _eigenvectors_of_one(
     """Return the eigenvectors of eigenvalue 1: all q, sparse, and up to ``n_vectors`` to use.
 
     The former are the unit vectors D^1/2 1_component, the largest component first. The
-    latter, at most q - 1, are orthonormal and orthogonal to D^1/2 1; all happens in the
-    q-dimensional space of the former.
+    latter, at most q - 1, are orthonormal and orthogonal to D^1/2 1.
     """
     q, labels = connected_components(W, directed=False)  # numbered by their first row
     labels = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))[labels]

@@ -12,21 +12,13 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
-from semfs.baselines.base import (
-    Baseline,
-    LinearProblem,
-    Training,
-    break_ties,
-    gram_matrix,
-)
+from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
 from semfs.progress import Progress
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["L20ALM", "RidgeSystem", "keep_top_rows"]
 
 LARGEST_MU = 1e10
-LARGEST_MU_FLOAT32 = 1e6  # beyond it float32 loses the multipliers
-LARGEST_FLOAT64 = 2**23  # entries of X up to which float32 data are iterated in float64
 PATIENCE = 20  # iterations without a change of the support before stopping
 
 
@@ -49,17 +41,15 @@ class L20ALM(Baseline):
         First penalty of the augmented Lagrangian, and its growth per iteration.
     max_iter : int, default=150
     tol : float, default=1e-4
-        Stop when the support has not changed for 20 iterations and
-        ``max|W - V| ≤ tol · max|W|``. 0 runs all iterations.
+        Stop when the support has not changed for 20 iterations and W and V differ by at most
+        that share. 0 runs all iterations.
     init : {"zero", "ridge", "random"} or pair of arrays (V0, E0), default="zero"
-        Start of V (d, m) and E (n, m). "ridge" starts from the unconstrained ridge fit;
-        "random" is the original's uniform [0, 1]. With a pair constant columns take part.
+        Start of V (d, m) and E (n, m): "ridge" from the unconstrained ridge fit, "random"
+        uniform in [0, 1] as the original. With a pair constant columns take part.
     standardize : bool, default=True
         Divide columns by their standard deviation (they are centred in any case).
     random_state : int, RandomState or None, default=0
-        For ``init="random"``.
     verbose : int, default=0
-        1 shows progress over the iterations.
 
     Attributes
     ----------
@@ -72,7 +62,6 @@ class L20ALM(Baseline):
         b for raw X (predictions are ``X @ coef_ + intercept_``), and for centred X.
     objective_ : ndarray of shape (n_iter_,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
-    n_iter_ : int
     classes_ : ndarray of shape (C,)
 
     Examples
@@ -116,10 +105,7 @@ class L20ALM(Baseline):
         return bool(self.standardize)
 
     def path(self, X: Any, y: Any, ks: Iterable[int]) -> list[L20ALM]:
-        """Return one fitted selector per number of features k, in the order given.
-
-        The same as separate fits, with one factorisation for all.
-        """
+        """Return one fitted selector per number of features k, by one factorisation."""
         first, fitted = clone(self), []
         with first._breakdown_explained():
             data = first._training(X, y)
@@ -146,7 +132,7 @@ class L20ALM(Baseline):
         self.center_intercept_ = b
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardised
-        std = 1.0 if self.standardize else problem.X.std(axis=0, dtype=np.float64)
+        std = 1.0 if self.standardize else problem.X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(
@@ -154,13 +140,12 @@ class L20ALM(Baseline):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
-        V carries the row-sparsity constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``.
-        Their multipliers are kept divided by μ (``L``, ``S``), which float32 can hold for any
-        μ; XV and XL follow V and L without a pass over X.
+        V carries the constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``; L and S are their
+        multipliers divided by μ. XV and XL follow V and L without a pass over X.
         """
-        X, T, mu = system.X, problem.T.astype(system.X.dtype), self.mu
-        V, E = self._start(problem, system)
-        XV, E = _sparse_product(X, V), E.astype(X.dtype)
+        X, T, mu = system.X, problem.T, self.mu
+        V, E = self._start(T, system)
+        XV = _sparse_product(X, V)
         L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
         support, unchanged, objective = np.empty(0), 0, []
         with Progress("L20ALM iterations", self.max_iter, self.verbose) as progress:
@@ -177,21 +162,18 @@ class L20ALM(Baseline):
                 L = (previous / mu) * (H - V)
                 XL = (previous / mu) * (XW + XL - XV)
                 S = (previous / mu) * (U - E)
-                objective.append(_row_norms(XV + (b - T)).sum(dtype=np.float64))
+                objective.append(np.linalg.norm(XV + (b - T), axis=1).sum())
                 progress.step(f"objective {objective[-1]:.6g}")
                 unchanged = unchanged + 1 if np.array_equal(support, last) else 0
                 near = np.abs(W - V).max() <= self.tol * np.abs(W).max()
                 if self.tol > 0 and near and unchanged >= PATIENCE:
                     break
-                if X.dtype == np.float32 and mu > LARGEST_MU_FLOAT32:
-                    break
         self.objective_ = np.array(objective)
-        return V, np.asarray(b, dtype=np.float64), norms
+        return V, b, norms
 
-    def _start(self, problem: LinearProblem, system: RidgeSystem) -> tuple[Any, Any]:
+    def _start(self, T: np.ndarray, system: RidgeSystem) -> tuple[Any, Any]:
         """Return V (d, m) and E (n, m)."""
-        T = problem.T
-        V, E = np.zeros((problem.X.shape[1], T.shape[1])), np.zeros_like(T)
+        V, E = np.zeros((system.X.shape[1], T.shape[1])), np.zeros(T.shape)
         if self.init == "ridge":
             W, XW = system.solve(V, E, T - T.mean(axis=0))
             return keep_top_rows(W, self.n_features_to_select)[0], XW + T.mean(axis=0) - T
@@ -202,20 +184,16 @@ class L20ALM(Baseline):
             return V, E
         V0, E0 = (check_array(part, dtype=np.float64, input_name="init") for part in self.init)
         if V0.shape != V.shape or E0.shape != E.shape:
-            raise ValueError(
-                f"init must be (V0, E0) of shapes {V.shape} and {E.shape} (features × outputs, "
-                f"samples × outputs); got {V0.shape} and {E0.shape}."
-            )
+            found, expected = (V0.shape, E0.shape), (V.shape, E.shape)
+            raise ValueError(f"init must hold V0, E0 of shapes {expected}; got {found}.")
         return V0, E0
 
     def _check_parameters(self) -> None:
         if isinstance(self.init, str):
             check_option("init", self.init, ("zero", "ridge", "random"))
         elif not (isinstance(self.init, (tuple, list)) and len(self.init) == 2):
-            raise ValueError(
-                "init must be one of 'zero', 'ridge', 'random', or a pair of arrays "
-                f"(V0, E0); got {self.init!r}."
-            )
+            allowed = "'zero', 'ridge', 'random', or a pair of arrays (V0, E0)"
+            raise ValueError(f"init must be one of {allowed}; got {self.init!r}.")
         check_number("mu", self.mu, above=0)
         check_number("rho", self.rho, at_least=1)
         check_number("tol", self.tol, at_least=0)
@@ -226,39 +204,32 @@ class RidgeSystem:
     """Minimise ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B; factorised once.
 
     The penalty μ multiplies both terms, so the matrix ``I + XᵀX`` is the same for every μ
-    and k. With few samples ``I + XXᵀ`` is factorised instead. X is float64 unless it is
-    large: rounding in the first iterations decides which of many local solutions is reached.
+    and k. With few samples ``I + XXᵀ`` is factorised instead.
     """
 
     def __init__(self, X: np.ndarray) -> None:
         n, d = X.shape
-        exact = n < d or X.size <= LARGEST_FLOAT64
-        self.small = exact and n**2 < d**2 + n * d  # which of the two makes quicker steps
-        # by columns, which the iterations pick out
-        self.X = np.asfortranarray(X, dtype=np.float64 if exact else X.dtype)
-        K = gram_matrix(self.X.T if self.small else self.X)
+        self.small = n**2 < d**2 + n * d  # which of the two makes quicker steps
+        self.X = np.asfortranarray(X)  # by columns, which the iterations pick out
+        K = X @ X.T if self.small else X.T @ X
         K[np.diag_indices_from(K)] += 1.0
         self.factor = cho_factor(K, overwrite_a=True, check_finite=False)
 
     def solve(
         self, B: np.ndarray, XB: np.ndarray, R: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return W in float64 and XW, from B (d, m), XB and R (n, m).
-
-        When n is small the residual ``R - XW = (I + XXᵀ)⁻¹ (R - XB)`` gives W as
-        ``B + Xᵀ(R - XW)``.
-        """
-        if self.small:
+        """Return W and XW, from B (d, m), XB and R (n, m)."""
+        if self.small:  # R - XW = (I + XXᵀ)⁻¹ (R - XB) gives W = B + Xᵀ(R - XW)
             residual = cho_solve(self.factor, R - XB, overwrite_b=True, check_finite=False)
             return B + self.X.T @ residual, R - residual
         right = B + self.X.T @ R
         W = cho_solve(self.factor, right, overwrite_b=True, check_finite=False)
-        return W, self.X @ W.astype(self.X.dtype)
+        return W, self.X @ W
 
 
 def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return H with all but its k largest rows set to 0, their sorted indices, all norms."""
-    norms = _row_norms(H)
+    norms = np.linalg.norm(H, axis=1)
     top = np.sort(np.argsort(-norms, kind="stable")[:k])
     V = np.zeros_like(H)
     V[top] = H[top]
@@ -266,17 +237,12 @@ def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _sparse_product(X: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Return XV (n, c) in the dtype of X, from the non-zero rows of V."""
+    """Return XV (n, c) from the non-zero rows of V."""
     used = np.flatnonzero(V.any(axis=1))
-    return X[:, used] @ V[used].astype(X.dtype)
+    return X[:, used] @ V[used]
 
 
 def _shrink_rows(U: np.ndarray, amount: float) -> np.ndarray:
     """Return U with each row shortened by ``amount``, to 0 if it is shorter."""
-    norms = np.maximum(_row_norms(U), np.finfo(U.dtype).tiny)
-    return np.maximum(0.0, 1.0 - amount / norms)[..., None] * U
-
-
-def _row_norms(M: np.ndarray) -> np.ndarray:
-    """Return the lengths along the last axis."""
-    return np.sqrt(np.einsum("...j,...j->...", M, M))
+    norms = np.maximum(np.linalg.norm(U, axis=1), np.finfo(np.float64).tiny)
+    return np.maximum(0.0, 1.0 - amount / norms)[:, None] * U

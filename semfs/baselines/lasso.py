@@ -11,7 +11,7 @@ import scipy.linalg
 from scipy.sparse.linalg import eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties, gram_matrix
+from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["LassoSelector", "SparseRegression"]
@@ -38,14 +38,11 @@ class LassoSelector(Baseline):
         One row of numbers per class; None takes the labels themselves, one-hot.
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
-    fit_intercept : bool, default=True
-        Centre X and T.
-    standardize : bool, default=True
-        Divide columns by their standard deviation. On raw features with a small ``lam``
-        the largest coefficients sit on nearly constant columns.
+    fit_intercept, standardize : bool, default=True
+        Centre X and T; divide columns by their standard deviation.
     tol : float or None, default=None
         Duality gap relative to ``½‖t‖²`` at which to stop. None is 1e-12, or 1e-4 when W has
-        over 10⁶ entries (enough to rank; 1e-12 would take hours).
+        over 10⁶ entries (enough to rank).
     max_iter : int, default=10_000
 
     Attributes
@@ -99,29 +96,23 @@ class LassoSelector(Baseline):
         center = self.fit_intercept
         problem = LinearProblem.of(data, center=center, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
-        regression, tol = self._regression(problem.X, problem.T - mean.astype(problem.T.dtype))
-        W, n_iter = regression.solve(tol, self.max_iter)
+        mean = problem.T.mean(axis=0) if center else np.zeros(problem.T.shape[1])
+        X, T = problem.X, problem.T - mean
+        G, Q, tol = X.T @ X, X.T @ T, self.tol
+        if tol is None:
+            tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
+        if tol >= 1e-5:  # float32 is good enough for that
+            G, Q = G.astype(data.X.dtype), Q.astype(data.X.dtype)
+        regression = SparseRegression(G, Q, (T**2).sum(axis=0), self.lam, self.penalty)
+        W, self.n_iter_ = regression.solve(tol, self.max_iter)
         self.coef_, self.intercept_ = problem.raw(W, mean)
-        XtR = regression.Q - regression.G @ W
-        self.gap_, self.n_iter_ = float(regression.gap(W, XtR).max()), n_iter
+        XtR = Q - G @ W
+        self.gap_ = float(regression.gap(W, XtR).max())
         if not np.isfinite(self.gap_):
             raise ValueError(self._breakdown("found no finite duality gap"))
         scores = np.linalg.norm(W, axis=1)
         self._warn(int(np.count_nonzero(scores)), len(scores))
         return break_ties(scores, np.abs(XtR).max(axis=1))
-
-    def _regression(self, X: np.ndarray, T: np.ndarray) -> tuple[SparseRegression, float]:
-        """Return the problem on its Gram matrix, and the gap at which to stop."""
-        G = gram_matrix(X)
-        Q = np.asarray(X.T @ T, dtype=np.float64)
-        tol = self.tol
-        if tol is None:
-            tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
-        if tol >= 1e-5:  # float32 is good enough for that
-            G, Q = G.astype(X.dtype), Q.astype(X.dtype)
-        t_squared = (T.astype(np.float64) ** 2).sum(axis=0)
-        return SparseRegression(G, Q, t_squared, self.lam, self.penalty), tol
 
     def _warn(self, n_nonzero: int, d: int) -> None:
         if self.gap_ > 1e-3:
@@ -131,12 +122,10 @@ class LassoSelector(Baseline):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        wanted = min(self.n_features_to_select, d)
-        if n_nonzero < wanted:
+        if n_nonzero < min(self.n_features_to_select, d):
             warnings.warn(
                 f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                f"the other {wanted - n_nonzero} are ranked by residual correlation. "
-                "Lower lam for more.",
+                "the others are ranked by residual correlation. Lower lam for more.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -151,10 +140,7 @@ class LassoSelector(Baseline):
 
 @dataclass(frozen=True)
 class SparseRegression:
-    """Minimise ``½‖T - XW‖² + lam·Ω(W)``, by moments.
-
-    ``Ω`` is the sum of absolute values ("l1") or of row norms ("l21").
-    """
+    """Minimise ``½‖T - XW‖² + lam·Ω(W)``, by moments."""
 
     G: np.ndarray  # (d, d), XᵀX
     Q: np.ndarray  # (d, c), XᵀT
@@ -220,17 +206,12 @@ class SparseRegression:
 
 
 def majorizer(G: np.ndarray) -> np.ndarray:
-    """Return D (d,) with G ≼ diag(D): ``D_i = λ_max(G scaled to unit diagonal) · G_ii``.
-
-    Steps in proportion to 1/G_ii make raw columns of very different scale converge as
-    standardised ones do.
-    """
+    """Return D (d,) with G ≼ diag(D): ``D_i = λ_max(G scaled to unit diagonal) · G_ii``."""
     scale = np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))  # 0: lost to underflow
-    unit = G / scale / scale[:, None]
-    d = len(G)
+    unit, d = G / scale / scale[:, None], len(G)
     if d <= 500:
         top = scipy.linalg.eigh(unit, eigvals_only=True, subset_by_index=[d - 1, d - 1])[0]
-        return top * scale**2
-    start = np.random.RandomState(0).uniform(0.5, 1.0, d)
-    top = eigsh(unit, 1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)[0]
-    return 1.02 * top * scale**2  # Lanczos approaches the top from below
+    else:  # Lanczos approaches the top from below
+        start = np.linspace(0.5, 1.0, d)
+        top = 1.02 * eigsh(unit, 1, v0=start, tol=1e-3, return_eigenvectors=False)[0]
+    return top * scale**2

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from semfs.baselines.base import Baseline, Training, gram_matrix
+from semfs.baselines.base import Baseline, Training
 from semfs.baselines.graph import (
     mean_distance,
     nearest_neighbors,
@@ -45,7 +45,6 @@ class MCFS(Baseline):
         None is the mean of all n² distances (of 3,000 random rows above 3,000).
     random_state : int, RandomState or None, default=0
     verbose : int, default=0
-        1 shows progress over the coordinates.
 
     Attributes
     ----------
@@ -88,7 +87,10 @@ class MCFS(Baseline):
 
     def _scores(self, data: Training) -> np.ndarray:
         X = data.varying
-        self.heat_width_ = self._width(X)
+        width = None if self.weight == "binary" else self.heat_width
+        if self.weight == "heat" and width is None:
+            width = mean_distance(X, check_random_state(self.random_state))
+        self.heat_width_ = width
         W = neighbor_graph(*nearest_neighbors(X, self.n_neighbors), self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
@@ -101,13 +103,6 @@ class MCFS(Baseline):
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
 
-    def _width(self, X: np.ndarray) -> float | None:
-        if self.weight == "binary":
-            return None
-        if self.heat_width is not None:
-            return float(self.heat_width)
-        return mean_distance(X, check_random_state(self.random_state))
-
     def _check_parameters(self) -> None:
         check_option("weight", self.weight, ("heat", "binary"))
         check_integer("n_components", self.n_components, 1)
@@ -119,21 +114,13 @@ class MCFS(Baseline):
 def lars_coefficients(
     X: np.ndarray, embedding: np.ndarray, cardinality: int, *, verbose: int = 0
 ) -> np.ndarray:
-    """Return unit-length coefficients (d, K), one column per coordinate of an embedding (n, K).
-
-    Examples
-    --------
-    >>> X = np.array([[2.0, 0.0, 1.0], [2.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    >>> embedding = np.array([[1.0], [1.0], [-1.0], [-1.0]])
-    >>> lars_coefficients(X, embedding, 1).ravel()
-    array([1., 0., 0.])
-    """
-    gram = gram_matrix(X)
-    # the path of cy is c times the path of y: scaling first keeps the extremes of a heat
-    # kernel from overflowing
+    """Return unit-length coefficients (d, K) of each coordinate of an embedding (n, K)."""
+    X = X.astype(np.float64)
+    gram = X.T @ X
+    # the path of cy is c times that of y: the extremes of a heat kernel do not overflow
     scale = np.abs(embedding).max(axis=0)
     scaled = embedding / np.where(scale > 0, scale, 1.0)
-    beta = np.asarray(X.T @ scaled.astype(X.dtype), dtype=np.float64)
+    beta = X.T @ scaled
     with Progress("MCFS coordinates", beta.shape[1], verbose) as progress:
         for column in beta.T:
             column[:] = lars_to_cardinality(gram, column, cardinality)

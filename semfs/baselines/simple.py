@@ -26,11 +26,6 @@ class RandomSelector(Baseline):
     random_state : int, RandomState or None, default=None
         Pass an int for the same order every time.
 
-    Attributes
-    ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Uniform random numbers, and the ranking by them.
-
     Examples
     --------
     >>> from semfs.baselines import RandomSelector
@@ -56,11 +51,6 @@ class VarianceSelector(Baseline):
     ----------
     n_features_to_select : int, default=50
 
-    Attributes
-    ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Population variances, and the ranking by them.
-
     Examples
     --------
     >>> from semfs.baselines import VarianceSelector
@@ -75,14 +65,10 @@ class VarianceSelector(Baseline):
         self.n_features_to_select = n_features_to_select
 
     def _scores(self, data: Training) -> np.ndarray:
-        X = data.X
-        every = (
-            mean_variance_axis(X, axis=0)[1]
-            if sp.issparse(X)
-            else X.var(axis=0, dtype=np.float64)
-        )
-        scaled = np.asarray(every[~data.constant], dtype=np.float64)
-        variance = np.ldexp(scaled, 2 * data.exponent)
+        X = data.varying
+        sparse = sp.issparse(X)
+        scaled = mean_variance_axis(X, axis=0)[1] if sparse else X.var(0, dtype=np.float64)
+        variance = np.ldexp(scaled.astype(np.float64), 2 * data.exponent)
         if not np.array_equal(stable_order(variance), stable_order(scaled)):
             raise ValueError(self._breakdown("cannot tell the variances of X apart"))
         return variance
@@ -145,14 +131,7 @@ class Markers(Baseline):
 
 
 def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
-    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0], [3.0], [6.0], [8.0]])
-    >>> welch_statistics(X, np.array([0, 0, 1, 1])).round(4).ravel()
-    array([-3.5355,  3.5355])
-    """
+    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest."""
     counts = np.bincount(codes)[:, None].astype(np.float64)
     sums, squares = _class_sums(X, codes)
     rest, rest_sums = counts.sum() - counts, sums.sum(axis=0) - sums
@@ -167,11 +146,7 @@ def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
 
 
 def _class_sums(X: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums and sums of squares (C, d) of the rows of each class.
-
-    Dense rows are taken from the first row: an offset common to all rows would drown their
-    variance in rounding.
-    """
+    """Return sums and sums of squares (C, d) of the rows of each class."""
     n, d = X.shape
     member = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
     if sp.issparse(X):
@@ -180,7 +155,7 @@ def _class_sums(X: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sums, squares = (np.zeros((member.shape[0], d)) for _ in range(2))
     for start in range(0, n, BLOCK_ROWS):
         rows = slice(start, min(start + BLOCK_ROWS, n))
-        block = X[rows] - X[0].astype(np.float64)
+        block = X[rows] - X[0].astype(np.float64)  # a common offset would drown the variance
         sums += member[:, rows] @ block
         squares += member[:, rows] @ block**2
     return sums, squares
