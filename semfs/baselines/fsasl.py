@@ -21,7 +21,7 @@ __all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
 RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
-MOST_WORKING_SETS = 1000  # of a lasso; ten is usual
+MOST_WORKING_SETS = 100  # of a lasso; ten is usual
 
 
 class FSASL(Baseline):
@@ -233,11 +233,11 @@ def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
     ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``.
     """
     if Z.shape[1] > len(Z):  # the same products in n dimensions
-        Z = np.linalg.qr(Z.T, mode="r").T
+        Z = np.linalg.qr(Z.T)[1].T
     S = np.zeros((len(Z), len(Z)))
     norms = np.linalg.norm(Z, axis=1)
     unit = Z / np.where(norms > 0, norms, 1.0)[:, None]
-    for i in np.flatnonzero(norms):
+    for i in np.flatnonzero(norms).tolist():
         S[:, i] = norms[i] * _lasso_code(Z, norms, unit[i], i, ratio)
     return S
 
@@ -250,9 +250,10 @@ def _lasso_code(
     q[i] = 0.0
     lam = ratio * np.abs(q).max()
     code, correlation = np.zeros(len(Z)), q
+    allowed = lam * (1 + 1e-9) + 1e-14 * norms.max()  # rounding is no violation
     for _ in range(MOST_WORKING_SETS if lam > 0 else 0):
         worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * Z.shape[1]]
-        worst = worst[np.abs(correlation[worst]) > lam * (1 + 1e-9)]
+        worst = worst[np.abs(correlation[worst]) > allowed]
         if not len(worst):
             break
         rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated

@@ -60,17 +60,3 @@ def test_scores_are_finite_and_fall_along_the_order():
     assert (np.diff(fitted.scores_[fitted.order_[:-1]]) < 0).all()
     assert fitted.scores_.max() == 1.0
     assert np.isfinite(fitted.statistics_).all()
-
-
-def test_a_class_of_one_row_and_float32_are_fine():
-    X, y = cells()
-    y[0] = "z"
-    wide, narrow = Markers(5).fit(X, y), Markers(5).fit(X.astype(np.float32), y)
-    assert np.isfinite(wide.statistics_).all()
-    assert_allclose(wide.statistics_, narrow.statistics_, rtol=1e-6)
-
-
-def test_one_class_has_no_rest_to_compare_with():
-    X, _ = cells()
-    with pytest.raises(ValueError, match="at least two classes"):
-        Markers(5).fit(X, np.zeros(len(X), dtype=int))
