@@ -1,14 +1,15 @@
 """Every baseline keeps the selectors' contract; options and failures of each."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import ttest_ind
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import lars_path
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import check_is_fitted
 
 from semfs.baselines import (
     FSASL,
@@ -23,23 +24,17 @@ from semfs.baselines import (
     lasso,
     wknn,
 )
-from semfs.baselines.base import Baseline, break_ties, standardize_columns
+from semfs.baselines.base import Baseline, standardize_columns
 from semfs.baselines.fsasl import exact_codes, row_sparse_ridge
 from semfs.baselines.mcfs import lars_to_cardinality
-from semfs.baselines.wknn import class_balanced_batches
+from semfs.baselines.simple import welch_statistics
 
 SPARSE = [RandomSelector(3, random_state=0), VarianceSelector(3), Markers(3)]
 UNSUPERVISED = [*SPARSE[:2], MCFS(3), FSASL(3, n_components=2, max_iter=2)]
 BY_ATTRIBUTES = [LassoSelector(3), L20ALM(3), WkNN(3, max_iter=50)]
-SUPERVISED = [Markers(3), *BY_ATTRIBUTES]
-ALL = UNSUPERVISED + SUPERVISED
-IN_UNITS_OF_X = [
-    MCFS(3),
-    FSASL(3, max_iter=5),
-    LassoSelector(3, standardize=False),
-    L20ALM(3, standardize=False),
-]
-quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+ALL = [*UNSUPERVISED, Markers(3), *BY_ATTRIBUTES]
+IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSelector, L20ALM))]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def name_of(selector):
@@ -47,7 +42,6 @@ def name_of(selector):
 
 
 each = pytest.mark.parametrize("selector", ALL, ids=name_of)
-each_supervised = pytest.mark.parametrize("selector", SUPERVISED, ids=name_of)
 each_by_attributes = pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)
 
 
@@ -60,13 +54,11 @@ def blobs(seed=0, n=40, d=8, n_classes=4):
     return X, y
 
 
-@quiet
 @parametrize_with_checks(ALL)
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 
 
-@quiet
 @each
 def test_ranking_is_total_and_repeatable_with_constant_columns_last(selector):
     X, y = blobs()
@@ -78,7 +70,6 @@ def test_ranking_is_total_and_repeatable_with_constant_columns_last(selector):
     assert_array_equal(np.isneginf(fitted.scores_), np.arange(8) >= 6)
 
 
-@quiet
 @pytest.mark.parametrize("selector", UNSUPERVISED, ids=name_of)
 def test_unsupervised_selectors_ignore_y(selector):
     X, y = blobs()
@@ -86,7 +77,6 @@ def test_unsupervised_selectors_ignore_y(selector):
     assert_array_equal(with_y.scores_, without.scores_)
 
 
-@quiet
 @each_by_attributes
 def test_one_hot_attributes_are_the_labels(selector):
     X, y = blobs()
@@ -104,7 +94,6 @@ def test_cheap_selectors_take_sparse_input(selector):
         assert_allclose(clone(selector).fit(kind(X), y).scores_, dense.scores_)
 
 
-@quiet
 @pytest.mark.parametrize("selector", [*SPARSE, *BY_ATTRIBUTES, *IN_UNITS_OF_X], ids=name_of)
 @pytest.mark.parametrize("scale", [1e-150, 1e-60, 1e-20, 1e15, 1e20, 1e60, 1e150])
 def test_extreme_scales_give_the_same_order_or_a_clear_error(selector, scale):
@@ -117,7 +106,6 @@ def test_extreme_scales_give_the_same_order_or_a_clear_error(selector, scale):
         assert_array_equal(clone(selector).fit(scale * X, y).order_, expected)
 
 
-@quiet
 @pytest.mark.parametrize("selector", [*SPARSE, *BY_ATTRIBUTES], ids=name_of)
 @pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e4, 1e30])
 def test_float32_beyond_its_squares_ranks_as_at_home(selector, scale):
@@ -129,7 +117,6 @@ def test_float32_beyond_its_squares_ranks_as_at_home(selector, scale):
         assert_array_equal(clone(selector).fit(kind(scaled), y).order_[:2], expected)
 
 
-@quiet
 @pytest.mark.parametrize("selector", [LassoSelector(3), L20ALM(3)], ids=name_of)
 def test_coefficients_are_for_x_as_it_was_given(selector):
     X, y = blobs()
@@ -144,16 +131,6 @@ def test_variances_beyond_floating_point_are_refused(scale):
         VarianceSelector(3).fit(scale * blobs()[0])
 
 
-@quiet
-@pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)
-def test_attributes_beyond_floating_point_are_refused(selector):
-    X, y = blobs()
-    huge = 1e200 * np.random.default_rng(0).normal(size=(4, 3))
-    with pytest.raises(ValueError, match=r"Rescale X.*and the attributes"):
-        clone(selector).set_params(attributes=huge).fit(X, y)
-
-
-@quiet
 @pytest.mark.parametrize("width", [1e-200, 1e200, 1e308])
 def test_mcfs_bears_any_heat_width(width):
     X, _ = blobs()
@@ -163,36 +140,21 @@ def test_mcfs_bears_any_heat_width(width):
         assert_array_equal(fitted.order_, MCFS(3, weight="binary").fit(X).order_)
 
 
-def test_a_singular_matrix_is_explained(monkeypatch):
-    def singular(self, data):
-        raise np.linalg.LinAlgError("the minor")
-
-    monkeypatch.setattr(MCFS, "_scores", singular)
-    with pytest.raises(ValueError, match=r"MCFS met a singular matrix \(the minor\).*Rescale"):
-        MCFS(3).fit(blobs()[0])
-
-
 @pytest.mark.parametrize(
     "selector, message",
     [
         (MCFS(weight="cosine"), "weight must be 'heat' or 'binary', got 'cosine'"),
-        (FSASL(inner="fast"), "inner must be 'exact' or 'reference'"),
-        (FSASL(mu=1), "mu must be 'initial' or 'adaptive'"),
         (FSASL(ratio=1.0), "ratio must be below 1"),
         (FSASL(max_samples=1), "max_samples must be at least 2"),
-        (LassoSelector(penalty="l2"), "penalty must be 'l1' or 'l21'"),
         (LassoSelector(lam=0), "lam must be above 0"),
         (LassoSelector(tol=-1.0), "tol must be a number of at least 0"),
         (L20ALM(init="ones"), "init must be 'zero' or 'ridge' or 'random'"),
         (L20ALM(init=3), "or a pair of arrays"),
         (L20ALM(init=(np.zeros((2, 2)), np.zeros((2, 2)))), "of shapes"),
         (L20ALM(rho=0.9), "rho must be a number of at least 1"),
-        (WkNN(kernel="linear"), "kernel must be 'rbf' or 'exp'"),
-        (WkNN(loss="hinge"), "loss must be 'mse' or 'mae' or 'huber' or 'ce'"),
         (WkNN(batch_size=1), "batch_size must be at least 2"),
         (WkNN(loss="ce", attributes=3 * np.eye(4)), "between 0 and 1"),
         (VarianceSelector(0), "n_features_to_select must be at least 1"),
-        (Markers().set_params(n_features_to_select=-1), "n_features_to_select"),
     ],
     ids=str,
 )
@@ -205,32 +167,6 @@ def test_wrong_options_are_named_with_what_is_allowed(selector, message):
 def test_nothing_but_constant_columns_is_refused(selector):
     with pytest.raises(ValueError, match="constant"):
         clone(selector).fit(np.ones((6, 3)), [0, 1] * 3)
-
-
-@quiet
-@each
-def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    X, y = blobs()
-    fresh, fitted = clone(selector), clone(selector).fit(X, y)
-    before = dict(vars(fitted))
-    monkeypatch.setattr(Baseline, "_rank", interrupt)
-    for victim in (fresh, fitted):
-        with pytest.raises(KeyboardInterrupt):
-            victim.fit(X[:, :5], y)
-    with pytest.raises(NotFittedError):
-        check_is_fitted(fresh)
-    assert vars(fitted).keys() == before.keys()
-    assert all(vars(fitted)[name] is before[name] for name in before)
-
-
-def test_ties_at_zero_are_broken_below_every_other_score():
-    scores = break_ties(np.array([0.0, 2.0, 0.0, 0.0]), np.array([1.0, 0.0, 5.0, 1.0]))
-    assert np.argsort(-scores, kind="stable").tolist() == [1, 2, 0, 3]
-    assert scores[0] == scores[3] < 0
-    assert np.abs(scores[[0, 2, 3]]).max() <= 1e-10
 
 
 def three_islands():
@@ -258,17 +194,6 @@ def test_sparse_and_dense_eigensolvers_agree(monkeypatch):
     sparse, sparse_values = graph.spectral_embedding(W, 4)
     assert_allclose(sparse_values, values, atol=1e-8)
     assert_allclose(np.abs(sparse), np.abs(dense), atol=1e-5)
-
-
-def test_a_failing_eigensolver_gives_what_it_found_and_says_so(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(400, 1))  # a long chain: tiny gaps
-    for name, value in {"DENSE_LIMIT": 10, "LANCZOS_RESTARTS": 1}.items():
-        monkeypatch.setattr(graph, name, value)
-    with (
-        pytest.warns(UserWarning, match="Only . of 4 eigenvectors"),
-        pytest.raises(ValueError, match="no coordinate to explain"),
-    ):
-        MCFS(1, n_components=4, n_neighbors=40, heat_width=0.1).fit(X)
 
 
 def test_equal_distances_go_to_the_lower_index_and_never_to_the_row_itself():
@@ -341,16 +266,6 @@ def test_fsasl_stops_when_the_selection_settles():
     assert FSASL(3, n_components=4).fit(X).n_iter_ == 20
 
 
-def test_fsasl_on_a_sample_of_the_rows_is_seeded():
-    X, _ = blobs(n=100)
-    first, again, other = (
-        FSASL(3, max_iter=5, max_samples=50, random_state=seed).fit(X).scores_
-        for seed in (0, 0, 1)
-    )
-    assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 def test_lasso_with_too_few_rows_appends_by_residual_correlation():
     X, y = blobs()
     with pytest.warns(UserWarning, match="Only 0 features have a non-zero coefficient"):
@@ -387,19 +302,6 @@ def test_l20alm_coefficients_predict_on_raw_columns():
     assert np.count_nonzero(selector.coef_.any(axis=1)) == 3
 
 
-@pytest.mark.parametrize("init", ["zero", "ridge", "random"])
-@pytest.mark.parametrize("entries", [1, 2**25])
-def test_l20alm_path_gives_the_separate_fits(init, entries, monkeypatch):
-
-    X, y = blobs(d=12)
-    ks = [10, 2, 4, 2]  # at k = 10 it stops early, nothing is left to change
-    for selector, k in zip(L20ALM(init=init).path(X, y, ks), ks):
-        alone = L20ALM(k, init=init).fit(X, y)
-        assert selector.n_features_to_select == k
-        assert_allclose(selector.scores_, alone.scores_, atol=1e-9)
-        assert_allclose(selector.objective_, alone.objective_)
-
-
 def test_l20alm_stops_when_the_support_settles():
     X, y = blobs()
     assert L20ALM(6).fit(X, y).n_iter_ < 150  # six columns vary: nothing is left to change
@@ -412,14 +314,6 @@ def test_wknn_ranks_features_of_weight_zero_by_the_slope_of_the_loss():
         selector = WkNN(3, lambda1=100.0).fit(X, y)
     assert not selector.weights_.any()
     assert len(np.unique(selector.scores_[:6])) == 6
-
-
-def test_wknn_batches_hold_several_rows_of_each_class():
-    codes = np.repeat(np.arange(100), 20)
-    batch = next(class_balanced_batches(codes, 512, np.random.RandomState(0)))
-    counts = np.bincount(codes[batch])
-    assert len(batch) == len(set(batch.tolist())) == 512
-    assert set(counts.tolist()) == {0, 8}
 
 
 def test_wknn_by_batches_finds_the_informative_columns():
@@ -436,3 +330,106 @@ def test_wknn_uses_batches_for_many_samples_and_says_so(monkeypatch):
     monkeypatch.setattr(wknn, "DEFAULT_BATCH", 20)
     with pytest.warns(UserWarning, match="mini-batches of 20"):
         WkNN(3, max_iter=5).fit(*blobs())
+
+
+@pytest.mark.parametrize("selector", BY_ATTRIBUTES + UNSUPERVISED, ids=name_of)
+def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
+    X, y = blobs()
+    fitted = clone(selector).fit(X, y)
+    before = dict(vars(fitted))
+    monkeypatch.setattr(Baseline, "_rank", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X[:, :5], y)
+    assert all(vars(fitted)[name] is before[name] for name in vars(fitted) | before)
+
+
+@pytest.mark.parametrize("selector", [MCFS(3), FSASL(3), L20ALM(3), WkNN(3)], ids=name_of)
+def test_long_fits_show_their_progress(selector, capsys):
+    clone(selector).set_params(verbose=1).fit(*blobs())
+    assert capsys.readouterr().err.startswith(f"{name_of(selector)} ")
+
+
+def test_fsasl_on_a_sample_of_the_rows_is_seeded():
+    first, again, other = (FSASL(3, max_samples=20, random_state=seed) for seed in (0, 0, 1))
+    X, _ = blobs()
+    assert_array_equal(first.fit(X).scores_, again.fit(X).scores_)
+    assert not np.array_equal(first.scores_, other.fit(X).scores_)
+
+
+def test_a_failing_eigensolver_gives_what_it_found_and_says_so(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(400, 1))  # a long chain: tiny gaps
+    monkeypatch.setattr(graph, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(graph, "LANCZOS_RESTARTS", 1)
+    with (
+        pytest.warns(UserWarning, match="Only . of 4 eigenvectors"),
+        pytest.raises(ValueError, match="no coordinate to explain"),
+    ):
+        MCFS(1, n_components=4, n_neighbors=40, heat_width=0.1).fit(X)
+
+
+@pytest.mark.parametrize("init", ["zero", "ridge", "random"])
+def test_l20alm_path_gives_the_separate_fits(init):
+    X, y = blobs(d=12)
+    ks = [10, 2, 4, 2]
+    fitted = L20ALM(init=init).path(X, y, ks)
+    alone = [L20ALM(k, init=init).fit(X, y) for k in ks]
+    assert [one.n_features_to_select for one in fitted] == ks
+    assert_allclose([one.scores_ for one in fitted], [one.scores_ for one in alone])
+
+
+def cells(seed=0, n=60, d=15, n_classes=4):
+    """Counts, many of them 0, with classes of uneven size; the last column is constant."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.integers(0, n_classes, n) * rng.integers(0, 2, n))
+    X = rng.poisson(rng.uniform(0.2, 3.0, size=(n_classes, d))[y]).astype(float)
+    X[:, -1] = 2.0
+    return X, np.array(["b", "a", "d", "c"])[y]
+
+
+def in_turns(X, y):
+    """The definition, written out."""
+    tops = []
+    for label in sorted(set(y.tolist())):
+        t = ttest_ind(X[y == label], X[y != label], equal_var=False).statistic
+        tops.append(np.argsort(-t, kind="stable").tolist())
+    return list(dict.fromkeys(j for places in zip(*tops) for j in places))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array])
+def test_classes_take_turns_in_sorted_order(kind, seed):
+    X, y = cells(seed)
+    fitted = Markers(5).fit(kind(X), y)
+    assert fitted.order_.tolist() == [*in_turns(X[:, :-1], y), 14]
+    assert_array_equal(fitted.classes_, ["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_statistics_are_welchs_also_beside_a_large_offset(offset):
+    X, y = cells()
+    _, codes = np.unique(y, return_inverse=True)
+    found = welch_statistics(X[:, :-1] + offset, codes)
+    for c in range(4):
+        expected = ttest_ind(X[codes == c, :-1], X[codes != c, :-1], equal_var=False).statistic
+        assert_allclose(found[c], expected, rtol=1e-9)
+
+
+def test_features_without_variance_on_either_side_have_a_finite_statistic():
+    X, y = cells()
+    X[:, 0] = y == "a"
+    fitted = Markers(5).fit(X, y)
+    assert fitted.order_[0] == 0
+    assert np.isfinite(fitted.statistics_).all()
+
+
+def test_a_singular_matrix_is_explained(monkeypatch):
+    monkeypatch.setattr(MCFS, "_scores", Mock(side_effect=np.linalg.LinAlgError("minor")))
+    with pytest.raises(ValueError, match=r"MCFS met a singular matrix \(minor\).*Rescale X"):
+        MCFS(3).fit(blobs()[0])
+
+
+@each_by_attributes
+def test_attributes_beyond_floating_point_are_refused(selector):
+    huge = 1e200 * np.random.default_rng(0).normal(size=(4, 3))
+    with pytest.raises(ValueError, match=r"Rescale X.*and the attributes"):
+        clone(selector).set_params(attributes=huge).fit(*blobs())
