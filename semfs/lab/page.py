@@ -158,7 +158,11 @@ def dots(
     words = [f"mean {means[i][j]:.2f}, in {shares[i][j]:.0%} of the cells" for i, j in places]
     names = [(row_names[i], column_names[j]) for i, j in places]
     marker = {"size": [16 * math.sqrt(shares[i][j]) for i, j in places]}
-    colours = {"color": [means[i][j] for i, j in places], "colorscale": "YlOrRd"}
+    colours = {
+        "color": [means[i][j] for i, j in places],
+        "colorscale": "YlOrRd",
+        "reversescale": True,
+    }
     bar = {"showscale": True, "colorbar": {"title": {"text": "mean"}, "thickness": 12}}
     trace = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
     trace |= {"x": [j for _, j in places], "y": [i for i, _ in places]}

@@ -232,11 +232,11 @@ def _labels(texts: Sequence[str], classes: Sequence[Any]) -> list[Any]:
 def _known(name: str) -> Loader:
     """The bundled data or the benchmark of that name, whatever the case."""
     found = _bundled() | _xlsa17(data_folders())
-    entries = {entry.name.lower(): entry for entry in CATALOG}
+    entries = [entry for entry in CATALOG if entry.name.lower() == name.lower()]
     for known, loader in found.items():
         if known.lower() == name.lower():
             return loader
-    if name.lower() not in entries:
+    if not entries:
         near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
         raise ValueError(
             f"There is no data set {name!r}"
@@ -244,7 +244,7 @@ def _known(name: str) -> Loader:
             + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
             "`semfs datasets` lists as found."
         )
-    entry = entries[name.lower()]
+    entry = next(filter(find_files, entries), entries[0])
     place = find_files(entry)
     if place is None:
         raise ValueError(

@@ -19,6 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 from joblib import cpu_count
@@ -168,19 +169,29 @@ def _workers(function: Function, n_workers: int) -> Iterator[Callable[[Cell], An
     given = (function, os.getpid())
     pool = ProcessPoolExecutor(n_workers, initializer=_begin, initargs=given)
     try:
-        yield lambda cell: pool.submit(_compute, cell)
+        yield partial(_submit, pool)
     finally:  # after Ctrl-C too: whatever they are doing
         pool.shutdown(wait=True, kill_workers=True)
+
+
+def _submit(pool: Any, cell: Cell) -> Future[Outcome]:
+    """Hand over a cell. Workers start here, and inherit that Ctrl-C is for their parent."""
+    if threading.current_thread() is not threading.main_thread():
+        return pool.submit(_compute, cell)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return pool.submit(_compute, cell)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _function: Function | None = None  # of a worker process
 
 
 def _begin(function: Function, parent: int) -> None:
-    """The first thing a worker does: it leaves Ctrl-C and stdout to its parent."""
+    """The first thing a worker does: it leaves stdout to its parent."""
     global _function
     _function = function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
