@@ -134,7 +134,11 @@ class WkNN(Baseline):
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope, objective = np.zeros_like(w), []
-        options: dict[str, Any] = {"kernel": self.kernel, "loss": self.loss, "delta": self.huber_delta}
+        options: dict[str, Any] = {
+            "kernel": self.kernel,
+            "loss": self.loss,
+            "delta": self.huber_delta,
+        }
         for eta, rows in self._steps(data.codes):
             value, new_slope = vote_gradient(X[rows], T[rows], w, **options)
             # one batch says little about a feature: its slope is averaged over some twenty
