@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 
-from semfs.attributes import AttributeTable, align_attributes, as_attribute_table
+from semfs.attributes import (
+    AttributeTable,
+    align_attributes,
+    as_attribute_table,
+    constant_attributes,
+)
 from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
@@ -439,6 +444,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X, moments = data.X, data.moments.without_empty_classes()
         check_two_classes(moments)
         table = align_attributes(self.attributes, moments.classes)
+        self._warn_of_constant_attributes(table)
         objective, basis = self._objective(table, moments)
         limits = self._limits(moments)
         knowledge = self._further_knowledge(objective, table, data.unlabeled)
@@ -465,6 +471,22 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: results
         )
         return self
+
+    def _warn_of_constant_attributes(self, table: AttributeTable) -> None:
+        """Name the attributes that cannot teach anything."""
+        names = (
+            []
+            if self.attributes is None
+            else constant_attributes(self.attributes, table.classes)
+        )
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            warnings.warn(
+                f"attributes that are the same for all seen classes teach nothing: "
+                f"{', '.join(map(str, names[:3]))}{more}.",
+                UserWarning,
+                stacklevel=5,
+            )
 
     # ---- what is solved ------------------------------------------------------------------
 
