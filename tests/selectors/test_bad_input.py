@@ -64,10 +64,10 @@ CASES = {
         X, NAMES, {"attributes": pd.DataFrame({"a": list("wxyz")}, index=list(table()))},
         ValueError, "must be numeric",
     ),
-    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "attributes is empty"),
+    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "one row per class"),
     "table without columns": (
         X, NAMES, {"attributes": pd.DataFrame(index=list(table()))}, ValueError,
-        "at least one row and one column",
+        "attributes is empty",
     ),
     "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "one row per class"),
     "duplicate rows": (
