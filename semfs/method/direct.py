@@ -222,8 +222,11 @@ class _Search:
         rest = np.argsort(-scores, kind="stable")
         order = np.concatenate([chosen, rest[~self.taken[rest]]])
         J = self.q - np.cumsum(self.gains_of)
-        W = self.factors[0].weights(chosen)
-        return Solution(self.taken.astype(float), W, scores, order, J, True)
+        first = self.factors[0]
+        gram = first.columns_of(self.chosen)[chosen] if self.chosen else np.zeros((0, 0))
+        return Solution(
+            self.taken.astype(float), first.weights(chosen), scores, order, J, True, gram
+        )
 
 
 # ---- exchange --------------------------------------------------------------------------

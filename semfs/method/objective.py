@@ -105,7 +105,7 @@ class Solution:
 
     ``scores`` and ``order`` (d,) rank all features; ``W`` (d, r) solves Eq. 12 for the
     selection ``s`` (d,), which is 0/1 for `forward_selection`; ``objective`` holds J after
-    each step.
+    each step. ``gram`` (k, k) is G of the features chosen, in their order, if known.
     """
 
     s: np.ndarray
@@ -114,6 +114,7 @@ class Solution:
     order: np.ndarray
     objective: np.ndarray
     converged: bool
+    gram: np.ndarray | None = None
 
 
 # Called after each step with its number, J, the feature added (or None) and a function that
@@ -315,6 +316,15 @@ class Objective:
         if self.origin_weight:
             out += self.origin_weight * np.outer(self.mean, self.mean[columns])
         return out
+
+    def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
+        """Scatter within classes (k, k) of some features, from G of these if it is known."""
+        if gram is None:
+            root = self._own_root[:, features].astype(np.float64)
+            return self.moments.scatter_columns(features)[features] - root.T @ root
+        root, mean = self.root[:, features].astype(np.float64), self.mean[features]
+        between = (1.0 + self.alpha) * (root.T @ root)
+        return gram - between - self.origin_weight * np.outer(mean, mean)
 
     @property
     def stretch(self) -> np.ndarray:

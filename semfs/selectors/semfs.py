@@ -459,8 +459,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return attributes | self._ranking(solution, limits)
 
         monitor = self._monitor(context, n_steps, fitted, X, y)
-        results = fitted(self._solve(objective, knowledge.pop("problems"), limits, monitor))
-        results |= knowledge | self._class_moments(moments, results["support_"])
+        solution = self._solve(objective, knowledge.pop("problems"), limits, monitor)
+        results = fitted(solution)
+        results |= knowledge | self._class_moments(objective, solution, results["support_"])
         self.classes_ = moments.classes
         self.class_table_ = table
         self._remember(moments)
@@ -632,13 +633,18 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             "n_iter_": len(solution.objective),
         }
 
-    def _class_moments(self, moments: Moments, support: np.ndarray) -> dict[str, Any]:
+    def _class_moments(
+        self, objective: Objective, solution: Solution, support: np.ndarray
+    ) -> dict[str, Any]:
         """Means and covariance of the selected features, which predictions are made from."""
-        chosen = np.flatnonzero(support)
-        means = moments.means[:, chosen]
-        root = np.sqrt(moments.counts)[:, None] * (means - moments.mean[chosen])
-        within = moments.scatter_columns(chosen)[chosen] - root.T @ root
-        return {"class_means_": means, "within_": within / moments.total}
+        moments, chosen = objective.moments, np.flatnonzero(support)
+        gram = solution.gram
+        if gram is not None:  # that of the features that entered, which are nearly always these
+            place = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
+            own = [place.get(j, -1) for j in chosen.tolist()]
+            gram = None if -1 in own else gram[np.ix_(own, own)]
+        within = objective.within(chosen, gram)
+        return {"class_means_": moments.means[:, chosen], "within_": within / moments.total}
 
     def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
