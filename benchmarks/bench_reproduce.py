@@ -1,7 +1,8 @@
 """The paper's main comparison, for the page *Reproducing the paper*.
 
-Runs `semfs reproduce clustering` (or continues it) and writes benchmarks/results/reproduce.json:
-one row per data set, class split and method, with ACC and NMI averaged over k.
+Runs `semfs reproduce clustering` (or continues it) and writes
+benchmarks/results/reproduce.json: one row per data set, class split and method, with ACC and
+NMI averaged over k.
 
     python benchmarks/bench_reproduce.py --data DATA --run RUN --splits 5
     python benchmarks/bench_reproduce.py --small    # the bundled cells, nothing written

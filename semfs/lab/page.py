@@ -140,7 +140,7 @@ def heat_map(
         [_cell_hover(r, c, _cell(float(v))) for c, v in zip(column_names, row)]
         for r, row in zip(row_names, values)
     ]
-    trace = {"type": "heatmap", "z": z, "hovertext": hover, "hoverinfo": "text"}
+    trace: Values = {"type": "heatmap", "z": z, "hovertext": hover, "hoverinfo": "text"}
     trace |= {"colorscale": "RdBu", "zmid": 0}
     y = _ticks(row_names) | {"autorange": "reversed"}
     return _panel(title, [trace], _ticks(column_names), y)
@@ -164,7 +164,7 @@ def dots(
         "reversescale": True,
     }
     bar = {"showscale": True, "colorbar": {"title": {"text": "mean"}, "thickness": 12}}
-    trace = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
+    trace: Values = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
     trace |= {"x": [j for _, j in places], "y": [i for i, _ in places]}
     trace["hovertext"] = [_cell_hover(*name, word) for name, word in zip(names, words)]
     trace["marker"] = marker | colours | bar | {"line": {"width": 0.5}}

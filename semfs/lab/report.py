@@ -495,14 +495,15 @@ def _sweep(x: str, x_title: str, title: str, text: str) -> Callable[..., list[Se
 def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
     datasets, body = _grouped(rows, "dataset"), []
     for name, part in datasets.items():
-        labels = dict.fromkeys(row["label"] for row in part)
-        for method in [m.removesuffix(" (labels)") for m in labels if m.endswith(" (labels)")]:
-            for metric, title in METRICS.items():
-                pair = (f"{method} (attributes)", f"{method} (labels)")
-                if pair[0] in labels:
-                    found = lead(part, metric, *pair)
-                    limits = [found.mean, found.low, found.high, found.verdict]
-                    body.append([name, title, method, *limits])
+        labels = {row["label"] for row in part}
+        for ours in sorted(label for label in labels if label.endswith(" (attributes)")):
+            other = ours.replace(" (attributes)", " (labels)")
+            for metric in METRICS if other in labels else ():
+                found = lead(part, metric, ours, other)
+                limits = [found.mean, found.low, found.high, found.verdict]
+                body.append(
+                    [name, METRICS[metric], ours.removesuffix(" (attributes)"), *limits]
+                )
     columns = ["data set", "measure", "method", "lead of attributes", "from", "to", "verdict"]
     caption = "Lead of attributes over labels, averaged over k, with 95 % interval"
     text = "The same method fitted to class attributes and to labels."

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -38,6 +38,7 @@ BLAS_THREADS = 1
 
 Function = Callable[[Cell], Result]
 Outcome = tuple[Cell, Result | None, str]  # the result, or what went wrong
+Outcomes = Generator[Outcome, None, None]
 
 
 @dataclass
@@ -140,7 +141,7 @@ def _printable(text: Any) -> str:
 # ---- workers --------------------------------------------------------------------------------
 
 
-def _from_workers(function: Function, todo: list[Cell], n_workers: int) -> Iterator[Outcome]:
+def _from_workers(function: Function, todo: list[Cell], n_workers: int) -> Outcomes:
     """Compute cells in worker processes; one that dies costs the one cell it was at."""
     waiting = todo
     while waiting:
