@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from semfs.lab.comparison import curves
+from semfs.lab.report import curves
 from semfs.lab.paper import evaluate
 
 # %%
