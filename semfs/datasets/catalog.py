@@ -70,7 +70,15 @@ _BATCHES = " ".join([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"])
 CATALOG: tuple[Entry, ...] = (
     Entry(
         "sample",
-        "700 blood cells × 765 genes, 10 types × 20 attributes",
+        "964 lung cells × 2,000 genes, 19 types × 56 attributes, 12/7",
+        "load_sample()",
+        (),
+        "bundled with semfs",
+        "CC BY 4.0 as reported (Tabula Sapiens)",
+    ),
+    Entry(
+        "blood",
+        "700 blood cells × 765 genes, 10 types × 20 attributes, 6/4",
         'load_sample("blood")',
         (),
         "bundled with semfs",
