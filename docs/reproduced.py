@@ -58,9 +58,8 @@ def _verdict(scores: Scores) -> str:
     answers = {"Does SemFS beat all baselines on every data set?": _places(scores)}
     answers |= {question: _leads(scores, *pair) for question, pair in QUESTIONS.items()}
     answers["What does tuning with the unseen labels add?"] = _oracles(scores)
-    return "\n".join(
-        lines + [f"| {asked} | {_cell(told)} |" for asked, told in answers.items()]
-    )
+    lines += [f"| {asked} | {_cell(told)} |" for asked, told in answers.items()]
+    return "\n".join(lines)
 
 
 def _places(scores: Scores) -> str:

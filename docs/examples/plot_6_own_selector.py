@@ -11,8 +11,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from semfs.lab.report import curves
 from semfs.lab.paper import evaluate
+from semfs.lab.report import curves
 
 # %%
 # Ours ranks features by the ratio of between-class to within-class variance, weighting all classes

@@ -414,14 +414,17 @@ def scores(
     starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
     draws = range(n_repeats) if isinstance(ranking.selector, RandomSelector) else ()
     orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
-    found = {}
-    for k in ks:
-        if orders:
-            runs = [_cluster(case, o[:k], starts[[i]]) for i, o in enumerate(orders)]
-            acc, nmi = (np.concatenate(part) for part in zip(*runs))
-        else:
-            acc, nmi = _cluster(case, ranking.features(k), starts)
-        found[int(k)] = {"acc": _mean_sd(acc), "nmi": _mean_sd(nmi)}
+    found: dict[int, dict[str, tuple[float, float]]] = {}
+    for k in map(int, ks):
+        chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)]
+        chosen = chosen or [(ranking.features(k), starts)]
+        runs = [
+            cluster_scores(case.X_unseen[:, features], case.y_unseen, starts=at)
+            for features, at in chosen
+        ]
+        acc, nmi = (np.concatenate(part) for part in zip(*runs))
+        sd = [float(v.std(ddof=1)) if len(v) > 1 else 0.0 for v in (acc, nmi)]
+        found[k] = {"acc": (float(acc.mean()), sd[0]), "nmi": (float(nmi.mean()), sd[1])}
     return found
 
 
@@ -429,17 +432,6 @@ def _random_order(fitted: Any, seed: int) -> np.ndarray:
     """What ``RandomSelector(random_state=seed)`` would give on the same data, without a fit."""
     draw = np.random.RandomState(seed).uniform(size=len(fitted.scores_))
     return stable_order(np.where(np.isinf(fitted.scores_), -np.inf, draw))
-
-
-def _cluster(
-    case: Case, features: np.ndarray, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    return cluster_scores(case.X_unseen[:, features], case.y_unseen, starts=starts)
-
-
-def _mean_sd(values: np.ndarray) -> tuple[float, float]:
-    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return float(values.mean()), sd
 
 
 def _instance(selector: Any) -> Any:

@@ -161,13 +161,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find_experiments(names: Iterable[str]) -> list[Experiment]:
-    """Return the entries by name; "all" is all of them.
-
-    Examples
-    --------
-    >>> [entry.name for entry in find_experiments(["alpha", "scaling"])]
-    ['alpha', 'scaling']
-    """
+    """Return the entries by name; "all" is all of them."""
     names = list(dict.fromkeys(names))
     unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
     if unknown:
@@ -283,16 +277,6 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
         chosen |= named
     return chosen or found
-
-
-def absent_from_the_paper(names: Iterable[str]) -> list[str]:
-    """Return the paper's data sets that are not among those named.
-
-    >>> absent_from_the_paper(["cifar10_small"])
-    ['SUN', 'aPY']
-    """
-    found = [name.lower() for name in names]
-    return [p for p in PAPER_DATASETS if not any(n.startswith(p.lower()) for n in found)]
 
 
 def _bundled() -> dict[str, Loader]:
@@ -569,7 +553,8 @@ def reproduce(
     for name in [*study.methods, *force]:
         find_method(name)
     data = {} if all(e.timed for e in entries) else find_data(study.data, study.datasets)
-    absent = absent_from_the_paper(data) if data else []
+    wanted = PAPER_DATASETS if data else ()
+    absent = [p for p in wanted if not any(n.lower().startswith(p.lower()) for n in data)]
     store = Store(run_folder)
     try:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits

@@ -124,19 +124,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """All methods on one data set, best first; ``oracles`` are ranked apart.
-
-    ``tied`` are the methods that the data cannot tell from the first. ``verdict`` is "clear"
-    (nobody is tied), "unclear", "one split" (no uncertainty can be given) or "too few"
-    (fewer than two methods finished). ``incomplete`` maps the methods left out because
-    results are missing to the share they have.
-    """
+    """All methods on one data set, best first."""
 
     ranked: list[Standing]
-    oracles: list[Standing]
-    tied: list[str]
-    incomplete: dict[str, float]
-    verdict: str
+    oracles: list[Standing]  # ranked apart
+    tied: list[str]  # cannot be told from the first
+    incomplete: dict[str, float]  # not ranked as results are missing: the share they have
+    verdict: str  # "clear", "unclear" (some are tied), "one split" or "too few"
 
 
 def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interval:
@@ -193,15 +187,7 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
 
 
 def lead(rows: Iterable[Row], metric: str, label: str, other: str) -> Interval:
-    """Return by how much ``label`` is ahead of ``other``: means over k, paired over splits.
-
-    Examples
-    --------
-    >>> acc = {("us", 5): 0.5, ("us", 10): 0.75, ("them", 5): 0.25, ("them", 10): 0.75}
-    >>> rows = [{"split": "0", "label": m, "k": k, "acc": v} for (m, k), v in acc.items()]
-    >>> lead(rows, "acc", "us", "them").mean
-    0.125
-    """
+    """Return by how much ``label`` is ahead of ``other``: means over k, paired over splits."""
     cells = _cells(rows, metric, "k")
     ours, theirs = cells.get(label, {}), cells.get(other, {})
     gains = {place: ours[place] - theirs[place] for place in ours.keys() & theirs.keys()}
@@ -216,16 +202,6 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     The lead of a method over the best other one is paired over splits. Methods that lack a
     (split, k) which others have are not ranked; methods tuned with the unseen labels are
     ranked apart, against the best method that was not.
-
-    Examples
-    --------
-    >>> row = {"dataset": "apy", "k": 5}
-    >>> scores = {"SemFS": [0.5, 0.6, 0.7], "MCFS": [0.4, 0.5, 0.6]}
-    >>> rows = [{**row, "label": label, "split": str(i), "acc": acc}
-    ...         for label, values in scores.items() for i, acc in enumerate(values)]
-    >>> table = standings(rows, "acc")
-    >>> table.verdict, [(s.label, round(s.lead.mean, 3)) for s in table.ranked]
-    ('clear', [('SemFS', 0.1), ('MCFS', -0.1)])
     """
     cells = _cells(rows, metric, "k")
     wanted = set().union(*cells.values()) if cells else set()
@@ -294,18 +270,6 @@ def _by_split(cells: Mapping[tuple[str, Any], float]) -> dict[str, float]:
 
 
 # --- in words --------------------------------------------------------------------------
-
-
-def headline(tables: Mapping[tuple[str, str], Standings]) -> str:
-    """Return how many of the comparisons have a winner, in one sentence."""
-    winners = Counter(t.ranked[0].label for t in tables.values() if t.verdict == "clear")
-    n_clear, n_single = winners.total(), sum(t.verdict == "one split" for t in tables.values())
-    won = "".join(f", {label} {n}" for label, n in winners.items())
-    text = (
-        f"Of {len(tables)} comparisons (a data set and a measure each) {n_clear} have a clear"
-    )
-    tested = f"; {n_single} have one split only, so no test" if n_single else ""
-    return f"{text} winner{won}{tested}."
 
 
 def verdict_in_words(result: Standings) -> str:
@@ -448,7 +412,7 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     notes = [ORACLE] if any(row["label"].endswith("(oracle)") for row in rows) else []
     shown = table(caption, columns, body, "standings")
     return [
-        section("Summary", [headline(tables), points]),
+        section("Summary", [points]),
         *(_dataset_curves(name, part) for name, part in datasets.items()),
         section("Standings", [MEASURES, CAUTION, *notes], shown),
         _selected_features(rows),
@@ -500,10 +464,8 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
             other = ours.replace(" (attributes)", " (labels)")
             for metric in METRICS if other in labels else ():
                 found = lead(part, metric, ours, other)
-                limits = [found.mean, found.low, found.high, found.verdict]
-                body.append(
-                    [name, METRICS[metric], ours.removesuffix(" (attributes)"), *limits]
-                )
+                where = [name, METRICS[metric], ours.removesuffix(" (attributes)")]
+                body.append([*where, found.mean, found.low, found.high, found.verdict])
     columns = ["data set", "measure", "method", "lead of attributes", "from", "to", "verdict"]
     caption = "Lead of attributes over labels, averaged over k, with 95 % interval"
     text = "The same method fitted to class attributes and to labels."

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -143,25 +143,29 @@ def _printable(text: Any) -> str:
 
 def _from_workers(function: Function, todo: list[Cell], n_workers: int) -> Outcomes:
     """Compute cells in worker processes; one that dies costs the one cell it was at."""
-    waiting = todo
+    waiting = todo[::-1]
     while waiting:
         suspects: list[Cell] = []  # what was under way when a worker died
         busy: dict[Future[Outcome], Cell] = {}
-        with _workers(function, n_workers) as submit:
+        with _workers(function, n_workers) as submit, suppress(BrokenProcessPool):
             while (waiting and not suspects) or busy:
                 while waiting and not suspects and len(busy) < n_workers:
-                    busy[submit(waiting[0])], waiting = waiting[0], waiting[1:]
+                    busy[submit(waiting[-1])] = waiting[-1]
+                    waiting.pop()
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                    cell, error = busy.pop(future), future.exception()
-                    if isinstance(error, BrokenProcessPool):
+                    cell = busy.pop(future)
+                    if isinstance(future.exception(), BrokenProcessPool):
                         suspects.append(cell)
                     else:
-                        yield (cell, None, _describe(error)) if error else future.result()
-        for cell in suspects:
+                        yield _answer(cell, future)
+        for cell in [*suspects, *busy.values()]:
             with _workers(function, 1) as submit:
-                future = submit(cell)
-                error = future.exception()
-                yield (cell, None, _describe(error)) if error else future.result()
+                yield _answer(cell, submit(cell))
+
+
+def _answer(cell: Cell, future: Future[Outcome]) -> Outcome:
+    error = future.exception()
+    return (cell, None, _describe(error)) if error else future.result()
 
 
 @contextmanager

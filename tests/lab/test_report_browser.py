@@ -5,9 +5,7 @@ import time
 import pytest
 from browser import MARKS, open_chromium, resize, wait
 from report_rows import EVIL, NASTY, all_rows, failures, info, nasty_explanation, row
-from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from semfs.lab.page import dots, figure, heat_map, section
@@ -103,13 +101,6 @@ def test_eight_curves_are_drawn_at_first_and_all_after_a_click(browser):
     assert curves_of(browser) == []
 
 
-def test_keyboard_can_toggle(browser):
-    box = checkbox(browser, "SemFS")
-    browser.execute_script("arguments[0].focus()", box)
-    box.send_keys(Keys.SPACE)
-    assert "SemFS" not in curves_of(browser)
-
-
 def test_spread_is_shown_and_can_be_hidden(browser):
     errorbars = "return document.querySelectorAll('.plot .errorbars path').length"
     assert browser.execute_script(errorbars) > 0
@@ -160,15 +151,6 @@ def test_hovering_shows_the_name_as_text(browser):
     assert "ACC: 0.700" in text
 
 
-def test_mouse_over_a_point_shows_its_value(browser):
-    box = browser.find_element(By.CLASS_NAME, "plot")
-    point = box.find_element(By.CSS_SELECTOR, ".scatterlayer .trace .point")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
-    ActionChains(browser).move_to_element(point).perform()
-    wait(browser, "return arguments[0].querySelectorAll('.hovertext').length", box)
-    assert "ACC:" in box.find_element(By.CSS_SELECTOR, ".hovertext").text
-
-
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_page_does_not_scroll_sideways(browser, width):
     resize(browser, width)
@@ -204,15 +186,6 @@ def test_csv_can_be_downloaded(browser, tmp_path):
     text = path.read_text(encoding="utf-8-sig")
     assert text.startswith("experiment,dataset,split")
     assert len(text.splitlines()) == 1 + len(all_rows()) + 2
-
-
-def test_figure_can_be_saved(browser, tmp_path):
-    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
-    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
-    browser.find_element(By.CSS_SELECTOR, "button[data-save]").click()
-    path = tmp_path / "figure-0.svg"
-    WebDriverWait(browser, 10).until(lambda _: path.exists() and path.stat().st_size)
-    assert "number of selected features" in path.read_text(encoding="utf-8")
 
 
 def test_injected_scripts_and_requests_are_blocked(browser):
