@@ -124,4 +124,5 @@ def test_the_version_is_the_same_everywhere():
 
 def test_the_table_of_the_readme_is_that_of_the_benchmark():
     fresh = load_module("benchmark_tables").readme_with_table()
-    assert (ROOT / "README.md").read_text("utf-8") == fresh, "run: python docs/benchmark_tables.py"
+    found = (ROOT / "README.md").read_text("utf-8")
+    assert found == fresh, "run: python docs/benchmark_tables.py"

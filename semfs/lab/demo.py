@@ -130,7 +130,7 @@ def _result(case: Case, fit: Callable[[Case], Any], seed: int) -> Result:
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # some ancestors are none of the seen types
+        warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
         selector = LINES[OURS](Case.of(data))
     # How far one standard deviation of the gene moves an attribute, in its own spread.
     spread = selector.class_table_.values.std(axis=0)
