@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ __all__ = [
     "FileError",
     "appearing",
     "cache_folder",
+    "check_archive",
     "check_declared_size",
     "memory_limit",
     "need",
@@ -23,8 +26,8 @@ __all__ = [
     "size_text",
 ]
 
-#: From this size on, data that expand more than SUSPICIOUS_RATIO times are refused.
-LARGE = 2**30
+#: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
+LARGE = 2**28
 SUSPICIOUS_RATIO = 200
 # How files begin, and the endings they should have.
 _SIGNATURES = {
@@ -147,25 +150,40 @@ def cache_folder() -> Path:
 
 
 def memory_limit() -> int:
-    """Bytes of memory in this machine: no array may declare more."""
+    """Bytes of memory that this process may have: no array may declare more."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        import resource
+    except (AttributeError, ImportError, OSError, ValueError):  # not a POSIX system
         return 16 * 2**30
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return total if allowed == resource.RLIM_INFINITY else min(total, allowed)
 
 
-def check_declared_size(path: Path, what: str, declared: int, stored: int) -> None:
-    """Refuse data that declare more bytes than can be true or can be held."""
-    if declared > memory_limit():
+def check_declared_size(
+    path: Path, what: str, declared: int, stored: int, *, held: bool = True
+) -> None:
+    """Refuse data that declare more bytes than their file has paid for, or memory can hold.
+
+    Up to LARGE is anybody's; beyond, a byte of the file buys SUSPICIOUS_RATIO. What is not
+    ``held`` but read in blocks may be larger than memory.
+    """
+    if held and declared > memory_limit():
         raise FileError(
             f"{path}: {what} declares {size_text(declared)}, more than this machine's memory "
             f"({size_text(memory_limit())}). Store it as .npy, which is read in blocks."
         )
-    if declared > max(stored, 1) * SUSPICIOUS_RATIO and declared > LARGE:
+    if declared > max(LARGE, stored * SUSPICIOUS_RATIO):
         raise FileError(
             f"{path}: {what} would expand from {size_text(stored)} to {size_text(declared)}, "
             "as a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
         )
+
+
+def check_archive(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
+    """Refuse members of a zip archive that are too large all together."""
+    total = sum(item.file_size for item in members)
+    check_declared_size(path, "its content", total, path.stat().st_size)
 
 
 def size_text(size: float) -> str:
@@ -179,12 +197,11 @@ def size_text(size: float) -> str:
 
 def parse_size(size: int | str) -> int:
     """Return the number of bytes that a text such as ``"512MB"`` or ``"2GiB"`` means."""
-    units = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
     if not isinstance(size, str):
         return int(size)
-    text = size.strip().lower()
-    for unit, factor in units.items():
-        with contextlib.suppress(ValueError):
-            if text.endswith(unit):
-                return int(float(text.removesuffix(unit)) * factor)
-    raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".')
+    found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", size.strip().lower())
+    try:
+        number, unit, binary = found.groups() if found else ("", "k", "")
+        return int(float(number) * (1024 if binary else 1000) ** ("kmg".index(unit) + 1))
+    except ValueError:
+        raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".') from None

@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs.attributes.files import read_text_table
 from semfs.files import FileError, need, open_existing, reading
-from semfs.rows.labels import Labels
+from semfs.rows import Labels
 
 __all__ = ["attributes_from_markers"]
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.rows import FAR, NEAR, Rows, as_matrix
+from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.sums import Accumulator
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 __all__ = ["Moments"]

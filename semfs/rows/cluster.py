@@ -8,31 +8,16 @@ costs the part it was at, which another one computes again.
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from semfs.files import need
-from semfs.rows.blocks import (
-    Block,
-    BlockSource,
-    ClassWeights,
-    StayingRows,
-    add_block,
-    add_columns,
-    check_budget,
-    check_rows,
-    wants_matrix,
-    warn_of_texts,
-    warn_of_unlabelled,
-)
-from semfs.rows.labels import Labels
-from semfs.rows.memory import as_matrix, libraries
-from semfs.rows.readers import MEMORY, array_reader
-from semfs.rows.sums import Accumulator
+from semfs.rows.memory import Accumulator, as_matrix, check_matrix_fits, libraries, spans
+from semfs.rows.opening import BlockSource, ClassWeights, StayingRows, warn_of_texts
+from semfs.rows.readers import MEMORY, Labels, array_reader
 from semfs.validation import check_weights
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
@@ -59,42 +44,11 @@ class ClusterError(ConnectionError):
     """The cluster could not finish; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A chunk of rows with labels and weights, as Dask hands it to a worker."""
-
-    X: Any
-    y: Any
-    weights: Any = None
-
-    def __sizeof__(self) -> int:
-        """Bytes, which a cluster takes into account."""
-        return object.__sizeof__(self) + getattr(self.X, "nbytes", 0)
-
-    def source(self) -> BlockSource:
-        """Return the rows as a source of one block."""
-        weights = None
-        if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64).reshape(-1)
-        reader = array_reader(as_matrix(self.X))
-        rows = max(1, self.X.shape[0])
-        return BlockSource(reader, Labels.of(self.y), weights, block_rows=rows)
-
-
-def _source(part: BlockSource | Chunk, class_weight: dict | None) -> BlockSource | None:
-    """The rows of a part; None if there are none."""
-    if isinstance(part, Chunk):
-        if part.X.shape[0] == 0:
-            return None
-        part = part.source()
-    return replace(part, class_weight=class_weight)
-
-
 @dataclass(frozen=True, eq=False)
 class ClusterRows(StayingRows):
     """Rows on a cluster; make it with `dask_rows` or `on_cluster`."""
 
-    parts: list[Any]
+    parts: list[Any]  # chunks (X, y, weights), or ranges of a source
     n_features: int
     feature_names: list[str] | None
     class_weight: dict | None = None
@@ -106,7 +60,7 @@ class ClusterRows(StayingRows):
 
     def weighted(self, class_weights: ClassWeights, *, balanced: bool) -> ClusterRows:
         """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self._reduce(_label_weights, _sum_counters) if balanced else {}
+        counts = self._added_up("label_weights") if balanced else {}
         return replace(self, class_weight=class_weights(counts))
 
     def sums(
@@ -118,21 +72,22 @@ class ClusterRows(StayingRows):
         to make, once if there is room for d × d.
         """
         if self.source is not None:
-            matrix = wants_matrix(self.source, n_select)
+            matrix = self.source.wants_matrix(n_select)
         else:
             matrix = n_select is None or 8 * self.n_features**2 <= self.memory
             if n_select is None:
-                check_budget(self.n_features, self.memory, None)
-        sums = self._reduce(_part_sums, _merged, self.class_weight, matrix, precise)
-        return check_rows(sums), None if matrix else self
+                check_matrix_fits(self.n_features, self.memory)
+        sums = self._added_up("accumulated", matrix=matrix, precise=precise)
+        if sums is None or not sums.total:
+            raise ValueError("there are no labelled rows, or all their weights are zero.")
+        return sums, None if matrix else self
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean."""
-        options = {"far": far, "precise": precise}
-        out = self._reduce(_part_columns, _sum, self.class_weight, columns, mean, options)
-        return np.array(out).T  # what came over the network may be read-only
+        options = {"columns": columns, "mean": mean, "total": total}
+        return np.array(self._added_up("columns", far=far, precise=precise, **options))
 
     def scatter(
         self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
@@ -143,81 +98,44 @@ class ClusterRows(StayingRows):
             'solver="alternating" from the beginning.'
         )
 
-    def _reduce(self, function: Callable, add: Callable, *arguments: Any) -> Any:
-        """Apply a function to every part and add up the results as a tree."""
+    def _added_up(self, method: str, **options: Any) -> Any:
+        """Call a method of `BlockSource` for every part, and add up the results as a tree."""
         import dask
 
-        partial, total = dask.delayed(function, pure=False), dask.delayed(add, pure=False)
-        level = [partial(part, *arguments) for part in self.parts]
+        of_part, added = dask.delayed(_of_part, pure=False), dask.delayed(_added, pure=False)
+        level = [of_part(part, self.class_weight, method, options) for part in self.parts]
         while True:
-            level = [total(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+            level = [added(level[i]) for i in spans(len(level), FAN_IN)]
             if len(level) == 1:
-                return _compute(level[0], self.client)
+                return _computed(level[0], self.client)
 
 
-# ---- what workers do ----------------------------------------------------------------
-
-
-def _blocks(part: Any, class_weight: dict | None, *, matrix: bool) -> Iterator[Block]:
-    """The rows of a part, while BLAS has one thread."""
-    source = _source(part, class_weight)
-    if source is not None:
-        with libraries().limit(limits=1, user_api="blas"):
-            yield from source.blocks(matrix=matrix)
-
-
-def _part_sums(
-    part: Any, class_weight: dict | None, matrix: bool, precise: bool
-) -> Accumulator | None:
-    """Sums over a part; None if it has no rows."""
-    sums = None
-    for block in _blocks(part, class_weight, matrix=matrix):
-        if sums is None:
-            sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
-        add_block(sums, block, overwrite=isinstance(part, BlockSource) and part.reader.ours)
-    return sums
-
-
-def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
-    """Sums over all parts, in a copy: Dask may want the first one again."""
-    found = [part for part in parts if part is not None]
-    if not found:
-        return Accumulator(0)
+def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -> Any:
+    """What a part contributes, None if it has no rows; BLAS has one thread meanwhile."""
+    if not isinstance(part, BlockSource):
+        X, y, weights = part
+        if not X.shape[0]:
+            return None
+        if weights is not None:
+            weights = np.asarray(weights, dtype=np.float64).reshape(-1)
+        reader = array_reader(as_matrix(X))
+        part = BlockSource(reader, Labels.of(y), weights, block_rows=X.shape[0])
     with libraries().limit(limits=1, user_api="blas"):
-        sums = found[0] if len(found) == 1 else copy.deepcopy(found[0])
-        for part in found[1:]:
-            sums.merge(part)
-    return sums
+        return getattr(replace(part, class_weight=class_weight), method)(**options)
 
 
-def _part_columns(
-    part: Any, class_weight: dict | None, columns: np.ndarray, mean: np.ndarray, options: dict
-) -> np.ndarray:
-    """What a part adds to rows (b, d) of the scatter matrix."""
-    out, weight, sparse = np.zeros((len(columns), len(mean))), 0.0, False
-    for block in _blocks(part, class_weight, matrix=False):
-        add_columns(out, block, columns, mean, **options)
-        n = block.X.shape[0] if block.weights is None else float(block.weights.sum())
-        weight, sparse = weight + n, sparse or not isinstance(block.X, np.ndarray)
-    # Sparse rows are multiplied as they are; the mean's part is taken off afterwards.
-    return out - weight * np.outer(mean[columns], mean) if sparse else out
+def _added(parts: Sequence[Any]) -> Any:
+    """The sum of contributions, in a copy: Dask may want the first one again."""
+    found = [part for part in parts if part is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    total = copy.deepcopy(found[0])
+    for part in found[1:]:
+        total += part
+    return total
 
 
-def _label_weights(part: Any) -> Counter:
-    """Total weight of each class in a part."""
-    source = _source(part, None)
-    return Counter() if source is None else source.label_weights()
-
-
-def _sum(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.sum(parts, axis=0)
-
-
-def _sum_counters(parts: Sequence[Counter]) -> Counter:
-    return sum(parts, Counter())
-
-
-# ---- waiting for the cluster --------------------------------------------------------
+# ---- waiting for the cluster ------------------------------------------------------------
 
 
 def connect(address: str) -> Any:
@@ -232,20 +150,19 @@ def connect(address: str) -> Any:
         ) from error
 
 
-def _compute(task: Any, client: Any) -> Any:
+def _computed(task: Any, client: Any) -> Any:
     import dask
 
     if client is None:
         get = dask.base.get_scheduler(collections=[task])
         client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
     if client is None or not hasattr(client, "compute"):
-        with libraries().limit(limits=1, user_api="blas"):  # tasks are threads of this process
-            return dask.compute(task)[0]
-    return _wait(client, client.compute(task))
+        return dask.compute(task)[0]
+    return _result(client, client.compute(task))
 
 
-def _wait(client: Any, future: Any) -> Any:
-    """Return the result, or an error that says what happened to the workers."""
+def _result(client: Any, future: Any) -> Any:
+    """Wait for the result; an error says what happened to the workers."""
     from distributed import KilledWorker, wait
 
     began, lonely = _n_workers(client), 0.0
@@ -273,7 +190,7 @@ def _n_workers(client: Any) -> int:
     return len(client.scheduler_info()["workers"]) if client.status == "running" else 0
 
 
-# ---- from Dask collections and files to parts ---------------------------------------
+# ---- from Dask collections and files to parts -------------------------------------------
 
 
 def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
@@ -285,19 +202,15 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
     names = None
     if hasattr(X, "columns"):
         X, y = _features_and_labels(X, y)
-        names = [str(name) for name in X.columns]
-    elif X.ndim != 2:
+        X, names = X.to_dask_array(), [str(name) for name in X.columns]
+    if X.ndim != 2:
         raise ValueError(f"X must be a matrix, got a Dask array of shape {X.shape}.")
     if y is None or isinstance(y, str):
         raise ValueError("This selector requires y to be passed: labels, or a column's name.")
     here = not all(hasattr(v, "dask") for v in (y, sample_weight) if v is not None)
-    if names is None:
-        X, lengths = _whole_rows(X, known=here)
-    else:
-        lengths = X.map_partitions(len).compute() if here else [np.nan] * X.npartitions
-    ys, weights = _split(y, lengths, "y"), _split(sample_weight, lengths, "sample_weight")
-    chunks = np.ravel(X.to_delayed()).tolist()
-    parts = [Chunk(*part) for part in zip(chunks, ys, weights)]
+    X = _whole_rows(X, known=here)
+    pieces = [_pieces(X, y, "y"), _pieces(X, sample_weight, "sample_weight")]
+    parts = list(zip(X.to_delayed().ravel().tolist(), *pieces))
     return ClusterRows(parts, int(X.shape[1]), names)
 
 
@@ -305,19 +218,19 @@ def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
     """The columns of numbers, and the label column if y is its name."""
     from pandas.api.types import is_numeric_dtype
 
-    names = list(frame.columns)
-    if isinstance(y, str) and y not in names:
+    named = isinstance(y, str)
+    if named and y not in frame.columns:
         raise ValueError(f"the frame has no column {y!r}.")
-    others = [name for name in names if not (isinstance(y, str) and name == y)]
+    others = [name for name in frame.columns if not (named and name == y)]
     features = [name for name in others if is_numeric_dtype(frame.dtypes[name])]
     if not features:
         raise ValueError(f"the frame has no column of numbers besides {y!r}.")
     warn_of_texts([name for name in others if name not in features])
-    return frame[features], frame[y] if isinstance(y, str) else y
+    return frame[features], frame[y] if named else y
 
 
-def _whole_rows(X: Any, *, known: bool) -> tuple[Any, Sequence[float]]:
-    """The array in chunks of whole rows, small ones joined, and their lengths."""
+def _whole_rows(X: Any, *, known: bool) -> Any:
+    """The array in chunks of whole rows of known lengths if they must be; small ones joined."""
     X = X.rechunk({1: X.shape[1]})
     if known and np.isnan(X.chunks[0]).any():
         X = X.compute_chunk_sizes()
@@ -325,37 +238,36 @@ def _whole_rows(X: Any, *, known: bool) -> tuple[Any, Sequence[float]]:
     wanted = min(ROWS_PER_FEATURE * d, MEMORY // 4 // max(1, d * X.dtype.itemsize))
     if not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2:
         X = X.rechunk({0: max(wanted, *lengths)})
-    return X, X.chunks[0]
+    return X
 
 
-def _split(values: Any, lengths: Sequence[float], name: str) -> list[Any]:
+def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     """Labels or weights of each chunk of rows."""
+    lengths = X.chunks[0]
     if values is None:
         return [None] * len(lengths)
-    known = not np.isnan(lengths).any()
-    if not hasattr(values, "dask"):
+    chunked = hasattr(values, "dask")
+    if not chunked:
         values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-        _check_length(len(values), int(sum(lengths)), name)
+    elif hasattr(values, "to_dask_array"):
+        values = values.to_dask_array()
+    sizes = (values.shape[0], sum(lengths))
+    if not np.isnan(sizes).any() and sizes[0] != sizes[1]:
+        raise ValueError(
+            f"X has {sizes[1]} rows but {name} has {sizes[0]} values: inconsistent numbers of "
+            "samples."
+        )
+    if not chunked:
         values = check_weights(values, len(values)) if name == "sample_weight" else values
-        return np.split(values, np.cumsum(lengths).astype(int)[:-1])
-    if known and hasattr(values, "chunks") and not np.isnan(values.chunks[0]).any():
-        _check_length(values.shape[0], int(sum(lengths)), name)
-        values = values.rechunk({0: tuple(lengths)})
-    parts = np.ravel(values.to_delayed()).tolist()
+        return np.split(values, np.cumsum(lengths)[:-1])
+    values = values if np.isnan(sizes).any() else values.rechunk({0: lengths})
+    parts = values.to_delayed().ravel().tolist()
     if len(parts) != len(lengths):
         raise ValueError(
             f"X has {len(lengths)} chunks of rows and {name} {len(parts)}. Give both the same "
             "partitions, or call compute_chunk_sizes() on arrays."
         )
     return parts
-
-
-def _check_length(found: int, expected: int, name: str) -> None:
-    if found != expected:
-        raise ValueError(
-            f"X has {expected} rows but {name} has {found} values: inconsistent numbers of "
-            "samples."
-        )
 
 
 def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
@@ -370,34 +282,17 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
-    warn_of_unlabelled(source)
+    source.warn_of_unlabelled()
     threads = sum(client.nthreads().values()) or 1
+    share = -(-n // (PARTS_PER_THREAD * threads))
+    shape = (source.n_features, source.feature_names)
     if source.fits:
-        parts: list[Any] = _chunks(source.load(), PARTS_PER_THREAD * threads)
-    else:
-        rows = _rows_per_part(source, n, threads)
-        cuts = range(source.start, source.start + n, rows)
-        parts = [source.part(a, min(a + rows, source.start + n)) for a in cuts]
-    return ClusterRows(
-        parts,
-        source.n_features,
-        source.feature_names,
-        memory=source.memory,
-        client=client,
-        source=None if source.fits else source,
-    )
-
-
-def _chunks(rows: tuple[Any, np.ndarray, Any], n_parts: int) -> list[Chunk]:
-    X, y, weights = rows
-    step = -(-X.shape[0] // min(X.shape[0], n_parts))
-    pieces = [slice(a, a + step) for a in range(0, X.shape[0], step)]
-    return [Chunk(X[p], y[p], None if weights is None else weights[p]) for p in pieces]
-
-
-def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
-    """Whole blocks, and some for each thread."""
-    enough = RANGE_ROWS_PER_FEATURE * source.n_features
-    rows = min(max(n // (PARTS_PER_THREAD * threads), enough), -(-n // threads))
-    step = source.step(matrix=source.matrix_fits and source.passes != "few")
-    return -(-rows // step) * step
+        X, y, weights = source.load()
+        rows = list(spans(X.shape[0], share))
+        parts: list[Any] = [(X[r], y[r], None if weights is None else weights[r]) for r in rows]
+        return ClusterRows(parts, *shape, memory=source.memory, client=client)
+    step = source.step(matrix=source.passes != "few")
+    wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
+    ranges = spans(n, -(-wanted // step) * step)
+    parts = [source.part(source.start + r.start, source.start + r.stop) for r in ranges]
+    return ClusterRows(parts, *shape, memory=source.memory, client=client, source=source)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semfs.files import FileError, check_declared_size, need, reading
-from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, array_reader, checked_sparse
+from semfs.rows.readers import ArrayReader, Labels, array_reader, checked_sparse
 
 __all__ = [
     "checked_dataset",

@@ -11,18 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, need, reading
-from semfs.rows.labels import Labels
-from semfs.rows.readers import (
-    BLOCK_BYTES,
-    Blocks,
-    FileReader,
-    Reader,
-    Slab,
-    digest,
-    file_state,
-    working_dtype,
-)
+from semfs.files import FileError, check_declared_size, need, reading
+from semfs.rows.readers import BLOCK_BYTES, Blocks, FileReader, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
 __all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
@@ -105,9 +95,14 @@ class TableReader(Reader):
             self.n_features = len(first[0]) if len(first) else 0
         else:
             self.n_features, self.feature_names = len(self.columns), self.columns
+        if self.n_rows == 0:
+            raise FileError(f"{self.name} has no rows, only names of columns.")
         self.row_bytes = self.n_features * self.dtype.itemsize
-        self.largest_group = max(groups, default=0)
-        self.shared = 0 < self.largest_group * self.row_bytes <= LARGEST_GROUP
+        if self.path is not None and self.path.is_file():
+            size = self.path.stat().st_size
+            declared = self.n_rows * self.row_bytes
+            check_declared_size(self.path, "the table", declared, size, held=False)
+        self.shared = 0 < max(groups, default=0) * self.row_bytes <= LARGEST_GROUP
 
     # ---- the file ---------------------------------------------------------------------
 
@@ -140,8 +135,8 @@ class TableReader(Reader):
         convert = pc.ConvertOptions(strings_can_be_null=False)
         with pc.open_csv(self.path, *_csv_options(self.path), convert) as reader:
             batch = next(iter(reader), None)
-        if batch is None:
-            raise FileError(f"{self.path} has no rows.")
+        if batch is None or not batch.num_rows:
+            raise FileError(f"{self.path} has no rows, only names of columns.")
         known = [n for n in batch.schema.names if n != self.label and n not in drop]
         if len(set(known)) == len(known):
             _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
@@ -155,7 +150,12 @@ class TableReader(Reader):
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
-        options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
+        import pyarrow.dataset as ds
+
+        options: dict[str, Any] = {"use_threads": False, "batch_readahead": 1}
+        if self.kind == "parquet":  # page by page: row groups may be beyond memory
+            stream = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+            options |= {"fragment_scan_options": stream, "fragment_readahead": 1}
         with reading(Path(self.name), str(self.kind)):
             yield from self._dataset().scanner(columns=columns, **options).to_batches()
 
@@ -171,9 +171,12 @@ class TableReader(Reader):
     def load(self) -> np.ndarray:
         """Return all features (n, d)."""
         out, first = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype), 0
-        for batch in self.scan(self.columns):
-            out[first : first + batch.num_rows] = self._matrix(batch, first)
-            first += batch.num_rows
+        with reading(Path(self.name), str(self.kind)):
+            for batch in self.scan(self.columns):
+                out[first : first + batch.num_rows] = self._matrix(batch, first)
+                first += batch.num_rows
+            if first != len(out):
+                raise FileError(f"{self.name} has {first} rows, {len(out)} were announced.")
         return out
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
@@ -182,7 +185,6 @@ class TableReader(Reader):
         stop = self.n_rows if stop is None else stop
         if not self.shared:
             self._copy = self._copy or self._copied()
-            self._copy.n_buffers = self.n_buffers
             yield from self._copy.blocks(start, stop, step)
             return
         first = start
@@ -206,22 +208,15 @@ class TableReader(Reader):
                 begin = end
 
     def _copied(self) -> FileReader:
-        """The features in a temporary file, some columns after the others."""
+        """The features in a temporary file, row by row."""
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        path, size = Path(folder.name) / "features", self.dtype.itemsize
-        n, d = self.n_rows or 0, self.n_features
-        width = d
-        if self.kind == "parquet" and not self.lists:
-            width = max(1, min(d, BLOCK_BYTES // max(1, 8 * self.largest_group)))
-        slabs = [Slab(a * n * size, a, min(width, d - a)) for a in range(0, d, width)]
+        path, first = Path(folder.name) / "features", 0
         with path.open("wb") as file:
-            for slab in slabs:
-                names = self.columns[slab.first : slab.first + slab.width]
-                first = 0
-                for batch in self.scan(self.columns if self.lists else names):
-                    self._matrix(batch, first).tofile(file)
-                    first += batch.num_rows
-        return FileReader(path, (n, d), self.dtype, slabs, self.path, folder)
+            for batch in self.scan(self.columns):
+                self._matrix(batch, first).tofile(file)
+                first += batch.num_rows
+        shape = (first, self.n_features)
+        return FileReader(path, shape, self.dtype, path=self.path, folder=folder)
 
     def _matrix(self, batch: Any, first: int) -> np.ndarray:
         """The columns of a batch as one matrix."""
@@ -247,11 +242,6 @@ class TableReader(Reader):
                 "Fill the gaps, or name the column in drop."
             )
         return column.to_numpy(zero_copy_only=False)
-
-    def fingerprint(self) -> str:
-        """Return a text that changes when the files change."""
-        assert self.path is not None
-        return digest(file_state(self.path), self.label, self.columns)
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_copy": None}

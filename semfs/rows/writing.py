@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import FileError, need
-from semfs.rows.blocks import BlockSource
+from semfs.rows.opening import BlockSource
 from semfs.rows.tables import TEXT_TABLES, TableReader
 
 __all__ = ["WRITTEN", "annotate_h5ad", "feature_names", "write_columns"]

@@ -271,8 +271,6 @@ class SemFS(CallbackSupportMixin, PredictingSelector):
                 raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
             self.__dict__.pop("moments_", None)
             self._fit_from(data, y)
-            if rows is not None:
-                rows.finished()
             return self
 
     @with_callbacks
