@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from semfs.files import need
-from semfs.rows.memory import Accumulator, as_matrix, check_matrix_fits, libraries, spans
+from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
 from semfs.rows.opening import BlockSource, ClassWeights, StayingRows, warn_of_texts
 from semfs.rows.readers import MEMORY, Labels, array_reader
 from semfs.validation import check_weights
@@ -75,11 +75,7 @@ class ClusterRows(StayingRows):
             matrix = self.source.wants_matrix(n_select)
         else:
             matrix = n_select is None or 8 * self.n_features**2 <= self.memory
-            if n_select is None:
-                check_matrix_fits(self.n_features, self.memory)
-        sums = self._added_up("accumulated", matrix=matrix, precise=precise)
-        if sums is None or not sums.total:
-            raise ValueError("there are no labelled rows, or all their weights are zero.")
+        sums = self.summed(matrix=matrix, precise=precise)
         return sums, None if matrix else self
 
     def columns(
@@ -89,14 +85,10 @@ class ClusterRows(StayingRows):
         options = {"columns": columns, "mean": mean, "total": total}
         return np.array(self._added_up("columns", far=far, precise=precise, **options))
 
-    def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Refuse: rows are kept only if the matrix is not wanted."""
-        raise ValueError(
-            "these rows were summed up without their scatter matrix. Fit with "
-            'solver="alternating" from the beginning.'
-        )
+    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return the sums over all parts."""
+        sums = self._added_up("accumulated", matrix=matrix, precise=precise)
+        return Accumulator(self.n_features) if sums is None else sums
 
     def _added_up(self, method: str, **options: Any) -> Any:
         """Call a method of `BlockSource` for every part, and add up the results as a tree."""
@@ -216,17 +208,15 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
 
 def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
     """The columns of numbers, and the label column if y is its name."""
-    from pandas.api.types import is_numeric_dtype
-
-    named = isinstance(y, str)
-    if named and y not in frame.columns:
-        raise ValueError(f"the frame has no column {y!r}.")
-    others = [name for name in frame.columns if not (named and name == y)]
-    features = [name for name in others if is_numeric_dtype(frame.dtypes[name])]
-    if not features:
-        raise ValueError(f"the frame has no column of numbers besides {y!r}.")
-    warn_of_texts([name for name in others if name not in features])
-    return frame[features], frame[y] if named else y
+    if isinstance(y, str):
+        if y not in frame.columns:
+            raise ValueError(f"the frame has no column {y!r}.")
+        frame, y, label = frame.drop(columns=y), frame[y], y
+    features = frame.select_dtypes(["number", "bool"])
+    if not len(features.columns):
+        raise ValueError(f"the frame has no column of numbers besides {label!r}.")
+    warn_of_texts([name for name in frame.columns if name not in features.columns])
+    return features, y
 
 
 def _whole_rows(X: Any, *, known: bool) -> Any:

@@ -31,6 +31,11 @@ __all__ = ["Block", "BlockSource", "StayingRows", "as_source", "open_blocks"]
 
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
+WITHOUT_MATRIX = (
+    'solver="alternating" needs it, and so do blocks that can be read only once. Use '
+    'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
+    "returns a fresh iterator), or raise memory."
+)
 # From the total weight of each class (empty unless asked for) to the factor of its rows.
 ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
 
@@ -300,6 +305,23 @@ class StayingRows:
         """Return the same rows; labels that are at hand take the type of the known ones."""
         return self
 
+    def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return the sums over all rows, with the d × d matrix if there is room for it."""
+        if matrix:
+            check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
+        sums = self.accumulated(matrix=matrix, precise=precise)
+        if not sums.total:
+            raise ValueError("there are no labelled rows, or all their weights are zero.")
+        return sums
+
+    def scatter(
+        self: Any, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
+    ) -> np.ndarray:
+        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
+        out = self.summed(matrix=True, precise=precise).result()[-1]
+        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
+        return out + root.T @ root
+
 
 @dataclass(frozen=True, eq=False)
 class BlockSource(StayingRows):
@@ -433,32 +455,19 @@ class BlockSource(StayingRows):
         solvers that need the whole scatter matrix.
         """
         self.warn_of_unlabelled()
-        source = replace(self, verbose=verbose)
-        sums = source.accumulated(matrix=self.wants_matrix(n_select), precise=precise)
-        if not sums.total:
-            raise ValueError("there are no labelled rows, or all their weights are zero.")
-        return sums, source if sums.upper is None else None
+        source, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
+        return source.summed(matrix=matrix, precise=precise), None if matrix else source
 
     def wants_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix in one pass."""
+        """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
+        if n_select is None or not self.reader.rereadable or self.passes == "one":
+            return True
         d = self.n_features
-        if n_select is None:
-            remedy = 'solver="alternating" needs it. Use solver="direct", or raise memory.'
-            check_matrix_fits(d, self.memory, remedy)
-        elif not self.reader.rereadable:
-            remedy = (
-                "These blocks can be read only once. Pass data that can be read again (a file, "
-                "a list of blocks, a function that returns a fresh iterator), or raise memory."
-            )
-            check_matrix_fits(d, self.memory, remedy)
-        elif self.passes != "auto":
-            return self.passes == "one"
-        else:
-            n_passes = 3 + -(-n_select // 64)  # of 32 to 128 Gram columns, half of them used
-            few_rows = self.n_rows is not None and self.n_rows < d
-            narrow = d <= WIDE * n_passes and 8 * d**2 <= self.memory
-            return narrow and not few_rows and not self.reader.sparse
-        return True
+        few_rows = self.n_rows is not None and self.n_rows < d
+        if self.passes == "few" or few_rows or self.reader.sparse or 8 * d**2 > self.memory:
+            return False
+        n_passes = 3 + -(-n_select // 64)  # of 32 to 128 Gram columns, half of them used
+        return d <= WIDE * n_passes
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all blocks; an error says which rows it is about."""
@@ -479,16 +488,6 @@ class BlockSource(StayingRows):
         for block in self._watched(f"{len(columns)} Gram columns"):
             out += block.columns(columns, mean, far=far, precise=precise)
         return out
-
-    def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
-        check_matrix_fits(self.n_features, self.memory)
-        out = self.accumulated(matrix=True, precise=precise).result()[-1]
-        assert out is not None
-        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
-        return out + root.T @ root if alpha else out
 
     def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
         """The blocks, with a line of progress for each."""

@@ -21,8 +21,6 @@ TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
-# Row groups up to this size are read one at a time; larger ones would not stay within memory.
-LARGEST_GROUP = 4 * BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
@@ -37,8 +35,8 @@ def table_kind(path: Path) -> str | None:
 class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
-    Parquet is read by row groups, also from a folder. Text and Feather files, and Parquet with
-    very long row groups, are copied to a temporary file when they must be read in blocks.
+    Parquet is read page by page, also from a folder. Text and Feather files are copied to a
+    temporary file when they must be read in blocks.
 
     Parameters
     ----------
@@ -70,6 +68,7 @@ class TableReader(Reader):
         for name in (*([] if self.label is None else [self.label]), *drop):
             _check_known(self.name, name, schema.names)
         stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
+        stored_index |= set(schema.names) - self._stored()
         others = [c for c in schema if c.name != self.label and c.name not in drop]
         features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
         lists = [c for c in others if _is_list(c.type)]
@@ -85,9 +84,8 @@ class TableReader(Reader):
         self._set_shape(features)
 
     def _set_shape(self, features: list[Any]) -> None:
-        groups = self._groups()
         dataset = self._dataset()
-        self.n_rows = sum(groups) if groups else dataset.count_rows()
+        self.n_rows = dataset.count_rows()
         kinds = {_stored_type(column.type) for column in features}
         self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*kinds)
         if self.lists:
@@ -99,10 +97,9 @@ class TableReader(Reader):
             raise FileError(f"{self.name} has no rows, only names of columns.")
         self.row_bytes = self.n_features * self.dtype.itemsize
         if self.path is not None and self.path.is_file():
-            size = self.path.stat().st_size
-            declared = self.n_rows * self.row_bytes
+            size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
-        self.shared = 0 < max(groups, default=0) * self.row_bytes <= LARGEST_GROUP
+        self.shared = self.kind == "parquet"
 
     # ---- the file ---------------------------------------------------------------------
 
@@ -142,22 +139,20 @@ class TableReader(Reader):
             _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
         return batch.schema
 
-    def _groups(self) -> list[int]:
-        """Rows of each row group; empty if there are none."""
+    def _stored(self) -> set[str]:
+        """Columns that are in the files; others are in the names of their folders."""
         if self.kind != "parquet":
-            return []
-        return [g.num_rows for f in self._dataset().get_fragments() for g in f.row_groups]
+            return set(self._dataset().schema.names)
+        return set(next(self._dataset().get_fragments()).physical_schema.names)
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
-        import pyarrow.dataset as ds
-
-        options: dict[str, Any] = {"use_threads": False, "batch_readahead": 1}
-        if self.kind == "parquet":  # page by page: row groups may be beyond memory
-            stream = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-            options |= {"fragment_scan_options": stream, "fragment_readahead": 1}
+        options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
         with reading(Path(self.name), str(self.kind)):
-            yield from self._dataset().scanner(columns=columns, **options).to_batches()
+            for batch in self._dataset().scanner(columns=columns, **options).to_batches():
+                if self.kind == "feather":  # is taken as it lies there: wrong places crash
+                    batch.validate(full=True)
+                yield batch
 
     def labels(self) -> Labels:
         """Return the label of each row; only that column is kept."""
@@ -183,29 +178,27 @@ class TableReader(Reader):
         """Yield (first row, X, None); row groups before ``start`` are not read."""
         assert self.n_rows is not None
         stop = self.n_rows if stop is None else stop
-        if not self.shared:
+        if self.shared:
+            with reading(Path(self.name), "parquet"):
+                yield from self._ranges(start, stop, step)
+        else:
             self._copy = self._copy or self._copied()
             yield from self._copy.blocks(start, stop, step)
-            return
-        first = start
-        for X in _joined(self._pieces(start, stop, step), step):
-            yield first, X, None
-            first += len(X)
 
-    def _pieces(self, start: int, stop: int, step: int) -> Iterator[np.ndarray]:
-        """Rows start … stop in pieces of at most ``step``, a row group at a time."""
-        begin = 0
+    def _ranges(self, start: int, stop: int, step: int) -> Blocks:
+        """Rows start … stop of Parquet files, whose row groups may be beyond memory."""
+        open_file, end = need("pyarrow.parquet").ParquetFile, 0
         for fragment in self._dataset().get_fragments():
-            for part in fragment.split_by_row_group():
-                end = begin + part.row_groups[0].num_rows
-                if end > start and begin < stop:
-                    at = begin
-                    for batch in part.to_batches(columns=self.columns, batch_size=step):
-                        low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                        if high > low:
-                            yield self._matrix(batch.slice(low, high - low), at + low)
-                        at += batch.num_rows
-                begin = end
+            starts = end + np.cumsum([0, *(group.num_rows for group in fragment.row_groups)])
+            groups = np.flatnonzero((starts[1:] > start) & (starts[:-1] < stop)).tolist()
+            at, end = int(starts[groups[0]] if groups else 0), int(starts[-1])
+            file = open_file(fragment.path, buffer_size=2**16, pre_buffer=False)
+            for batch in file.iter_batches(step, groups, self.columns, use_threads=False):
+                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                if high > low:
+                    part = batch.slice(low, high - low).select(self.columns)
+                    yield at + low, self._matrix(part, at + low), None
+                at += batch.num_rows
 
     def _copied(self) -> FileReader:
         """The features in a temporary file, row by row."""
@@ -245,18 +238,6 @@ class TableReader(Reader):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_copy": None}
-
-
-def _joined(pieces: Iterator[np.ndarray], step: int) -> Iterator[np.ndarray]:
-    """Join small pieces to blocks of at most ``step`` rows."""
-    waiting: list[np.ndarray] = []
-    for piece in pieces:
-        if waiting and sum(map(len, waiting)) + len(piece) > step:
-            yield np.concatenate(waiting)
-            waiting = []
-        waiting.append(piece)
-    if waiting:
-        yield np.concatenate(waiting)
 
 
 # ---- columns ----------------------------------------------------------------------------
