@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import mmap
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, array_reader, checked_sparse
 
 __all__ = [
+    "check_heaps",
     "checked_dataset",
     "dataset_reader",
     "group_labels",
@@ -19,6 +23,9 @@ __all__ = [
     "h5ad_reader",
     "is_zarr",
 ]
+
+# Files up to this size are searched for damaged heaps before the HDF5 library sees them.
+LARGEST_SEARCHED = 2**30
 
 
 def dataset_reader(dataset: Any) -> ArrayReader:
@@ -87,6 +94,7 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     check_declared_size(path, name, declared, dataset.id.get_storage_size())
+    _check_texts(path, dataset)
     return dataset
 
 
@@ -155,3 +163,40 @@ def _check_node(path: Path, group: Any, name: str) -> None:
     node = group[name]
     for part in node if hasattr(node, "keys") else [name]:
         checked_dataset(path, node if hasattr(node, "keys") else group, part)
+
+
+# ---- damage that the library does not survive -------------------------------------------
+
+
+def check_heaps(path: Path) -> None:
+    """Refuse damaged heaps of text, in which the HDF5 library may run in circles.
+
+    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
+    (0 for free space), a count of references and a size.
+    """
+    size = path.stat().st_size
+    if not 0 < size <= LARGEST_SEARCHED:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(b"GCOL\x01")
+        while at >= 0:
+            length = int.from_bytes(data[at + 8 : at + 16], "little")
+            place, end = at + 16, at + length
+            while length <= size - at and place + 16 <= end:
+                index = int.from_bytes(data[place : place + 2], "little")
+                step = int.from_bytes(data[place + 8 : place + 16], "little")
+                step = step if index == 0 else 16 + step + -step % 8
+                if step < 16 or place + step > end:
+                    raise FileError(f"{path} is damaged (a heap of text). Copy it again.")
+                place += step
+            at = data.find(b"GCOL\x01", at + 4)
+
+
+def _check_texts(path: Path, dataset: Any) -> None:
+    """Refuse texts that say they are longer than the file: the library makes room for them."""
+    start, size = dataset.id.get_offset(), path.stat().st_size
+    if dataset.dtype.kind == "O" and start is not None:
+        place = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
+        lengths = np.fromfile(path, place, dataset.size, offset=start)["length"]
+        if (lengths > size).any():
+            raise FileError(f"{path} is damaged (a text without end). Copy it again.")

@@ -311,7 +311,8 @@ def read_npy(path: Any) -> np.ndarray:
                 "found. Copy or download it again."
             )
         empty = math.prod(shape) == 0  # nothing to map
-        return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+        array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+        return _checked_text(path, array)
 
 
 def read_labels(path: Any) -> Labels:
@@ -364,12 +365,22 @@ def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) ->
             file.seek(0)
             array = np.lib.format.read_array(file, allow_pickle=False)
             file.read()  # to the end, where the checksum is compared
-            return array
+            return _checked_text(path, array)
     offset = _data_offset(path, item) + start
     if offset + size > path.stat().st_size:
         raise FileError(f"{path} is truncated inside array {name!r}. Copy it again.")
     order: Any = "F" if fortran else "C"
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+    mapped = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+    return _checked_text(path, mapped)
+
+
+def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
+    """An array in which text has no characters beyond the last one there is."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.byteorder}u4")
+        if codes.max() > 0x10FFFF:
+            raise FileError(f"{path} is damaged (text of no characters). Copy it again.")
+    return array
 
 
 def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
