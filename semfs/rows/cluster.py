@@ -22,11 +22,9 @@ from semfs.validation import check_weights
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
 
-# Sums of this many parts are added up by one task.
-FAN_IN = 4
-# Parts should be so long that multiplying them takes much longer than adding up their d × d
-# sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file;
-# but so short that losing one costs little.
+FAN_IN = 4  # sums of this many parts are added up by one task
+# Parts are long, so that adding up d × d sums takes little time beside multiplying (this many
+# rows per feature, for chunks held in memory and ranges of a file), but few rows are lost.
 ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
 PARTS_PER_THREAD = 4
@@ -157,7 +155,7 @@ def _result(client: Any, future: Any) -> Any:
     """Wait for the result; an error says what happened to the workers."""
     from distributed import KilledWorker, wait
 
-    began, lonely = _n_workers(client), 0.0
+    began, lonely = bool(client.nthreads()), 0.0
     while True:
         try:
             wait(future, timeout=2.0)
@@ -169,17 +167,14 @@ def _result(client: Any, future: Any) -> Any:
                 f"{error.allowed_failures + 1} times, the last one at {last}. {OUT_OF_MEMORY}"
             ) from None
         except TimeoutError:
-            lonely = 0.0 if _n_workers(client) else lonely + 2.0
-        if lonely >= PATIENCE or client.status == "closed":
+            closed = client.status != "running"
+            lonely = lonely + 2.0 if closed or not client.nthreads() else 0.0
+        if lonely >= PATIENCE or closed:
             future.cancel()
             raise ClusterError(
                 f"the cluster has had no worker for {lonely:.0f} s. "
                 + (OUT_OF_MEMORY if began else "Start some: dask worker SCHEDULER-ADDRESS")
             )
-
-
-def _n_workers(client: Any) -> int:
-    return len(client.scheduler_info()["workers"]) if client.status == "running" else 0
 
 
 # ---- from Dask collections and files to parts -------------------------------------------
@@ -201,6 +196,8 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
         raise ValueError("This selector requires y to be passed: labels, or a column's name.")
     here = not all(hasattr(v, "dask") for v in (y, sample_weight) if v is not None)
     X = _whole_rows(X, known=here)
+    if sample_weight is not None and not hasattr(sample_weight, "dask"):
+        sample_weight = check_weights(sample_weight, X.shape[0])
     pieces = [_pieces(X, y, "y"), _pieces(X, sample_weight, "sample_weight")]
     parts = list(zip(X.to_delayed().ravel().tolist(), *pieces))
     return ClusterRows(parts, int(X.shape[1]), names)
@@ -208,10 +205,11 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
 
 def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
     """The columns of numbers, and the label column if y is its name."""
-    if isinstance(y, str):
-        if y not in frame.columns:
-            raise ValueError(f"the frame has no column {y!r}.")
-        frame, y, label = frame.drop(columns=y), frame[y], y
+    label = y if isinstance(y, str) else None
+    if label is not None:
+        if label not in frame.columns:
+            raise ValueError(f"the frame has no column {label!r}.")
+        frame, y = frame.drop(columns=label), frame[label]
     features = frame.select_dtypes(["number", "bool"])
     if not len(features.columns):
         raise ValueError(f"the frame has no column of numbers besides {label!r}.")
@@ -220,15 +218,14 @@ def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _whole_rows(X: Any, *, known: bool) -> Any:
-    """The array in chunks of whole rows of known lengths if they must be; small ones joined."""
+    """The array in chunks of whole rows, of known lengths if need be; small ones joined."""
     X = X.rechunk({1: X.shape[1]})
     if known and np.isnan(X.chunks[0]).any():
         X = X.compute_chunk_sizes()
     lengths, d = X.chunks[0], X.shape[1]
     wanted = min(ROWS_PER_FEATURE * d, MEMORY // 4 // max(1, d * X.dtype.itemsize))
-    if not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2:
-        X = X.rechunk({0: max(wanted, *lengths)})
-    return X
+    small = not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2
+    return X.rechunk({0: max(wanted, *lengths)}) if small else X
 
 
 def _pieces(X: Any, values: Any, name: str) -> list[Any]:
@@ -236,22 +233,20 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     lengths = X.chunks[0]
     if values is None:
         return [None] * len(lengths)
-    chunked = hasattr(values, "dask")
-    if not chunked:
-        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    elif hasattr(values, "to_dask_array"):
+    if hasattr(values, "to_dask_array"):
         values = values.to_dask_array()
-    sizes = (values.shape[0], sum(lengths))
-    if not np.isnan(sizes).any() and sizes[0] != sizes[1]:
+    elif not hasattr(values, "dask"):
+        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    n = values.shape[0]
+    known = not np.isnan([*lengths, n]).any()
+    if known and n != sum(lengths):
         raise ValueError(
-            f"X has {sizes[1]} rows but {name} has {sizes[0]} values: inconsistent numbers of "
+            f"X has {sum(lengths)} rows but {name} has {n} values: inconsistent numbers of "
             "samples."
         )
-    if not chunked:
-        values = check_weights(values, len(values)) if name == "sample_weight" else values
+    if not hasattr(values, "dask"):
         return np.split(values, np.cumsum(lengths)[:-1])
-    values = values if np.isnan(sizes).any() else values.rechunk({0: lengths})
-    parts = values.to_delayed().ravel().tolist()
+    parts = (values.rechunk({0: lengths}) if known else values).to_delayed().ravel().tolist()
     if len(parts) != len(lengths):
         raise ValueError(
             f"X has {len(lengths)} chunks of rows and {name} {len(parts)}. Give both the same "
@@ -275,14 +270,16 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
     source.warn_of_unlabelled()
     threads = sum(client.nthreads().values()) or 1
     share = -(-n // (PARTS_PER_THREAD * threads))
-    shape = (source.n_features, source.feature_names)
+    parts: list[Any] = []
     if source.fits:
         X, y, weights = source.load()
-        rows = list(spans(X.shape[0], share))
-        parts: list[Any] = [(X[r], y[r], None if weights is None else weights[r]) for r in rows]
-        return ClusterRows(parts, *shape, memory=source.memory, client=client)
-    step = source.step(matrix=source.passes != "few")
-    wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
-    ranges = spans(n, -(-wanted // step) * step)
-    parts = [source.part(source.start + r.start, source.start + r.stop) for r in ranges]
-    return ClusterRows(parts, *shape, memory=source.memory, client=client, source=source)
+        for r in spans(X.shape[0], share):
+            parts.append((X[r], y[r], None if weights is None else weights[r]))
+    else:
+        step = source.step(matrix=source.passes != "few")
+        wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
+        for r in spans(n, -(-wanted // step) * step):
+            parts.append(source.part(source.start + r.start, source.start + r.stop))
+    ranges_of = None if source.fits else source
+    shape = (source.n_features, source.feature_names)
+    return ClusterRows(parts, *shape, memory=source.memory, client=client, source=ranges_of)

@@ -24,16 +24,7 @@ from sklearn.utils._array_api import (
 
 from semfs.rows.memory import PASS_ROWS, Rows, spans
 
-__all__ = [
-    "ArrayRows",
-    "as_numpy",
-    "check_same_namespace",
-    "floating_dtypes",
-    "is_foreign",
-    "like",
-    "predict_linear",
-    "spread_columns",
-]
+__all__ = ["ArrayRows", "as_numpy", "check_same_namespace", "is_foreign", "like"]
 
 
 def is_foreign(X: Any) -> bool:

@@ -306,17 +306,9 @@ class Accumulator:
     gap between block and total enters their common scatter at least as strongly as the
     rounding errors it causes. Sparse blocks are not centred and are multiplied in float64.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of columns d.
-    matrix : bool, default=True
-        Whether to form the d × d scatter matrix, or its diagonal only.
-    precise : bool, default=False
-        Whether products of float32 rows are taken in float64.
+    ``matrix`` says whether to form the d × d scatter matrix, or its diagonal only; ``precise``
+    whether products of float32 rows are taken in float64.
 
-    Examples
-    --------
     >>> sums = Accumulator(2)
     >>> sums.add(np.array([[0.0, 1.0], [2.0, 1.0]]), ["ant", "ant"])
     >>> sums.add(np.array([[4.0, 5.0]]), ["bee"])

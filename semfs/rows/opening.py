@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -27,7 +28,7 @@ from semfs.rows.readers import LEFT_OUT, Blocks, Labels, Reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights, label_array
 
-__all__ = ["Block", "BlockSource", "StayingRows", "as_source", "open_blocks"]
+__all__ = ["BlockSource", "StayingRows", "as_source", "open_blocks"]
 
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
@@ -144,8 +145,6 @@ def _opened(
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     labels = readers.read_labels(name) if name else _given(y, "data")
-    if isinstance(data, np.memmap):
-        return readers.memmap_reader(data), labels
     if type(data).__module__.startswith("h5py"):
         return hdf5.dataset_reader(data), labels
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
@@ -159,7 +158,7 @@ def _file(
     kind = path.suffix.lower()
     if kind == ".npy":
         wanted = f"{path} (the path of a file with one label per row)"
-        reader = readers.memmap_reader(readers.read_npy(path), path)
+        reader = readers.ArrayReader(partial(readers.read_npy, path), path)
         return reader, readers.read_labels(name) if name else _given(y, wanted)
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
@@ -266,11 +265,6 @@ class PairsReader(Reader):
         """Yield (first row, X, labels); ``step`` is up to those who make the blocks."""
         first = 0
         for X, y in map(self._pair, self._fresh() if self.rereadable else self.waiting):
-            if X.shape[1] != self.n_features:
-                raise ValueError(
-                    f"a block of rows has {X.shape[1]} columns, those before had "
-                    f"{self.n_features}. All blocks must have the same columns."
-                )
             if sp.issparse(X) != self.sparse:
                 X = sp.csr_array(X) if self.sparse else X.toarray()
             yield first, X, y
@@ -339,8 +333,6 @@ class BlockSource(StayingRows):
     start: int = 0
     stop: int | None = None
     verbose: int = 0
-
-    # ---- sizes ------------------------------------------------------------------------
 
     @property
     def n_rows(self) -> int | None:
@@ -438,15 +430,21 @@ class BlockSource(StayingRows):
 
     def label_weights(self) -> Counter:
         """Return the total weight of each class, which needs the labels before the rows."""
-        if self.labels is not None:
-            return _class_totals(self.labels, self.weights)
-        if not self.reader.rereadable:
+        if self.labels is None and not self.reader.rereadable:
             raise ValueError(
                 'class_weight="balanced" needs the labels before the rows, but these blocks '
                 "can be read only once. Pass a mapping class -> weight."
             )
-        found = (_class_totals(Labels.of(b.y), b.weights) for b in self.blocks())
-        return sum(found, Counter())
+        out: Counter = Counter()
+        parts = [(self.labels, self.weights)]
+        if self.labels is None:
+            parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
+        for labels, weights in parts:
+            used = labels.codes >= 0
+            weights = None if weights is None else weights[used]
+            totals = np.bincount(labels.codes[used], weights, len(labels.classes))
+            out.update(dict(zip(labels.classes, totals.tolist())))
+        return out
 
     def sums(
         self, *, n_select: int | None, precise: bool = False, verbose: int = 0
@@ -517,13 +515,6 @@ def warn_of_texts(names: list[str]) -> None:
         shown = ", ".join(repr(name) for name in names[:5]) + ", …" * (len(names) > 5)
         message = f"columns without numbers are no features: {shown}."
         warnings.warn(message, UserWarning, stacklevel=2)
-
-
-def _class_totals(labels: Labels, weights: np.ndarray | None) -> Counter:
-    """Total weight of each class."""
-    used = labels.codes >= 0
-    weights = None if weights is None else weights[used]
-    return Counter(dict(zip(labels.classes, np.bincount(labels.codes[used], weights).tolist())))
 
 
 def _ahead(items: Iterator) -> Iterator:

@@ -7,10 +7,8 @@ same file. Nothing is ever unpickled from a file; sizes are checked before they 
 
 from __future__ import annotations
 
-import itertools
 import math
 import mmap
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,23 +30,7 @@ from semfs.files import (
 )
 from semfs.validation import check_distinct, is_missing, label_array
 
-__all__ = [
-    "LEFT_OUT",
-    "NO_LABEL",
-    "ArrayReader",
-    "FileReader",
-    "Labels",
-    "Reader",
-    "array_reader",
-    "memmap_reader",
-    "names_in_npz",
-    "npz_reader",
-    "read_labels",
-    "read_npy",
-    "read_npz",
-    "sparse_from_npz",
-    "working_dtype",
-]
+__all__ = ["ArrayReader", "Labels", "Reader", "array_reader", "read_npy", "read_npz"]
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -64,22 +46,13 @@ NO_LABEL, LEFT_OUT = -1, -2
 class Labels:
     """Labels of n rows; a million rows of ten classes take four megabytes.
 
-    Attributes
-    ----------
-    classes : list
-        Distinct labels.
-    codes : ndarray of int32 of shape (n,)
-        Position of each row's label in `classes`; -1 without one, -2 for rows left out.
-
-    Examples
-    --------
     >>> labels = Labels.of(["cat", "ant", " cat", "", None]).tidied()
     >>> labels.classes, labels.codes.tolist()
     (['cat', 'ant'], [0, 1, 0, -1, -1])
     """
 
-    classes: list
-    codes: np.ndarray
+    classes: list  # distinct labels
+    codes: np.ndarray  # (n,) place of each row's label among them; -1 without one, -2 left out
 
     @classmethod
     def of(cls, values: Any) -> Labels:
@@ -232,66 +205,6 @@ def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
         )
 
 
-class FileReader(Reader):
-    """A C-ordered matrix in a file, read into two buffers that are used again and again.
-
-    Reading beats mapping here: mapped pages would count as this process's memory. ``folder``
-    is a temporary one that goes with the reader, ``path`` the file that was unpacked into it.
-    """
-
-    def __init__(
-        self,
-        file: Any,
-        shape: tuple[int, int],
-        stored: Any,
-        offset: int = 0,
-        path: Any = None,
-        folder: Any = None,
-    ) -> None:
-        self.file, self.offset, self.folder = Path(file).resolve(), offset, folder
-        self.path, self.shared = Path(path or file), folder is None
-        self.n_rows, self.n_features = shape
-        self.stored, self.dtype = np.dtype(stored), working_dtype(stored)
-        self.row_bytes = self.n_features * max(self.stored.itemsize, self.dtype.itemsize)
-
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None)."""
-        assert self.n_rows is not None
-        stop = self.n_rows if stop is None else stop
-        shape = (min(step, stop - start), self.n_features)
-        ring = [np.empty(shape, dtype=self.stored) for _ in range(RING)]
-        with self.file.open("rb", buffering=0) as file:
-            file.seek(self.offset + start * self.n_features * self.stored.itemsize)
-            for buffer, first in zip(itertools.cycle(ring), range(start, stop, step)):
-                block = buffer[: min(step, stop - first)]
-                self._read(file, block)
-                yield first, block.astype(self.dtype, copy=False), None
-
-    def _read(self, file: Any, block: np.ndarray) -> None:
-        view = memoryview(block.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        while view.nbytes:
-            got = file.readinto(view)
-            if not got:
-                raise FileError(f"{self.path} became shorter while it was read.")
-            view = view[got:]
-
-
-def memmap_reader(X: Any, path: Any = None, folder: Any = None) -> Reader:
-    """Return a reader of a memory-mapped matrix: of its file, if it lies there row by row."""
-    check_matrix(path or type(X).__name__, X.shape, X.dtype)
-    whole = X.flags.c_contiguous or X.flags.f_contiguous
-    if not (isinstance(X, np.memmap) and X.filename and whole and X._mmap):  # type: ignore[attr-defined]
-        return array_reader(X, path)
-    # A view keeps the offset of the whole map, so its own place is found by its address.
-    base = np.frombuffer(X._mmap, dtype=np.uint8).__array_interface__["data"][0]  # type: ignore[attr-defined]
-    begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
-    offset = begin + X.__array_interface__["data"][0] - base
-    if not X.flags.c_contiguous:
-        mapped = partial(np.memmap, X.filename, X.dtype, "r", offset, X.shape, "F")
-        return ArrayReader(mapped, path)
-    return FileReader(X.filename, X.shape, X.dtype, offset, path, folder)
-
-
 # ---- NPY and NPZ ------------------------------------------------------------------------
 
 
@@ -432,15 +345,15 @@ def _npz_matrix(path: Path, name: str) -> Reader:
         if item is None:
             return array_reader(sparse_from_npz(path, name), path)
         if item.compress_type == zipfile.ZIP_STORED or item.file_size <= MEMORY // 2:
-            X = read_npz(path, [name])[name]
-            check_matrix(f"{path}: {name}", X.shape, X.dtype)
-            return memmap_reader(X, path)
+            return ArrayReader(partial(_npz_array, path, name), path)
         check_archive(path, [item])
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        target = Path(folder.name) / "X.npy"
-        with archive.open(item) as packed, target.open("wb") as file:
-            shutil.copyfileobj(packed, file, 2**20)
-        return memmap_reader(read_npy(target), path, folder)
+        target = Path(archive.extract(item, folder.name))
+        return ArrayReader(partial(read_npy, target), path, folder)
+
+
+def _npz_array(path: Path, name: str) -> np.ndarray:
+    return read_npz(path, [name])[name]
 
 
 def npz_labels(path: Path, name: str) -> Labels:
@@ -505,13 +418,15 @@ COLUMN_BYTES = 128
 
 
 class ArrayReader(Reader):
-    """Anything with a shape and row slices: HDF5, Zarr, AnnData's sparse matrices, numpy.
+    """Anything with a shape and row slices: memory maps, HDF5, Zarr, sparse matrices.
 
-    ``open_array`` is called for the array in each process that reads it.
+    ``open_array`` is called for the array in each process that reads it. ``folder`` is a
+    temporary one that holds it and goes with the reader.
     """
 
-    def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
+    def __init__(self, open_array: Callable[[], Any], path: Any = None, folder: Any = None):
         self.open_array, self.path, self._array = open_array, path, open_array()
+        self.folder, self.shared = folder, folder is None
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
         self.n_rows, self.n_features = (int(size) for size in array.shape)
@@ -540,9 +455,13 @@ class ArrayReader(Reader):
     def _rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
-        if not self.sparse:
-            return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
-        return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        if self.sparse:
+            return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        out = np.array(self._array[first:last], dtype=self.dtype, order="C")
+        if isinstance(self._array, np.memmap) and self._array.mode == "r":
+            # pages that were read would count as memory of this process
+            self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        return out
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
@@ -551,7 +470,9 @@ class ArrayReader(Reader):
 def array_reader(array: Any, path: Any = None) -> ArrayReader:
     """Return a reader of an array in memory or an open Zarr array."""
     array = array.tocsr() if sp.issparse(array) else array
-    return ArrayReader(partial(_itself, array), path)
+    out = ArrayReader(partial(_itself, array), path)
+    out.shared = not isinstance(array, np.memmap)  # it would be sent whole
+    return out
 
 
 def _itself(array: Any) -> Any:

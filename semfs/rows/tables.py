@@ -6,13 +6,14 @@ import difflib
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, reading
-from semfs.rows.readers import BLOCK_BYTES, Blocks, FileReader, Labels, Reader, working_dtype
+from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
 __all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
@@ -36,21 +37,14 @@ class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
     Parquet is read page by page, also from a folder. Text and Feather files are copied to a
-    temporary file when they must be read in blocks.
-
-    Parameters
-    ----------
-    data : Path, or pandas or polars frame
-    label : str or None
-        The label column.
-    drop : sequence of str, default=()
-        Columns that are no features.
+    temporary file when they must be read in blocks. ``data`` is a path, or a pandas or polars
+    frame; ``label`` its label column, ``drop`` columns that are no features.
     """
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
-        self._copy: FileReader | None = None
+        self._copy: ArrayReader | None = None
         if isinstance(data, Path):
             self.path, self.kind = data.resolve(), table_kind(data)
         else:
@@ -68,7 +62,8 @@ class TableReader(Reader):
         for name in (*([] if self.label is None else [self.label]), *drop):
             _check_known(self.name, name, schema.names)
         stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
-        stored_index |= set(schema.names) - self._stored()
+        if self.kind == "parquet":
+            stored_index |= set(schema.names) - self._stored()
         others = [c for c in schema if c.name != self.label and c.name not in drop]
         features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
         lists = [c for c in others if _is_list(c.type)]
@@ -108,17 +103,15 @@ class TableReader(Reader):
 
         if self.table is not None:
             return ds.dataset(self.table)
-        if self.kind == "csv":
-            assert self.path is not None
-            return ds.dataset(self.path, format=_csv_format(self.path, self._csv_types()))
-        partitioning = "hive" if self.kind == "parquet" else None
-        return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
-
-    def _csv_types(self) -> dict[str, Any]:
-        """Types for all of the file: a column of whole numbers may hold 0.5 further down."""
-        pa, numbers = need("pyarrow"), set(getattr(self, "columns", ()))
-        names = getattr(self, "order", ())
-        return {name: pa.float64() if name in numbers else pa.string() for name in names}
+        if self.kind != "csv":
+            partitioning = "hive" if self.kind == "parquet" else None
+            return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
+        # a column of whole numbers may hold 0.5 further down
+        pa, numbers = need("pyarrow"), set(self.columns)
+        types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
+        read, parse, convert = _csv_options(self.path, types)
+        options = {"parse_options": parse, "convert_options": convert, "read_options": read}
+        return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
 
     def _first_schema(self, drop: Sequence[str]) -> Any:
         """Names and types of the columns, of a text as far as its first block shows them."""
@@ -127,10 +120,7 @@ class TableReader(Reader):
         assert self.path is not None
         if self.path.stat().st_size == 0:
             raise FileError(f"{self.path} is empty.")
-        import pyarrow.csv as pc
-
-        convert = pc.ConvertOptions(strings_can_be_null=False)
-        with pc.open_csv(self.path, *_csv_options(self.path), convert) as reader:
+        with need("pyarrow.csv").open_csv(self.path, *_csv_options(self.path)) as reader:
             batch = next(iter(reader), None)
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
@@ -141,9 +131,8 @@ class TableReader(Reader):
 
     def _stored(self) -> set[str]:
         """Columns that are in the files; others are in the names of their folders."""
-        if self.kind != "parquet":
-            return set(self._dataset().schema.names)
-        return set(next(self._dataset().get_fragments()).physical_schema.names)
+        fragment = next(self._dataset().get_fragments())
+        return set(fragment.physical_schema.names)
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
@@ -200,7 +189,7 @@ class TableReader(Reader):
                     yield at + low, self._matrix(part, at + low), None
                 at += batch.num_rows
 
-    def _copied(self) -> FileReader:
+    def _copied(self) -> ArrayReader:
         """The features in a temporary file, row by row."""
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
         path, first = Path(folder.name) / "features", 0
@@ -209,7 +198,7 @@ class TableReader(Reader):
                 self._matrix(batch, first).tofile(file)
                 first += batch.num_rows
         shape = (first, self.n_features)
-        return FileReader(path, shape, self.dtype, path=self.path, folder=folder)
+        return ArrayReader(partial(np.memmap, path, self.dtype, "r", 0, shape), path, folder)
 
     def _matrix(self, batch: Any, first: int) -> np.ndarray:
         """The columns of a batch as one matrix."""
@@ -277,17 +266,8 @@ def _check_known(path: Any, name: str, names: list[str]) -> None:
 # ---- text -------------------------------------------------------------------------------
 
 
-def _csv_format(path: Path, types: dict[str, Any]) -> Any:
-    """How to read a text file whose columns have these types."""
-    import pyarrow.csv as pc
-    import pyarrow.dataset as ds
-
-    read, parse = _csv_options(path)
-    convert = pc.ConvertOptions(column_types=types, strings_can_be_null=False)
-    return ds.CsvFileFormat(parse_options=parse, convert_options=convert, read_options=read)
-
-
-def _csv_options(path: Path) -> tuple[Any, Any]:
+def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
+    """How to read and parse a text file, and turn its columns into these types."""
     import pyarrow.csv as pc
 
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -297,27 +277,19 @@ def _csv_options(path: Path) -> tuple[Any, Any]:
     return (
         pc.ReadOptions(block_size=block, use_threads=False),
         pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pc.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
 
 
 def _refuse_broken_numbers(path: Path, head: Any) -> None:
     """A text column that is mostly numbers is a column of numbers with a mistake in it."""
-    types = need("pyarrow").types
+    pandas, types = need("pandas"), need("pyarrow").types
     for name, column in zip(head.schema.names, head.columns):
-        if not types.is_string(column.type):
-            continue
-        cells = column.to_pylist()
-        bad = [i for i, cell in enumerate(cells) if not _reads_as_number(cell)]
+        cells = column.to_pylist() if types.is_string(column.type) else []
+        values = pandas.to_numeric(pandas.Series(cells, dtype=object), errors="coerce")
+        bad = np.flatnonzero(values.isna())
         if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
             raise FileError(
                 f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
                 "numbers. Correct it, or name the column in drop."
             )
-
-
-def _reads_as_number(cell: str | None) -> bool:
-    try:
-        float(cell or "")
-    except ValueError:
-        return False
-    return True
