@@ -12,19 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "FileError",
-    "appearing",
-    "cache_folder",
-    "check_archive",
-    "check_declared_size",
-    "memory_limit",
-    "need",
-    "open_existing",
-    "parse_size",
-    "reading",
-    "size_text",
-]
+__all__ = ["FileError", "appearing", "need", "open_existing", "reading"]
 
 #: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
 LARGE = 2**28
@@ -93,8 +81,6 @@ def _remedy(path: Path) -> str:
 def appearing(path: Any) -> Iterator[Path]:
     """A name beside ``path``; what is written there is moved to it if the block succeeds.
 
-    Examples
-    --------
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "words.txt"
     >>> with appearing(target) as beside:
@@ -116,17 +102,7 @@ def appearing(path: Any) -> Iterator[Path]:
 
 
 def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
-    """Return an optional package, or say how to install it.
-
-    Parameters
-    ----------
-    name : str
-        Module to import.
-    extra : str, optional
-        The extra of semfs that brings it; by default the package itself is named.
-    what : str, default="This"
-        What needs it, to begin the sentence with.
-    """
+    """Return an optional package, or say how to install it: as an extra of semfs, or itself."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -16,7 +16,7 @@ import numpy as np
 
 from semfs.files import need
 from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
-from semfs.rows.opening import BlockSource, ClassWeights, StayingRows, warn_of_texts
+from semfs.rows.opening import BlockSource, StayingRows, warn_of_texts
 from semfs.rows.readers import MEMORY, Labels, array_reader
 from semfs.validation import check_weights
 
@@ -53,28 +53,23 @@ class ClusterRows(StayingRows):
     memory: int = MEMORY
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
+    labels: Labels | None = None
+    verbose: int = 0
 
     fits = False
 
-    def weighted(self, class_weights: ClassWeights, *, balanced: bool) -> ClusterRows:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self._added_up("label_weights") if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
+    def label_weights(self) -> Any:
+        """Return the total weight of each class."""
+        return self._added_up("label_weights")
 
-    def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> tuple[Accumulator, ClusterRows | None]:
-        """Return the sums, and the rows if they must be read again for Gram columns.
+    def wants_matrix(self, n_select: int | None) -> bool:
+        """Whether to form the d × d matrix: as one machine would for files.
 
-        Files are read as often as one machine would read them; chunks, which may be costly
-        to make, once if there is room for d × d.
+        Chunks may be costly to make: they are gone through once if there is room for d × d.
         """
         if self.source is not None:
-            matrix = self.source.wants_matrix(n_select)
-        else:
-            matrix = n_select is None or 8 * self.n_features**2 <= self.memory
-        sums = self.summed(matrix=matrix, precise=precise)
-        return sums, None if matrix else self
+            return self.source.wants_matrix(n_select)
+        return n_select is None or 8 * self.n_features**2 <= self.memory
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
@@ -267,7 +262,6 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
-    source.warn_of_unlabelled()
     threads = sum(client.nthreads().values()) or 1
     share = -(-n // (PARTS_PER_THREAD * threads))
     parts: list[Any] = []
@@ -280,6 +274,12 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
         wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
         for r in spans(n, -(-wanted // step) * step):
             parts.append(source.part(source.start + r.start, source.start + r.stop))
-    ranges_of = None if source.fits else source
-    shape = (source.n_features, source.feature_names)
-    return ClusterRows(parts, *shape, memory=source.memory, client=client, source=ranges_of)
+    return ClusterRows(
+        parts,
+        source.n_features,
+        source.feature_names,
+        memory=source.memory,
+        client=client,
+        source=None if source.fits else source,
+        labels=source.labels,
+    )

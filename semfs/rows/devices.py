@@ -116,8 +116,10 @@ class ArrayRows:
         for rows in spans(self.X.shape[0], PASS_ROWS):
             shift = shifts if shifts.ndim == 1 else shifts[self.codes[rows]]
             Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
-            w = 1.0 if self.weights is None else xp.asarray(self.weights[rows], **options)
-            yield rows, Z, w if self.weights is None else w[:, None]
+            w: Any = 1.0
+            if self.weights is not None:
+                w = xp.asarray(self.weights[rows], **options)[:, None]
+            yield rows, Z, w
 
     def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""

@@ -361,7 +361,7 @@ class Accumulator:
     def __iadd__(self, other: Accumulator) -> Accumulator:
         """Add what another accumulator has collected."""
         if other.total:
-            if self.upper is not None:
+            if self.upper is not None and other.upper is not None:
                 self.upper += other.upper
             self.rounding = max(self.rounding, other.rounding)
             self._pool(other.position, other.counts, other.means, other.mean, other.diag)

@@ -301,6 +301,33 @@ class StayingRows:
         """Return the same rows; labels that are at hand take the type of the known ones."""
         return self
 
+    def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
+        """Return the rows with class weights, given a function of classes and their counts."""
+        counts = self.label_weights() if balanced else {}
+        return replace(self, class_weight=class_weights(counts))
+
+    def sums(
+        self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
+    ) -> tuple[Accumulator, Any]:
+        """Return the sums, and the rows if they must be read again for Gram columns.
+
+        ``n_select`` is the number of features the direct solver will look for, None for
+        solvers that need the whole scatter matrix.
+        """
+        self.warn_of_unlabelled()
+        rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
+        return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
+
+    def warn_of_unlabelled(self: Any) -> None:
+        """Say that rows without a label are not used where the data are not in memory."""
+        if self.labels is not None and self.labels.n_unlabelled:
+            warnings.warn(
+                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
+                "needs X in memory.",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all rows, with the d × d matrix if there is room for it."""
         if matrix:
@@ -423,11 +450,6 @@ class BlockSource(StayingRows):
 
     # ---- sums -------------------------------------------------------------------------
 
-    def weighted(self, class_weights: ClassWeights, *, balanced: bool) -> BlockSource:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self.label_weights() if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
-
     def label_weights(self) -> Counter:
         """Return the total weight of each class, which needs the labels before the rows."""
         if self.labels is None and not self.reader.rereadable:
@@ -436,27 +458,16 @@ class BlockSource(StayingRows):
                 "can be read only once. Pass a mapping class -> weight."
             )
         out: Counter = Counter()
-        parts = [(self.labels, self.weights)]
         if self.labels is None:
             parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
+        else:
+            parts = [(self.labels, self.weights)]
         for labels, weights in parts:
             used = labels.codes >= 0
             weights = None if weights is None else weights[used]
             totals = np.bincount(labels.codes[used], weights, len(labels.classes))
             out.update(dict(zip(labels.classes, totals.tolist())))
         return out
-
-    def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> tuple[Accumulator, BlockSource | None]:
-        """Return the sums, and the rows if they must be read again for Gram columns.
-
-        ``n_select`` is the number of features the direct solver will look for, None for
-        solvers that need the whole scatter matrix.
-        """
-        self.warn_of_unlabelled()
-        source, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        return source.summed(matrix=matrix, precise=precise), None if matrix else source
 
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
@@ -497,16 +508,6 @@ class BlockSource(StayingRows):
                 done = block.stop - self.start
                 speed = done * self.reader.row_bytes / progress.seconds / 1e6
                 progress.step(f"{speed:,.0f} MB/s", done - progress.done)
-
-    def warn_of_unlabelled(self) -> None:
-        """Say that rows without a label are not used where the data are not in memory."""
-        if self.labels is not None and self.labels.n_unlabelled:
-            warnings.warn(
-                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
-                "needs X in memory.",
-                UserWarning,
-                stacklevel=3,
-            )
 
 
 def warn_of_texts(names: list[str]) -> None:
