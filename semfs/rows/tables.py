@@ -283,13 +283,20 @@ def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, A
 
 def _refuse_broken_numbers(path: Path, head: Any) -> None:
     """A text column that is mostly numbers is a column of numbers with a mistake in it."""
-    pandas, types = need("pandas"), need("pyarrow").types
+    types = need("pyarrow").types
     for name, column in zip(head.schema.names, head.columns):
         cells = column.to_pylist() if types.is_string(column.type) else []
-        values = pandas.to_numeric(pandas.Series(cells, dtype=object), errors="coerce")
-        bad = np.flatnonzero(values.isna())
+        bad = [i for i, cell in enumerate(cells) if not _is_written_number(cell)]
         if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
             raise FileError(
                 f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
                 "numbers. Correct it, or name the column in drop."
             )
+
+
+def _is_written_number(cell: str) -> bool:
+    try:
+        float(cell)  # pandas.to_numeric crashes on "1e999999999999"
+    except ValueError:
+        return False
+    return True
