@@ -30,7 +30,13 @@ _BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
 class FileError(ValueError):
-    """A file does not hold what it should; the message names it and says what to do."""
+    """A file does not hold what it should; the message names it and says what to do.
+
+    It is one line without control characters, also where it quotes the file.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else " " for c in message))
 
 
 def open_existing(path: Any) -> Path:

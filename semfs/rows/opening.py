@@ -389,7 +389,7 @@ class BlockSource(StayingRows):
             return self.block_rows
         size = 8 * self.n_features**2 if matrix else 0
         # products gain from longer blocks than sums do
-        largest = (4 if matrix else 1) * readers.BLOCK_BYTES
+        largest = (2 if matrix else 1) * readers.BLOCK_BYTES
         room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
         rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
         chunk = self.reader.chunk_rows

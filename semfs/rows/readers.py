@@ -457,9 +457,10 @@ class ArrayReader(Reader):
             self._array = self.open_array()
         if self.sparse:
             return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        if not isinstance(self._array, np.memmap):
+            return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
-        if isinstance(self._array, np.memmap) and self._array.mode == "r":
-            # pages that were read would count as memory of this process
+        if self._array.mode == "r":  # pages that were read would count as this process's memory
             self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
         return out
 

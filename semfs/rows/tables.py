@@ -6,6 +6,7 @@ import difflib
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, reading
+from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
@@ -22,6 +24,10 @@ TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+
+
+# Row groups up to this size are read one at a time; larger ones would not stay within memory.
+LARGEST_GROUP = 4 * BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
@@ -36,9 +42,10 @@ def table_kind(path: Path) -> str | None:
 class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
-    Parquet is read page by page, also from a folder. Text and Feather files are copied to a
-    temporary file when they must be read in blocks. ``data`` is a path, or a pandas or polars
-    frame; ``label`` its label column, ``drop`` columns that are no features.
+    Parquet is read by row groups, also from a folder. Text and Feather files, and Parquet with
+    very long row groups, are copied to a temporary file when they must be read in blocks.
+    ``data`` is a path, or a pandas or polars frame; ``label`` its label column, ``drop`` some
+    that are no features.
     """
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
@@ -62,8 +69,6 @@ class TableReader(Reader):
         for name in (*([] if self.label is None else [self.label]), *drop):
             _check_known(self.name, name, schema.names)
         stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
-        if self.kind == "parquet":
-            stored_index |= set(schema.names) - self._stored()
         others = [c for c in schema if c.name != self.label and c.name not in drop]
         features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
         lists = [c for c in others if _is_list(c.type)]
@@ -94,7 +99,11 @@ class TableReader(Reader):
         if self.path is not None and self.path.is_file():
             size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
-        self.shared = self.kind == "parquet"
+        groups = []
+        if self.kind == "parquet":
+            groups = [g.num_rows for f in dataset.get_fragments() for g in f.row_groups]
+        self.largest_group = max(groups, default=1)
+        self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
 
     # ---- the file ---------------------------------------------------------------------
 
@@ -128,11 +137,6 @@ class TableReader(Reader):
         if len(set(known)) == len(known):
             _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
         return batch.schema
-
-    def _stored(self) -> set[str]:
-        """Columns that are in the files; others are in the names of their folders."""
-        fragment = next(self._dataset().get_fragments())
-        return set(fragment.physical_schema.names)
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
@@ -175,30 +179,33 @@ class TableReader(Reader):
             yield from self._copy.blocks(start, stop, step)
 
     def _ranges(self, start: int, stop: int, step: int) -> Blocks:
-        """Rows start … stop of Parquet files, whose row groups may be beyond memory."""
-        open_file, end = need("pyarrow.parquet").ParquetFile, 0
+        """Rows start … stop of Parquet files, a row group at a time."""
+        end = 0
         for fragment in self._dataset().get_fragments():
-            starts = end + np.cumsum([0, *(group.num_rows for group in fragment.row_groups)])
-            groups = np.flatnonzero((starts[1:] > start) & (starts[:-1] < stop)).tolist()
-            at, end = int(starts[groups[0]] if groups else 0), int(starts[-1])
-            file = open_file(fragment.path, buffer_size=2**16, pre_buffer=False)
-            for batch in file.iter_batches(step, groups, self.columns, use_threads=False):
-                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                if high > low:
-                    part = batch.slice(low, high - low).select(self.columns)
-                    yield at + low, self._matrix(part, at + low), None
-                at += batch.num_rows
+            for part in fragment.split_by_row_group():
+                at, end = end, end + part.row_groups[0].num_rows
+                if end > start and at < stop:
+                    for batch in part.to_batches(columns=self.columns, batch_size=step):
+                        low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                        if high > low:
+                            rows = self._matrix(batch.slice(low, high - low), at + low)
+                            yield at + low, rows, None
+                        at += batch.num_rows
 
     def _copied(self) -> ArrayReader:
-        """The features in a temporary file, row by row."""
+        """The features in a temporary file, as many columns at a time as fit."""
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        path, first = Path(folder.name) / "features", 0
+        path, shape = Path(folder.name) / "features", (self.n_rows or 0, self.n_features)
+        width = shape[1]
+        if self.kind == "parquet" and not self.lists:
+            width = max(1, BLOCK_BYTES // (8 * self.largest_group))
         with path.open("wb") as file:
-            for batch in self.scan(self.columns):
-                self._matrix(batch, first).tofile(file)
-                first += batch.num_rows
-        shape = (first, self.n_features)
-        return ArrayReader(partial(np.memmap, path, self.dtype, "r", 0, shape), path, folder)
+            for part in spans(shape[1], width):
+                first = 0
+                for batch in self.scan(self.columns if self.lists else self.columns[part]):
+                    self._matrix(batch, first).tofile(file)
+                    first += batch.num_rows
+        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path, folder)
 
     def _matrix(self, batch: Any, first: int) -> np.ndarray:
         """The columns of a batch as one matrix."""
@@ -227,6 +234,25 @@ class TableReader(Reader):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_copy": None}
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """A matrix in a file, some columns of all rows after the others; read, not mapped."""
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype
+    width: int
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
+        for part in spans(self.shape[1], self.width):
+            place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
+            size, offset = out[:, part].size, place * self.dtype.itemsize
+            values = np.fromfile(self.path, self.dtype, size, offset=offset)
+            out[:, part] = values.reshape(len(out), -1)
+        return out
 
 
 # ---- columns ----------------------------------------------------------------------------

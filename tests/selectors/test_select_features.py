@@ -72,6 +72,7 @@ def place(request, monkeypatch):
     if request.param == "on disk":
         monkeypatch.setattr(semfs.rows.readers, "MEMORY", 2**16)
         monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", 2**17)
+        monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", 2**16)
 
 
 READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
