@@ -1,22 +1,34 @@
-"""Tables of the page *Reproducing the paper*, from the numbers of a full run.
+"""Tables and verdict of the page *Reproducing the paper*, from the rows of a run.
 
-``benchmarks/results/reproduce.json`` holds them: ``{"tables": [{"title", "note", "columns",
-"rows"}, ...], "command", "versions"}``. Without that file the page says so.
+``benchmarks/results/reproduce.json``, written by ``benchmarks/bench_reproduce.py``, holds one
+row per data set, class split and method: ``{"rows": [{"dataset", "split", "label", "acc",
+"nmi"}, …], "command", "versions"}``. Without that file the page says so.
 """
 
 import json
+from collections import defaultdict
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
+
+from semfs.lab.report import METRICS, paired_interval
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "reproduce.json"
 GENERATED = Path(__file__).parent / "generated"
 MISSING = """```{admonition} Not in this build
 :class: note
 
-The numbers of a full run (`benchmarks/results/reproduce.json`) are not here. The commands below
-make them.
+The rows of a run (`benchmarks/results/reproduce.json`) are not here;
+`python benchmarks/bench_reproduce.py --data DATA --run RUN` makes them.
 ```
 """
+QUESTIONS = {
+    "Do attributes beat labels?": ("SemFS", "SemFS (labels)"),
+    "Does the center-characteristic loss help?": ("SemFS", "SemFS/c"),
+    "Is Algorithm 1 as published better than chance?": ("SemFS as published", "Random"),
+}
+
+Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # data set, label, metric, split
 
 
 def write_reproduced() -> None:
@@ -29,41 +41,102 @@ def write_reproduced() -> None:
 
 
 def reproduced(found: dict[str, Any]) -> str:
-    """Return the tables of a run as Markdown.
-
-    >>> run = {"tables": [{"title": "ACC", "columns": ["method", "k = 10"],
-    ...                    "rows": [["SemFS", 0.7]]}], "command": "semfs reproduce all"}
-    >>> print(reproduced(run))
-    ### ACC
-    <BLANKLINE>
-    | method | k = 10 |
-    |---|---:|
-    | SemFS | 0.700 |
-    <BLANKLINE>
-    Made by `semfs reproduce all`.
-    <BLANKLINE>
-    """
-    parts = [_section(table) for table in found["tables"]]
+    """Return verdict and tables of a run as Markdown."""
+    scores: Scores = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    for row in found["rows"]:
+        for metric in METRICS:
+            scores[row["dataset"]][row["label"]][metric][row["split"]] = row[metric]
     versions = ", ".join(f"{k} {v}" for k, v in found.get("versions", {}).items())
-    parts.append(f"Made by `{found['command']}`{f' ({versions})' if versions else ''}.\n")
-    return "\n\n".join(parts)
+    made = f"Made by `{found['command']}`{f' ({versions})' if versions else ''}."
+    tables = [_table(name, methods) for name, methods in scores.items()]
+    return "\n\n".join([_verdict(scores), *tables, made]) + "\n"
 
 
-def _section(table: dict[str, Any]) -> str:
-    columns = [_cell(name) for name in table["columns"]]
-    lines = [f"### {table['title']}", ""]
-    lines += [table["note"], ""] if table.get("note") else []
-    lines += [_line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
-    lines += [_line([_cell(value) for value in row]) for row in table["rows"]]
+def _verdict(scores: Scores) -> str:
+    """What the rows answer; the paper says yes to the first three."""
+    lines = ["| question | these rows say |", "|---|---|"]
+    answers = {"Does SemFS beat all baselines on every data set?": _places(scores)}
+    answers |= {question: _leads(scores, *pair) for question, pair in QUESTIONS.items()}
+    answers["What does tuning with the unseen labels add?"] = _oracles(scores)
+    return "\n".join(
+        lines + [f"| {asked} | {_cell(told)} |" for asked, told in answers.items()]
+    )
+
+
+def _places(scores: Scores) -> str:
+    parts, firsts, n = [], 0, 0
+    for name, methods in scores.items():
+        rivals = [m for m in methods if not m.startswith("SemFS") and not _is_oracle(m)]
+        if "SemFS" not in methods or not rivals:
+            continue
+        for metric, title in METRICS.items():
+            means = {m: _mean(methods[m][metric]) for m in [*rivals, "SemFS"]}
+            order = sorted(means, key=lambda m: -means[m])
+            place, n = order.index("SemFS") + 1, n + 1
+            firsts += place == 1
+            best = "" if place == 1 else f", first {order[0]}"
+            parts.append(f"{name} {title}: place {place} of {len(order)}{best}")
+    return f"First in {firsts} of {n} comparisons at defaults. {'; '.join(parts)}."
+
+
+def _leads(scores: Scores, ours: str, other: str) -> str:
+    parts, ahead, n = [], 0, 0
+    for name, methods in scores.items():
+        if ours not in methods or other not in methods:
+            continue
+        for metric, title in METRICS.items():
+            a, b = methods[ours][metric], methods[other][metric]
+            lead = paired_interval([a[split] - b[split] for split in a if split in b])
+            ahead, n = ahead + (lead.mean > 0), n + 1
+            limits = "" if lead.low is None else f" ({lead.low:+.3f} to {lead.high:+.3f})"
+            parts.append(f"{name} {title} {lead.mean:+.3f}{limits}")
+    return f"{ours} is above {other} in {ahead} of {n}: {'; '.join(parts)}."
+
+
+def _oracles(scores: Scores) -> str:
+    gains = [
+        _mean(methods[label][metric]) - _mean(methods[plain][metric])
+        for methods in scores.values()
+        for label in filter(_is_oracle, methods)
+        if (plain := label.removesuffix(" (oracle)")) in methods
+        for metric in METRICS
+    ]
+    if not gains:
+        return "Not run."
+    return (
+        "Choosing the grid point with the unseen labels, for each k, adds "
+        f"{fmean(gains):+.3f} on average, up to {max(gains):+.3f}. In use nobody can."
+    )
+
+
+def _table(name: str, methods: dict[str, dict[str, dict[str, float]]]) -> str:
+    order = sorted(methods, key=lambda m: (_is_oracle(m), -_mean(methods[m]["nmi"])))
+    fair = [m for m in order if not _is_oracle(m)]
+    best = {k: max(_mean(methods[m][k]) for m in fair) for k in METRICS}
+    splits = {split for values in methods.values() for split in values["acc"]}
+    spread = f"{len(splits)} splits, ± standard deviation over them"
+    spread = spread if len(splits) > 1 else f"no spread ({', '.join(splits)})"
+    lines = [f"### {name}", "", f"Means over k; {spread}; by NMI, oracles last.", ""]
+    lines += ["| method | ACC | NMI |", "|---|---:|---:|"]
+    for label in order:
+        cells = [_score(methods[label][k], best[k]) for k in METRICS]
+        lines.append(f"| {_cell(label)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _score(values: dict[str, float], best: float) -> str:
+    sd = f" ± {stdev(values.values()):.3f}" if len(values) > 1 else ""
+    text = f"{_mean(values):.3f}{sd}"
+    return f"**{text}**" if _mean(values) == best else text
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+def _mean(values: dict[str, float]) -> float:
+    return fmean(values.values())
+
+
+def _is_oracle(label: str) -> bool:
+    return label.endswith("(oracle)")
+
+
+def _cell(text: str) -> str:
     return text.replace("|", "\\|")

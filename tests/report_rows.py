@@ -89,9 +89,9 @@ def all_rows(names: list[str] | None = None) -> list[dict[str, Any]]:
                 rows.append(row("SemFS", 0.4 + draw.gauss(0, 0.005), **at, **settings))
             for target, gain in (("attributes", 0.03), ("labels", 0.0)):
                 settings = {"experiment": "attributes-vs-labels", "k": k}
-                settings["extra"] = {"targets": target}
+                settings["params"] = {"targets": target}
                 rows += [
-                    row(m, 0.35 + gain + draw.gauss(0, 0.01), **at, **settings)
+                    row(f"{m} ({target})", 0.35 + gain + draw.gauss(0, 0.01), **at, **settings)
                     for m in ("SemFS", "SemFS/c", "LASSO", "L20ALM")
                 ]
     for label, factor in (("SemFS", 0.6), ("SemFS as published", 0.9)):

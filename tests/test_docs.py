@@ -87,12 +87,22 @@ def test_every_room_is_described_for_maintainers():
     ] == []
 
 
-def test_tables_of_a_full_run_are_shown_and_escaped():
-    rows = [["a|b", 0.51234], ["c", None]]
-    table = {"title": "ACC", "columns": ["method", "5"], "rows": rows}
-    page = load_module("reproduced").reproduced({"tables": [table], "command": "semfs"})
-    assert "| a\\|b | 0.512 |" in page
-    assert "| c | – |" in page
+def test_the_tables_of_a_run_are_sorted_with_spread_and_a_verdict():
+    scores = {"SemFS": (0.5, 0.7), "SemFS (labels)": (0.4, 0.5)}
+    scores |= {"a|b": (0.6, 0.9), "a|b (oracle)": (1.0, 1.0)}
+    rows = [
+        {"dataset": "toy", "split": str(i), "label": label, "acc": value, "nmi": value}
+        for label, values in scores.items()
+        for i, value in enumerate(values)
+    ]
+    page = load_module("reproduced").reproduced({"rows": rows, "command": "semfs"})
+    lines = [line for line in page.splitlines() if " ± 0." in line]
+    assert lines[0].startswith("| a\\|b | **0.750 ± 0.212** | **0.750 ± 0.212** |")
+    order = ["| SemFS", "| SemFS (labels)", "| a\\|b (oracle)"]
+    assert [line.split(" | ")[0] for line in lines[1:]] == order
+    assert "First in 0 of 2 comparisons" in page
+    assert "SemFS is above SemFS (labels) in 2 of 2: toy ACC +0.150 (" in page
+    assert "adds +0.250 on average" in page
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from semfs.cli.console import AsJson, Scheduler, complain, given, print_json, print_table, say
+from semfs.cli.console import AsJson, complain, given, print_json, print_table, say
 from semfs.progress import Progress
 
 __all__ = ["demo", "evaluate", "report", "reproduce"]
@@ -20,6 +20,9 @@ __all__ = ["demo", "evaluate", "report", "reproduce"]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
 Splits = Annotated[int | None, Option("--splits", help="At most so many class splits.")]
+DATA = "sample, a name of `semfs datasets`, or a file: h5ad, CSV, Parquet, Feather, NPZ."
+LABEL = "Column (tables), obs column (H5AD) or array (NPZ: default y) with the labels."
+TABLE = "Class table of a file of yours: CSV, Parquet, Excel or JSON (NPZ: default A)."
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
 INSTEAD = "These methods instead of all, with commas; or module:Selector."
@@ -28,9 +31,9 @@ INSTEAD = "These methods instead of all, with commas; or module:Selector."
 def demo(
     out: Annotated[Path, Option("--out", "-o", help="Where the files go.")] = Path("."),
     genes: Annotated[int, Option(help="Number of genes to choose.")] = 20,
-    splits: Annotated[int, Option(help="Random splits into seen and unseen.")] = 12,
+    splits: Annotated[int, Option(help="Random splits into seen and unseen.")] = 20,
 ) -> None:
-    """Choose genes for blood cell types that were never labelled, and judge the choice.
+    """Choose genes for lung cell types that were never labelled, and judge the choice.
 
     Prints the genes and a comparison with other selectors; writes `report.html`, which opens
     offline, and `demo.png`.
@@ -38,7 +41,7 @@ def demo(
     Example: `semfs demo --out results`
     """
     from semfs.lab import versions
-    from semfs.lab.demo import draw_curves, run_demo
+    from semfs.lab.demo import draw, run_demo, sections
     from semfs.lab.report import write_report
     from semfs.validation import check_integer
 
@@ -48,20 +51,22 @@ def demo(
     with Progress("Clustering unseen cell types", splits, sys.stderr.isatty()) as progress:
         found = run_demo(genes, splits, on_step=progress.step)
     _print_demo(found)
-    info = found.info | {"command": f"semfs demo --genes {genes}", "versions": versions()}
-    page = write_report(found.rows, out / "report.html", info=info)
-    picture = draw_curves(found.rows, out / "demo.png")
-    say(f"Wrote {page} and {picture}")
+    info = {"command": f"semfs demo --genes {genes} --splits {splits}", "versions": versions()}
+    info["datasets"] = {found.data.name: found.facts}
+    path = out / "report.html"
+    page = write_report(found.rows, path, info=info, sections=sections(found))
+    say(f"Wrote {page} and {draw(found, out / 'demo.png')}")
 
 
 def _print_demo(found: Any) -> None:
-    """What the demo does in three lines, the genes, the scores."""
-    data, (facts,) = found.data, found.info["datasets"].values()
+    """What the demo does in three lines, the genes, the scores, the leads."""
+    facts, data = found.facts, found.data
     say(
-        f"{facts['n_seen']} labelled blood cells of {len(facts['seen'])} types, "
-        f"{data.X.shape[1]} genes, {data.attributes.shape[1]} attributes per type.\n"
+        f"{facts['n_seen']} labelled lung cells of {len(facts['seen'])} types, "
+        f"{data.X.shape[1]} genes; each type is described by its {data.attributes.shape[1]} "
+        "possible ancestors in the Cell Ontology.\n"
         f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
-        f"({', '.join(map(str, data.unseen))}).\n"
+        f"({'; '.join(map(str, data.unseen))}).\n"
         "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
     )
     genes = [
@@ -70,19 +75,34 @@ def _print_demo(found: Any) -> None:
     ]
     print_table("Genes chosen", [">", "gene", ">share of fit", "speaks of"], genes)
     _print_scores(found.rows)
+    leads = [
+        (measure, other, f"{lead.mean:+.3f}", _limits(lead), lead.verdict)
+        for measure, other, lead in found.leads()
+    ]
+    columns = ["measure", "against", ">lead", "95 % interval", ""]
+    print_table("Lead of SemFS + descriptions, paired over the splits", columns, leads)
+
+
+def _limits(lead: Any) -> str:
+    return "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
 
 
 @dataclass
 class Evaluation:
-    """Options of `evaluate`, under the names of `semfs.lab.paper.evaluate`."""
+    """Options of `evaluate`: the data, and those of `semfs.lab.paper.evaluate`."""
 
-    data: Annotated[str, Argument(metavar="DATASET", help="sample, an .npz, a known name.")]
+    data: Annotated[str, Argument(metavar="DATASET", help=DATA)]
     methods: Annotated[
         str, Option("--method", "-m", help="With commas; or module:Selector.")
-    ] = "semfs,anova,variance,random"
+    ] = "semfs,markers,variance,random"
     ks: Annotated[str, Option("-k", help="Numbers of features: 10,20 or 5:50:5.")] = "5:50:5"
+    label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
+    attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
+    unseen: Annotated[
+        list[str] | None, Option(help="Unseen classes, with commas; repeatable.")
+    ] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
-    n_splits: Splits = None
+    n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
     n_jobs: Jobs = None
     seed: Seed = 0
     as_json: AsJson = False
@@ -91,17 +111,25 @@ class Evaluation:
 def evaluate(options: Evaluation) -> None:
     """Cluster the unseen classes of a data set with the features each method selects.
 
-    Example: `semfs evaluate sample --method semfs,mcfs,lasso -k 5:50:5`
+    Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
+    are those the data set names, or random ones, `--splits` times.
+
+    Example: `semfs evaluate cells.h5ad --label cell_type --attributes types.csv --splits 5`
     """
     from semfs.lab.paper import evaluate as evaluate_methods
+    from semfs.lab.paper import open_data
 
-    arguments = given(options, "as_json")
+    own = ("data", "label", "attributes", "unseen", "as_json")
+    arguments = given(options, *own)
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    rows, summary = evaluate_methods(**arguments, verbose=sys.stderr.isatty())
+    data = open_data(options.data, options.label, options.attributes, options.unseen or ())
+    rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
     if options.as_json:
         print_json(rows)
     elif rows:
         _print_scores(rows)
+    for note in summary.notes:
+        complain(note)
     _report_failures(summary.failures)
 
 
@@ -119,7 +147,6 @@ class Reproduction:
     force: Annotated[str, Option(help="Methods to compute again, with commas.")] = ""
     fast: Annotated[bool, Option("--fast", help="Fewer k, runs, splits, grids.")] = False
     seed: Seed = 0
-    scheduler: Scheduler = None
 
 
 def reproduce(options: Reproduction) -> None:
@@ -134,7 +161,8 @@ def reproduce(options: Reproduction) -> None:
     arguments |= {name: _words(arguments[name]) for name in ("datasets", "methods", "force")}
     study = Study(**{f.name: arguments.pop(f.name, None) for f in fields(Study)})
     try:
-        done = reproduce_experiments(study, **arguments, verbose=True)
+        command = shlex.join(["semfs", *sys.argv[1:]])
+        done = reproduce_experiments(study, **arguments, command=command, verbose=True)
     except KeyboardInterrupt:
         how = " (without --force)" if options.force else ""
         raise KeyboardInterrupt(

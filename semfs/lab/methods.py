@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.feature_selection import SelectKBest
 from sklearn.utils import check_random_state, get_tags
@@ -28,18 +29,19 @@ from semfs.baselines import (
     L20ALM,
     MCFS,
     LassoSelector,
+    Markers,
     RandomSelector,
     VarianceSelector,
     WkNN,
 )
 from semfs.baselines.graph import mean_distance
+from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit
-from semfs.lab.cases import Case
 from semfs.selectors.base import stable_order
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
-__all__ = ["METHODS", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
+__all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
 
 #: The grid on which the paper tunes every parameter of its baselines.
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -57,6 +59,79 @@ DENSE_SHARE = 1 / 16  # of the memory: workers and their copies share it
 Params = dict[str, Any]
 
 
+# ---- one split ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Seen rows X (n, d) with labels y, class table, and the unseen rows to be told apart."""
+
+    X: Any
+    y: np.ndarray
+    attributes: Any
+    X_unseen: Any
+    y_unseen: np.ndarray
+    feature_names: np.ndarray
+
+    @classmethod
+    def of(cls, data: ZeroShotDataset) -> Case:
+        """Return the case of a data set with its split."""
+        X, y, X_unseen, y_unseen = data.split()
+        return cls(X, y, data.attributes, X_unseen, y_unseen, data.feature_names)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return self.X.shape[1]
+
+    def names(self, features: np.ndarray) -> list[str]:
+        """Return the names of features given by index."""
+        return [str(name) for name in self.feature_names[features]]
+
+    def sample(self, rows: np.ndarray) -> Case:
+        """Return the case with these seen rows only, in their order in the data."""
+        rows = np.sort(rows)
+        return replace(self, X=self.X[rows], y=self.y[rows])
+
+    def with_ratio(self, ratio: float, seed: int) -> Case:
+        """Return the case with a random share of each seen class, at least two rows of each.
+
+        Examples
+        --------
+        >>> len(scaling_data(100, 5, seed=0).with_ratio(0.5, seed=0).y)
+        60
+        """
+        if ratio >= 1.0:
+            return self
+        rng = np.random.RandomState(seed)
+        kept = []
+        for label in np.unique(self.y):
+            rows = np.flatnonzero(self.y == label)
+            n_kept = min(len(rows), max(2, int(np.ceil(ratio * len(rows) - 1e-9))))
+            kept.append(rng.permutation(rows)[:n_kept])
+        return self.sample(np.concatenate(kept))
+
+    def dense(self) -> Case:
+        """Return the case with the seen rows as an array, for methods that need one."""
+        return replace(self, X=self.X.toarray()) if sparse.issparse(self.X) else self
+
+
+def scaling_data(
+    n: int, d: int, seed: int, n_classes: int = 20, n_attributes: int = 50
+) -> Case:
+    """Return n seen rows of d features made from class attributes plus noise, in float32."""
+    rng = np.random.RandomState(seed)
+    A = (rng.uniform(size=(n_classes, n_attributes)) < 0.3).astype(np.float64)
+    mixing = rng.standard_normal((n_attributes, d)) * (rng.uniform(size=d) < 0.2)
+    y = np.arange(n) % n_classes
+    X = (A[y] @ mixing + 2.0 * rng.standard_normal((n, d))).astype(np.float32)
+    names = np.array([f"x{j}" for j in range(d)], dtype=object)
+    return Case(X, y, dict(enumerate(A)), X[:0], y[:0], names)
+
+
+# ---- methods --------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Size:
     """What parameters may depend on: rows and classes of the seen part, and haste.
@@ -71,60 +146,8 @@ class Size:
 
     @property
     def grid(self) -> tuple[float, ...]:
+        """Values of a parameter on which an oracle tunes it."""
         return FAST_GRID if self.fast else GRID
-
-    @property
-    def n_components(self) -> int:
-        """Number of clusters that unsupervised methods are told."""
-        return min(self.n_classes, MOST_COMPONENTS)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The features for each k: prefixes of one order, or one order for each k."""
-
-    order: np.ndarray
-    by_k: Mapping[int, np.ndarray]
-    selector: Any
-    seconds: float = 0.0
-
-    def features(self, k: int) -> np.ndarray:
-        """Return the indices of the k features, best first."""
-        return self.by_k.get(k, self.order)[:k]
-
-
-def _nothing(size: Size) -> Params:
-    return {}
-
-
-def _no_grid(size: Size) -> list[Params]:
-    return []
-
-
-Fit = Callable[[Any, Case, Sequence[int]], Ranking]
-
-
-def fit_rows(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
-    """Fit a selector; one without a ranking is fitted again for each k."""
-    with warnings.catch_warnings():  # SelectKBest complains of constant columns
-        warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
-        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
-        selector.fit(case.X, case.y)
-    order = ranking_of(selector)
-    return _refitted(selector, case, ks) if order is None else Ranking(order, {}, selector)
-
-
-def fit_moments(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
-    """Fit SemFS from the moments of the case, which serve all of its cells."""
-    selector.fit_moments(case.moments[0])
-    return Ranking(selector.order_, {}, selector)
-
-
-def fit_path(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
-    """Fit L20ALM, whose solutions are not nested: one for each k, each from the one before."""
-    fitted = selector.path(case.X, case.y, ks)
-    by_k = {k: one.order_ for k, one in zip(ks, fitted)}
-    return Ranking(fitted[-1].order_, by_k, fitted[-1])
 
 
 @dataclass(frozen=True)
@@ -132,17 +155,15 @@ class Method:
     """A selector with a name, parameters, and the grid on which an oracle tunes it.
 
     ``params(size)`` and ``grid(size)`` return JSON values; ``attributes`` says whether it is
-    supervised by the class descriptions (True), by class labels (False), or by neither;
-    ``fit`` makes a ranking of the selector and a case.
+    supervised by the class descriptions (True), by class labels (False), or by neither.
     """
 
     name: str
     label: str
     selector: Any
-    params: Callable[[Size], Params] = _nothing
-    grid: Callable[[Size], list[Params]] = _no_grid
+    params: Callable[[Size], Params] = lambda size: {}
+    grid: Callable[[Size], list[Params]] = lambda size: []
     attributes: bool | None = None
-    fit: Fit = fit_rows
 
     def takes(self, params: Iterable[str]) -> bool:
         """Whether the selector has all these parameters."""
@@ -168,22 +189,22 @@ def find_method(name: Any) -> Method:
     >>> find_method("sklearn.feature_selection:SelectKBest").label
     'SelectKBest'
     """
-    if not isinstance(name, str):
-        return _own(type(name).__name__, _checked(name, repr(name)))
-    if name in METHODS:
+    if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    if ":" not in name:
+    if isinstance(name, str) and ":" not in name:
         known = ", ".join(METHODS)
         raise ValueError(
             f"There is no method {name!r}. Known: {known}; or give your own as module:Selector."
         )
-    return _own(name, _import(name))
-
-
-def _own(name: str, selector: Any) -> Method:
-    takes = _instance(selector).get_params(deep=False)
-    label = name.rpartition(":")[2]
-    return Method(name, label, selector, attributes="attributes" in takes or None)
+    selector = _import(name) if isinstance(name, str) else name
+    if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
+        raise ValueError(
+            f"The method {name!r} is not a scikit-learn selector: it has no fit and "
+            "get_params. Derive it from BaseEstimator and SelectorMixin."
+        )
+    name = name if isinstance(name, str) else type(name).__name__
+    method = Method(name, name.rpartition(":")[2], selector)
+    return replace(method, attributes=method.takes(["attributes"]) or None)
 
 
 def _import(name: str) -> Any:
@@ -191,34 +212,20 @@ def _import(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(
             f"Cannot import the method {name!r}: {error}. Give it as module:Selector, the "
             "module in this directory or installed."
         ) from error
-    return _checked(found, repr(name))
-
-
-def _checked(selector: Any, name: str) -> Any:
-    if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
-        raise ValueError(
-            f"The method {name} is not a scikit-learn selector: it has no fit and "
-            "get_params. Derive it from BaseEstimator and SelectorMixin."
-        )
-    return selector
-
-
-# ---- parameters ------------------------------------------------------------------------------
 
 
 def _points(name: str, size: Size) -> list[Params]:
-    """Values of one parameter; its default, 1, is not named: it is the same cell."""
-    return [{} if value == 1.0 else {name: value} for value in size.grid]
+    return [{name: value} for value in size.grid]
 
 
 def _mcfs(size: Size) -> Params:
-    return {"n_components": size.n_components}
+    return {"n_components": min(size.n_classes, MOST_COMPONENTS)}
 
 
 def _mcfs_grid(size: Size) -> list[Params]:
@@ -229,14 +236,13 @@ def _mcfs_grid(size: Size) -> list[Params]:
     """
     widths = _points("heat_width_factor", size)
     for point in widths:
-        narrow = point.get("heat_width_factor", 1.0) < 1.0
-        if narrow and size.n_samples > MCFS_NARROW_ROWS:
+        if point["heat_width_factor"] < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
     return [_mcfs(size) | point for point in [*widths, {"weight": "binary"}]]
 
 
 def _fsasl(size: Size) -> Params:
-    params: Params = {"n_components": size.n_components, "n_iter_no_change": 3}
+    params = _mcfs(size) | {"n_iter_no_change": 3}
     if size.n_samples > FSASL_SAMPLES:
         params["max_samples"] = FSASL_SAMPLES
     return params | ({"max_iter": 6} if size.fast else {})
@@ -244,8 +250,7 @@ def _fsasl(size: Size) -> Params:
 
 def _fsasl_grid(size: Size) -> list[Params]:
     pairs = [(a, b) for a in size.grid for b in size.grid if a == b or not size.fast]
-    points = [{} if a == b == 1.0 else {"lambda2": a, "lambda3": b} for a, b in pairs]
-    return [_fsasl(size) | point for point in points]
+    return [_fsasl(size) | {"lambda2": a, "lambda3": b} for a, b in pairs]
 
 
 def _lasso(size: Size) -> Params:
@@ -270,9 +275,7 @@ def _wknn_grid(size: Size) -> list[Params]:
 
 
 def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
-    return Method(
-        name, label, SemFS, lambda size: dict(params), attributes=attributes, fit=fit_moments
-    )
+    return Method(name, label, SemFS, lambda size: dict(params), attributes=attributes)
 
 
 METHODS: dict[str, Method] = {
@@ -281,13 +284,15 @@ METHODS: dict[str, Method] = {
         Method("random", "Random", RandomSelector),
         Method("variance", "Variance", VarianceSelector),
         Method("anova", "ANOVA F", SelectKBest, attributes=False),
+        Method("markers", "Markers per class", Markers, attributes=False),
         Method("mcfs", "MCFS", MCFS, _mcfs, _mcfs_grid),
         Method("fsasl", "FSASL", FSASL, _fsasl, _fsasl_grid),
         Method("lasso", "LASSO", LassoSelector, _lasso, _lasso_grid, False),
-        Method("l20alm", "L20ALM", L20ALM, _nothing, _l20alm_grid, False, fit_path),
+        Method("l20alm", "L20ALM", L20ALM, grid=_l20alm_grid, attributes=False),
         Method("wknn", "WkNN", WkNN, _wknn, _wknn_grid, False),
-        _ours("semfs", "SemFS"),
-        _ours("semfs-c", "SemFS/c", alpha=0.0),
+        _ours("semfs", "SemFS", target_attributes=None),
+        _ours("semfs-described", "SemFS, new classes described"),
+        _ours("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
         _ours("semfs-labels", "SemFS (labels)", attributes=False),
         _ours("semfs-published", "SemFS as published", **AS_PUBLISHED),
         _ours("semfs-alternating", "SemFS alternating", solver="alternating"),
@@ -295,7 +300,21 @@ METHODS: dict[str, Method] = {
 }
 
 
-# ---- fitting ---------------------------------------------------------------------------------
+# ---- rankings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The features for each k: prefixes of one order, or one order for each k."""
+
+    order: np.ndarray
+    by_k: Mapping[int, np.ndarray]
+    selector: Any
+    seconds: float = 0.0
+
+    def features(self, k: int) -> np.ndarray:
+        """Return the indices of the k features, best first."""
+        return self.by_k.get(k, self.order)[:k]
 
 
 def rank(
@@ -311,8 +330,7 @@ def rank(
 
     ``attributes`` says whether it is given the class table; by default as the method wants.
     Two parameters are our own: ``max_rows`` fits on a random sample of the rows,
-    ``heat_width_factor`` gives MCFS's heat width in units of the automatic one. The seconds
-    of moments computed before are charged to every method that uses them.
+    ``heat_width_factor`` gives MCFS's heat width in units of the automatic one.
     """
     params = dict(params)
     selector = _with_size(_instance(method.selector), max(ks))
@@ -330,11 +348,35 @@ def rank(
         params["attributes"] = case.attributes
     if takes.get("random_state", 0) is None:
         params["random_state"] = seed
-    selector.set_params(**params)
-    before = case.moments[1] if method.fit is fit_moments else 0.0
     start = time.perf_counter()
-    found = method.fit(selector, case, ks)
-    return replace(found, seconds=before + time.perf_counter() - start)
+    found = _fit(selector.set_params(**params), case, ks)
+    return replace(found, seconds=time.perf_counter() - start)
+
+
+def _fit(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
+    """Fit a selector; one without a ranking, or whose choices are not nested, for each k."""
+    if isinstance(selector, L20ALM):  # each solution starts from the one before
+        fitted = selector.path(case.X, case.y, ks)
+        by_k = {k: one.order_ for k, one in zip(ks, fitted)}
+        return Ranking(fitted[-1].order_, by_k, fitted[-1])
+    with warnings.catch_warnings():  # SelectKBest complains of constant columns
+        warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
+        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
+        selector.fit(case.X, case.y)
+    order = ranking_of(selector)
+    if order is not None:
+        return Ranking(order, {}, selector)
+    by_k = {}
+    for k in ks:
+        support = _with_size(clone(selector), k).fit(case.X, case.y).get_support()
+        by_k[k] = np.flatnonzero(support)
+        if len(by_k[k]) != k:
+            raise ValueError(
+                f"{type(selector).__name__} chose {len(by_k[k])} features when {k} were asked "
+                "for, and has no order_, ranking_, scores_ or feature_importances_ to rank "
+                "them by."
+            )
+    return Ranking(by_k[max(ks)], by_k, selector)
 
 
 def ranking_of(selector: Any) -> np.ndarray | None:
@@ -361,22 +403,17 @@ def ranking_of(selector: Any) -> np.ndarray | None:
 
 
 def scores(
-    case: Case,
-    ranking: Ranking,
-    ks: Sequence[int],
-    n_repeats: int,
-    seed: int,
-    n_draws: int | None = None,
+    case: Case, ranking: Ranking, ks: Sequence[int], n_repeats: int, seed: int
 ) -> dict[int, dict[str, tuple[float, float]]]:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen rows, for each k.
 
-    With ``n_draws`` each run has its own random features instead (the Random baseline).
+    The Random baseline has its own random features in each run.
     """
     if not len(case.y_unseen):
         return {}
-    n_classes = len(np.unique(case.y_unseen))
-    starts = starting_rows(len(case.y_unseen), n_classes, n_draws or n_repeats, seed)
-    orders = [_random_order(ranking.selector, 1000 * seed + i) for i in range(n_draws or 0)]
+    starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
+    draws = range(n_repeats) if isinstance(ranking.selector, RandomSelector) else ()
+    orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
     found = {}
     for k in ks:
         if orders:
@@ -388,7 +425,7 @@ def scores(
     return found
 
 
-def _random_order(fitted: RandomSelector, seed: int) -> np.ndarray:
+def _random_order(fitted: Any, seed: int) -> np.ndarray:
     """What ``RandomSelector(random_state=seed)`` would give on the same data, without a fit."""
     draw = np.random.RandomState(seed).uniform(size=len(fitted.scores_))
     return stable_order(np.where(np.isinf(fitted.scores_), -np.inf, draw))
@@ -403,21 +440,6 @@ def _cluster(
 def _mean_sd(values: np.ndarray) -> tuple[float, float]:
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return float(values.mean()), sd
-
-
-def _refitted(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
-    """One fit per k; the features of a fit have no order but that of the columns."""
-    by_k = {}
-    for k in ks:
-        support = _with_size(clone(selector), k).fit(case.X, case.y).get_support()
-        by_k[k] = np.flatnonzero(support)
-        if len(by_k[k]) != k:
-            raise ValueError(
-                f"{type(selector).__name__} chose {len(by_k[k])} features when {k} were asked "
-                "for, and has no order_, ranking_, scores_ or feature_importances_ to rank "
-                "them by."
-            )
-    return Ranking(by_k[max(ks)], by_k, selector)
 
 
 def _instance(selector: Any) -> Any:

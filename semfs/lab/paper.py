@@ -14,48 +14,49 @@ How numbers come about
 - Baselines use class labels, at their defaults and, labelled "(oracle)", at the best point
   of the paper's grid for every k and measure separately. Unsupervised ones are told the
   number of seen classes.
-- Class splits are those of `semfs.lab.cases.class_splits`.
+- Class splits are those of `class_splits`.
 """
 
 from __future__ import annotations
 
-import shlex
+import difflib
+import hashlib
+import itertools
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import product
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from semfs.attributes import align_attributes
-from semfs.datasets import ZeroShotDataset
-from semfs.lab.cases import (
-    Case,
-    Source,
-    absent_from_the_paper,
-    as_source,
-    class_splits,
-    find_sources,
-    fingerprint,
-    random_splits,
-    scaling_data,
-    split_facts,
+from semfs.datasets import (
+    CATALOG,
+    ZeroShotDataset,
+    find_files,
+    load_h5ad,
+    load_npz,
+    load_sample,
+    load_table,
+    load_xlsa17,
 )
-from semfs.lab.methods import Method, Size, find_method, rank, scores
+from semfs.datasets.catalog import data_folders
+from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
-from semfs.method.objective import Objective, reduce_rank
-from semfs.selectors.semfs import SemFS
 
-__all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "plan", "reproduce"]
+__all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "open_data", "plan"]
+__all__ += ["reproduce"]
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
 KS = tuple(range(5, 55, 5))
 FAST_SPLITS = 2
-SCALES = (1.0, 2.0, 5.0, 20.0, 100.0)  # τ at which the scale degeneracy is shown
+PAPER_DATASETS = ("SUN", "aPY", "CIFAR10")
+RANDOM_SPLITS = 5
+UNSEEN_SHARE = 0.3
 
 
 # ---- the entries ----------------------------------------------------------------------------
@@ -107,13 +108,9 @@ def _long_runs(fast: bool) -> list[Variant]:
 
 
 def _sizes(fast: bool) -> list[Variant]:
-    ns, ds, n, d = (
-        ((300, 600), (100, 200), 300, 200)
-        if fast
-        else ((1000, 3000, 10_000, 30_000), (300, 1000, 3000), 3000, 1000)
-    )
-    sizes = dict.fromkeys([*((i, d) for i in ns), *((n, j) for j in ds)])
-    return [Variant(setting={"n": i, "d": j}) for i, j in sizes]
+    small = ((300, 200), (600, 200), (300, 100))
+    large = [(n, 1000) for n in (1000, 3000, 10_000, 30_000)] + [(3000, 300), (3000, 3000)]
+    return [Variant(setting={"n": n, "d": d}) for n, d in (small if fast else large)]
 
 
 BASELINES = ("random", "variance", "anova", "mcfs", "fsasl", "lasso", "l20alm", "wknn")
@@ -125,7 +122,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "clustering",
             "SemFS and SemFS/c always beat all others clearly, in ACC and NMI.",
-            (*BASELINES, *OURS),
+            (*BASELINES, "markers", *OURS),
             oracle=True,
         ),
         Experiment(
@@ -172,68 +169,209 @@ def find_experiments(names: Iterable[str]) -> list[Experiment]:
     ['alpha', 'scaling']
     """
     names = list(dict.fromkeys(names))
-    if "all" in names:
-        return list(EXPERIMENTS.values())
-    unknown = [name for name in names if name not in EXPERIMENTS]
+    unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
     if unknown:
         known = ", ".join(EXPERIMENTS)
         raise ValueError(f"There is no experiment {unknown[0]!r}. Known: {known}, all.")
-    return [EXPERIMENTS[name] for name in names]
+    return [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in names else names)]
 
 
-@dataclass(frozen=True)
-class Study:
-    """What is to be run: experiments of the paper, on which data, with which methods.
+# ---- where data come from -------------------------------------------------------------------
+
+
+Loader = Callable[[], ZeroShotDataset]
+
+
+@lru_cache(maxsize=2)
+def _loaded(loader: Loader) -> ZeroShotDataset:
+    """The last two data sets that were read stay in memory."""
+    return loader()
+
+
+def open_data(
+    name: Any, label: str | None = None, attributes: Any = None, unseen: Sequence[str] = ()
+) -> ZeroShotDataset:
+    """Return a data set by name (see CATALOG), or from a file of one's own.
 
     Parameters
     ----------
-    experiments : sequence of str
-        Names of `EXPERIMENTS`, or "all".
-    data : path, optional
-        Folder of ``.npz`` data sets; by default the bundled sample.
-    datasets, methods : sequence of str, optional
-        Restrict to these data sets (beginnings of names will do); run these methods instead
-        of the experiments' own.
-    splits : int, optional
-        At most so many class splits per data set.
-    fast : bool, default=False
-        Fewer k, K-means runs, grid points and splits.
-    seed : int, default=0
+    name : str or path
+        "sample", "blood", a benchmark of `semfs datasets`, an ``.h5ad`` file, a table (CSV,
+        Parquet, Feather), or an ``.npz`` file.
+    label : str, optional
+        Where a file has its class labels: a column, a column of ``obs``, an array.
+    attributes : path, optional
+        Class table; an ``.npz`` file may have its own (array A).
+    unseen : sequence of str, optional
+        The unseen classes, as text; several may be joined by commas.
+    """
+    if not Path(str(name)).is_file():
+        if label is not None or attributes is not None:
+            raise ValueError(f"There is no file {name}; label and attributes are for files.")
+        data = _known(str(name))()
+    elif attributes is not None and label is not None:
+        load = load_h5ad if Path(name).suffix == ".h5ad" else load_table
+        data = load(name, label, attributes)
+    elif Path(name).suffix == ".npz" and attributes is None:
+        data = load_npz(name)
+    else:
+        raise ValueError(
+            f"{name}: say where the class labels are (--label) and which file describes the "
+            "classes (--attributes)."
+        )
+    return data.with_unseen(_labels(unseen, data.classes.tolist())) if unseen else data
+
+
+def _labels(texts: Sequence[str], classes: Sequence[Any]) -> list[Any]:
+    """Class labels from text: names that may have commas in them, or several with commas."""
+    known = {str(label): label for label in classes}
+    words = [w for t in texts for w in ([t] if t in known else t.split(","))]
+    return [known.get(word.strip(), word.strip()) for word in words]
+
+
+def _known(name: str) -> Loader:
+    """The bundled data or the benchmark of that name, whatever the case."""
+    found = _bundled() | _xlsa17(data_folders())
+    entries = [entry for entry in CATALOG if entry.name.lower() == name.lower()]
+    for known, loader in found.items():
+        if known.lower() == name.lower():
+            return loader
+    if not entries:
+        near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
+        raise ValueError(
+            f"There is no data set {name!r}"
+            + (f"; did you mean {near[0]!r}?" if near else ".")
+            + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
+            "`semfs datasets` lists as found."
+        )
+    entry = next(filter(find_files, entries), entries[0])
+    place = find_files(entry)
+    if place is None:
+        raise ValueError(
+            f"{entry.name} was not found on this machine. To get it: {entry.source}"
+        )
+    raise ValueError(
+        f"{entry.name} was found in {place}, but features must be computed from it first: load "
+        f"it with {entry.loader} and pass the data set to semfs.lab.paper.evaluate."
+    )
+
+
+def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
+    """Return the data sets of a folder, or the sample without a folder, by name.
+
+    They are its ``.npz`` files with X, y and A (`semfs.datasets.load_npz`), and folders of
+    the xlsa17 benchmark (``CUB/res101.mat`` and ``CUB/att_splits.mat``, say). ``wanted`` are
+    names or beginnings of names; "sample" and "blood" are bundled.
+    """
+    found = {"sample": _bundled()["sample"]}
+    if folder is not None:
+        if not Path(folder).is_dir():
+            raise ValueError(f"{folder} is not a directory. Give the one with your data sets.")
+        files = [file for file in sorted(Path(folder).glob("*.npz")) if _is_dataset(file)]
+        found = {file.stem: partial(load_npz, file.resolve()) for file in files}
+        found |= _xlsa17([Path(folder)])
+    if not found:
+        raise ValueError(
+            f"{folder} holds no data set: no .npz file with arrays X, y and A, and no folder "
+            "with res101.mat and att_splits.mat. See: semfs datasets"
+        )
+    chosen: dict[str, Loader] = {}
+    for start in wanted:
+        known = _bundled() | found
+        named = {n: known[n] for n in known if n.lower().startswith(start.lower())}
+        if not named:
+            raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
+        chosen |= named
+    return chosen or found
+
+
+def absent_from_the_paper(names: Iterable[str]) -> list[str]:
+    """Return the paper's data sets that are not among those named.
+
+    >>> absent_from_the_paper(["cifar10_small"])
+    ['SUN', 'aPY']
+    """
+    found = [name.lower() for name in names]
+    return [p for p in PAPER_DATASETS if not any(n.startswith(p.lower()) for n in found)]
+
+
+def _bundled() -> dict[str, Loader]:
+    return {"sample": load_sample, "blood": partial(load_sample, "blood")}
+
+
+def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
+    entries = [entry for entry in CATALOG if entry.loader.startswith("load_xlsa17")]
+    places = {entry.name: find_files(entry, folders) for entry in entries}
+    return {n: partial(load_xlsa17, p.resolve().parent, p.name) for n, p in places.items() if p}
+
+
+def _is_dataset(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+    except zipfile.BadZipFile:
+        return False
+    return {"y", "A"} <= names and bool({"X", "X_data"} & names)
+
+
+def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[str, list]:
+    """Return the unseen classes of each split of a data set, by the name of the split.
+
+    The data set's own ``unseen`` if it has any; all pairs of seen classes for CIFAR10, in
+    random order; else random splits with 30 % of the classes unseen. ``limit`` bounds their
+    number; with a larger one the first splits stay the same.
 
     Examples
     --------
-    >>> Study(["alpha"], methods=["semfs"], fast=True).command("run")
-    'semfs reproduce alpha --method semfs --fast --out run'
+    >>> splits = class_splits(load_sample(), None, 0)
+    >>> {name: len(unseen) for name, unseen in splits.items()}
+    {'given': 7}
     """
+    classes = data.classes.tolist()
+    if len(data.unseen):
+        return {"given": data.unseen.tolist()}
+    if data.name.lower().startswith("cifar10") and len(classes) == 10:
+        pairs = list(itertools.combinations(classes, 2))
+        order = np.random.RandomState(seed).permutation(len(pairs))[:limit]
+        chosen = [pairs[i] for i in order]
+        return {f"{a}+{b}": [c for c in classes if c not in (a, b)] for a, b in chosen}
+    return random_splits(data, limit or RANDOM_SPLITS, seed)
 
-    experiments: Sequence[str]
-    data: Any = None
-    datasets: Sequence[str] = ()
-    methods: Sequence[str] = ()
-    splits: int | None = None
-    fast: bool = False
-    seed: int = 0
 
-    @property
-    def protocol(self) -> Protocol:
-        """What all cells have in common; `fast`: three k, five K-means runs, small grids."""
-        return (
-            Protocol((5, 20, 50), 5, self.seed, True) if self.fast else Protocol(seed=self.seed)
+def random_splits(data: ZeroShotDataset, n_splits: int, seed: int) -> dict[str, list]:
+    """Return random splits with as many unseen classes as the data set has, or 30 %."""
+    n_classes = len(data.classes)
+    if n_classes < 4:
+        raise ValueError(
+            f"{data.name} has {n_classes} classes; a split needs 2 seen and 2 unseen ones."
         )
+    wanted = len(data.unseen) or round(UNSEEN_SHARE * n_classes)
+    n_unseen = min(max(2, wanted), n_classes - 2)
+    draws = data.random_splits(n_splits, n_unseen, random_state=seed)
+    return {f"random-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
 
-    def command(self, run_folder: Any) -> str:
-        """Return the command that does the same."""
-        options = {
-            "--data": self.data,
-            "--dataset": ",".join(self.datasets),
-            "--method": ",".join(self.methods),
-            "--splits": self.splits,
-            "--seed": self.seed,
-        }
-        words = [word for name, value in options.items() if value for word in (name, value)]
-        words += ["--fast"] if self.fast else []
-        words = ["semfs", "reproduce", *self.experiments, *words, "--out", run_folder]
-        return shlex.join(map(str, words))
+
+def split_facts(data: ZeroShotDataset, unseen: list) -> dict[str, Any]:
+    """Return sizes and classes of a split."""
+    rows = np.isin(data.y, unseen)
+    return {
+        "n_seen": int((~rows).sum()),
+        "n_unseen": int(rows.sum()),
+        "seen": [label for label in data.classes.tolist() if label not in unseen],
+        "unseen": list(unseen),
+        "n_features": data.X.shape[1],
+        "n_attributes": data.attributes.shape[1],
+    }
+
+
+def _fingerprint(data: ZeroShotDataset) -> str:
+    """Hash of the numbers and labels: other data under the same name must not be mixed."""
+    X = data.X
+    parts = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+    digest = hashlib.sha256(repr((X.shape, data.y.tolist())).encode())
+    for part in [*parts, data.attributes.to_numpy()]:
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:16]
 
 
 # ---- one cell -------------------------------------------------------------------------------
@@ -256,120 +394,46 @@ class Bench:
     It is sent to worker processes; ``sizes`` says how large each split is.
     """
 
-    sources: Mapping[str, Source]
+    data: Mapping[str, Loader]
     splits: Mapping[str, Mapping[str, list]]
     protocol: Protocol
     sizes: Mapping[tuple[str, str], Size] = field(default_factory=dict)
     own: Mapping[str, Method] = field(default_factory=dict)
 
-    def load(self, name: str) -> ZeroShotDataset | None:
-        """Return a data set by name; the synthetic data of `scaling` need none."""
-        return self.sources[name].load() if name in self.sources else None
-
     def method(self, name: str) -> Method:
         """Return a method by name."""
         return self.own[name] if name in self.own else find_method(name)
 
-    def __call__(self, cell: Cell, data: ZeroShotDataset | None = None) -> Result:
-        """Compute one cell, with the data given or read."""
-        ks, setting = self.protocol.ks, cell.setting
+    def __call__(self, cell: Cell) -> Result:
+        """Compute one cell."""
+        protocol, setting, method = self.protocol, cell.setting, self.method(cell.method)
         if "n" in setting:
             case = scaling_data(setting["n"], setting["d"], cell.seed)
-            ks = (min(max(ks), case.n_features),)
+            ks: tuple[int, ...] = (min(max(protocol.ks), case.n_features),)
         else:
-            data = self.load(cell.dataset) if data is None else data
-            assert data is not None
             unseen = tuple(self.splits[cell.dataset][cell.split])
-            case = _case(data, unseen).with_ratio(setting.get("ratio", 1.0), cell.seed)
-            ks = tuple(k for k in ks if k <= case.n_features)
-            if not ks:
-                raise ValueError(
-                    f"{cell.dataset} has only {case.n_features} features. Ask for fewer."
-                )
-        return self._measure(cell, case, ks)
-
-    def _measure(self, cell: Cell, case: Case, ks: tuple[int, ...]) -> Result:
-        method, protocol = self.method(cell.method), self.protocol
-        targets = cell.setting.get("targets", "attributes" if method.attributes else "labels")
-        attributes = targets == "attributes"
-        found = rank(method, cell.params, case, ks, attributes=attributes, seed=protocol.seed)
+            case = _case(_loaded(self.data[cell.dataset]), unseen)
+            case = case.with_ratio(setting.get("ratio", 1.0), cell.seed)
+            ks = tuple(k for k in protocol.ks if k <= case.n_features)
+        if not ks:
+            raise ValueError(
+                f"{cell.dataset} has only {case.n_features} features. Ask for fewer."
+            )
+        targets = setting.get("targets", "attributes" if method.attributes else "labels")
+        attributes, seed = targets == "attributes", protocol.seed
+        found = rank(method, cell.params, case, ks, attributes=attributes, seed=seed)
         names = {str(k): case.names(found.features(k)) for k in ks}
         extra: dict[str, Any] = {"features_by_k": names} if found.by_k else {}
         if cell.experiment == "convergence":
-            extra |= convergence(found.selector, case)
-        draws = protocol.n_repeats if cell.method == "random" else None
-        values = scores(case, found, ks, protocol.n_repeats, protocol.seed, draws)
+            extra["objective"] = np.asarray(found.selector.objective_).tolist()
+        values = scores(case, found, ks, protocol.n_repeats, seed)
         return Result(values, found.seconds, names[str(max(ks))], extra)
 
 
 @lru_cache(maxsize=2)
 def _case(data: ZeroShotDataset, unseen: tuple) -> Case:
-    """Seen and unseen rows of a split; kept, with their moments, for the next cells."""
+    """Seen and unseen rows of a split; kept for the next cells."""
     return Case.of(data.with_unseen(list(unseen)))
-
-
-# ---- convergence of Algorithm 1 -------------------------------------------------------------
-
-
-def convergence(selector: SemFS, case: Case, k: int = 50) -> dict[str, Any]:
-    """Return how Algorithm 1 went, and the two ways in which it degenerates.
-
-    ``objective`` J after each round and whether it is ``monotone`` (Proposition 1);
-    ``ridge_overlap``: how many of the top k are the largest rows of plain ridge regression
-    (s = 1), to which the ranking reduces; ``n_shrunk``: how many s_i ever fell below their
-    start; ``scale_objective``: the least J for s = τ·1, which falls for ever as τ
-    (``scale_tau``) grows, so that no minimum is attained.
-    """
-    history = np.asarray(selector.objective_, dtype=np.float64)
-    W, values = _ridge(_objective(selector, case))
-    k = min(k, case.n_features)
-    ridge = np.argsort(-np.linalg.norm(W, axis=1), kind="stable")
-    return {
-        "objective": history.tolist(),
-        "monotone": bool((np.diff(history) <= 1e-9 * np.abs(history[:-1])).all()),
-        "n_iter": int(selector.n_iter_),
-        "ridge_overlap": len(np.intersect1d(selector.order_[:k], ridge[:k])),
-        "ridge_overlap_of": k,
-        "n_shrunk": int((selector.selection_ < 1.0).sum()),
-        "s_range": [float(selector.selection_.min()), float(selector.selection_.max())],
-        "scale_tau": list(SCALES),
-        "scale_objective": values,
-    }
-
-
-def _objective(selector: SemFS, case: Case) -> Objective:
-    moments, _ = case.moments
-    A = align_attributes(selector.attributes, moments.classes).values
-    if selector.fit_intercept:
-        A = A - moments.counts @ A / moments.total
-    return Objective.from_moments(
-        moments,
-        reduce_rank(A)[0],
-        alpha=selector.alpha,
-        gamma=selector.gamma,
-        penalty_scale=selector.penalty_scale,
-        fit_intercept=selector.fit_intercept,
-    )
-
-
-def _ridge(objective: Objective) -> tuple[np.ndarray, list[float]]:
-    """W (d, r) for s = 1, and the least J for s = τ·1, by one eigendecomposition.
-
-    With s = τ·1 the penalty counts γ/τ². In the smaller of the two forms, d × d or n × n.
-    """
-    factor, gamma = objective.factor(), objective.gamma
-    if factor is None:
-        values, V = np.linalg.eigh(objective.gram())
-        share = V.T @ objective.B
-        squares = np.sum(share**2, axis=1)
-    else:
-        values, V = np.linalg.eigh(factor.dual_gram(np.ones(objective.n_features)))
-        share = V.T @ factor.targets
-        squares = np.maximum(values, 0.0) * np.sum(share**2, axis=1)
-    values = np.maximum(values, 0.0)
-    W = V @ (share / (values + gamma)[:, None])
-    fits = [float(np.sum(squares / (values + gamma / tau**2))) for tau in SCALES]
-    return W if factor is None else factor.adjoint(W), [objective.q - fit for fit in fits]
 
 
 # ---- the plan -------------------------------------------------------------------------------
@@ -385,32 +449,40 @@ def plan(
     those that lack the parameter it varies, or need dense rows where there is no room.
     """
     cells: list[Cell] = []
+    grids: list[Cell] = []
     notes: dict[str, None] = {}
     for entry in experiments:
         variants = entry.variants(bench.protocol.fast)
-        found = []
         for m in map(bench.method, methods or entry.methods):
-            if all(m.takes(v.params) for v in variants):
-                found.append(m)
-            else:
+            if not all(m.takes(v.params) for v in variants):
                 notes[f"{m.label} has no parameter that {entry.name} varies: left out."] = None
-        if entry.timed:
-            for v in variants:
-                where = "synthetic", "n={n}, d={d}".format(**v.setting)
-                size = Size(v.setting["n"], 20, bench.protocol.fast)
-                cells += [_cell(entry, where, m, m.params(size), v, bench) for m in found]
-            continue
-        grid: list[Cell] = []
-        for (where, size), m in product(bench.sizes.items(), found):
-            if m.fits(size):
-                cells += [_cell(entry, where, m, m.params(size), v, bench) for v in variants]
-                point = Variant(remark=ORACLE)
-                grid += [_cell(entry, where, m, p, point, bench) for p in m.grid(size)]
-            else:
-                text = f"{m.label} needs dense rows, too many of them in {where[0]}: left out."
-                notes[text] = None
-        cells += grid if entry.oracle else []
-    return cells, list(notes)
+                continue
+            for where, size, ways in _places(entry, variants, bench):
+                if not m.fits(size):
+                    text = f"{m.label} needs dense rows, too many of them in {where[0]}"
+                    notes[f"{text}: left out."] = None
+                    continue
+                cells += [_cell(entry, where, m, m.params(size), v, bench) for v in ways]
+                point, points = Variant(remark=ORACLE), m.grid(size) if entry.oracle else []
+                grids += [_cell(entry, where, m, p, point, bench) for p in points]
+    order = {where: i for i, where in enumerate(bench.sizes)}
+    for part in (cells, grids):
+        part.sort(key=lambda cell: order.get((cell.dataset, cell.split), 0))
+    return [*cells, *grids], list(notes)
+
+
+def _places(
+    entry: Experiment, variants: list[Variant], bench: Bench
+) -> list[tuple[tuple[str, str], Size, list[Variant]]]:
+    """Data set and split, their size, and the variants to run there."""
+    if not entry.timed:
+        return [(where, size, variants) for where, size in bench.sizes.items()]
+    name = "n={n}, d={d}".format
+    fast = bench.protocol.fast
+    return [
+        (("synthetic", name(**v.setting)), Size(v.setting["n"], 20, fast), [v])
+        for v in variants
+    ]
 
 
 def _cell(
@@ -421,12 +493,47 @@ def _cell(
     variant: Variant,
     bench: Bench,
 ) -> Cell:
-    seed, labels = bench.protocol.seed + variant.seed, (method.label + variant.remark,)
+    seed, label = bench.protocol.seed + variant.seed, method.label + variant.remark
     params = {**params, **variant.params}
-    return Cell(entry.name, *where, method.name, params, variant.setting, seed, labels)
+    return Cell(entry.name, *where, method.name, params, variant.setting, seed, label)
 
 
 # ---- what the commands call -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be run: experiments of the paper, on which data, with which methods.
+
+    Parameters
+    ----------
+    experiments : sequence of str
+        Names of `EXPERIMENTS`, or "all".
+    data : path, optional
+        Folder of ``.npz`` data sets; by default the bundled sample.
+    datasets, methods : sequence of str, optional
+        Restrict to these data sets (beginnings of names will do); run these methods instead
+        of the experiments' own.
+    splits : int, optional
+        At most so many class splits per data set.
+    fast : bool, default=False
+        Fewer k, K-means runs, grid points and splits.
+    seed : int, default=0
+    """
+
+    experiments: Sequence[str]
+    data: Any = None
+    datasets: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    splits: int | None = None
+    fast: bool = False
+    seed: int = 0
+
+    @property
+    def protocol(self) -> Protocol:
+        """What all cells have in common; `fast`: three k, five K-means runs, small grids."""
+        quick = Protocol((5, 20, 50), 5, self.seed, True)
+        return quick if self.fast else Protocol(seed=self.seed)
 
 
 def reproduce(
@@ -434,8 +541,8 @@ def reproduce(
     run_folder: Any,
     *,
     n_jobs: int | None = None,
-    scheduler: str | None = None,
     force: Sequence[str] = (),
+    command: str = "",
     verbose: bool = False,
 ) -> Summary:
     """Run experiments of the paper into a run directory; continue what is there.
@@ -446,10 +553,12 @@ def reproduce(
         What to run.
     run_folder : path
         Results are in its ``results.sqlite``.
-    n_jobs, scheduler, verbose
+    n_jobs, verbose
         See `semfs.lab.run`.
     force : sequence of str, optional
         Methods whose finished cells are computed again.
+    command : str, optional
+        How this was called, for the report.
 
     Returns
     -------
@@ -459,14 +568,22 @@ def reproduce(
     entries = find_experiments(study.experiments)
     for name in [*study.methods, *force]:
         find_method(name)
-    sources = [] if all(e.timed for e in entries) else find_sources(study.data, study.datasets)
-    absent = absent_from_the_paper(sources) if sources else []
+    data = {} if all(e.timed for e in entries) else find_data(study.data, study.datasets)
+    absent = absent_from_the_paper(data) if data else []
     store = Store(run_folder)
     try:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
-        splits = {s.name: class_splits(s.load(), _checked(limit), study.seed) for s in sources}
-        bench = _prepare(store, sources, splits, study.protocol)
-        _record(store, study, run_folder)
+        splits = {
+            name: class_splits(_loaded(loader), _checked(limit), study.seed)
+            for name, loader in data.items()
+        }
+        bench = _prepare(store, data, splits, study.protocol)
+        advice = "Use another --out, or the same options as before (--fast, --seed)."
+        store.pin("protocol", asdict(study.protocol), advice)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        store.set_info("started", store.info().get("started", now))
+        store.set_info("command", command)
+        store.set_info("versions", versions())
         total = Summary()
         if absent:
             total.notes.append(f"Data sets of the paper that are absent: {', '.join(absent)}.")
@@ -482,7 +599,7 @@ def reproduce(
         store.set_info("notes", total.notes)
         store.force(cell for cells in groups for cell in cells if cell.method in force)
         for cells, jobs in zip(groups, (n_jobs, 1)):  # timings are taken one at a time
-            total += run(cells, store, bench, n_jobs=jobs, scheduler=scheduler, verbose=verbose)
+            total += run(cells, store, bench, n_jobs=jobs, verbose=verbose)
         return total
     finally:
         store.close()
@@ -492,7 +609,6 @@ def evaluate(
     data: Any,
     methods: Sequence[Any] = ("semfs", "anova", "variance", "random"),
     *,
-    unseen: Sequence[Any] | None = None,
     n_splits: int | None = None,
     ks: Sequence[int] = KS,
     n_repeats: int = 20,
@@ -504,15 +620,11 @@ def evaluate(
 
     Parameters
     ----------
-    data : ZeroShotDataset, tuple or str
-        A data set; ``(X, y, attributes)``, attributes as `SemFS` takes them; or "sample", an
-        ``.npz`` file, the name of a known benchmark.
+    data : ZeroShotDataset or str
+        A data set (its ``unseen`` classes are told apart; if it names none, or with
+        ``n_splits``, random ones), or what `open_data` finds by name.
     methods : sequence of str or selectors
-        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors;
-        those of a notebook need ``n_jobs=1``.
-    unseen : sequence of class labels, optional
-        The classes to be told apart. By default those of the data set; if it names none, or
-        with ``n_splits``, random ones.
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
     n_splits : int, optional
         Number of random class splits.
     ks : sequence of int
@@ -531,44 +643,35 @@ def evaluate(
 
     Examples
     --------
-    >>> from sklearn.datasets import make_blobs
-    >>> X, y = make_blobs(120, 6, centers=6, random_state=0)
-    >>> rows, _ = evaluate((X, y, None), ["variance"], unseen=[4, 5], ks=[2], n_jobs=1)
+    >>> rows, _ = evaluate("sample", ["variance"], ks=[5], n_repeats=2, n_jobs=1)
     >>> rows[0]["split"], rows[0]["k"], len(rows[0]["features"])
-    ('given', 2, 2)
+    ('given', 5, 5)
     """
-    source, (names, own) = as_source(data), _named(methods, n_jobs)
-    loaded = source.load()
-    if unseen is not None:
-        splits = {"given": loaded.with_unseen(list(unseen)).unseen.tolist()}
-    elif n_splits is not None:
-        splits = random_splits(loaded, _checked(n_splits), seed)
-    else:
-        splits = class_splits(loaded, None, seed)
+    names, own = [], dict[str, Method]()
+    for given in methods:
+        method = find_method(given)
+        if not isinstance(given, str):
+            label = method.label + f" #{len(own) + 1}" * (method.label in own)
+            method = own[label] = replace(method, name=label, label=label)
+        names.append(method.name)
+    if not isinstance(data, ZeroShotDataset):
+        data = open_data(data)
+    splits = (
+        class_splits(data, None, seed)
+        if n_splits is None
+        else random_splits(data, _checked(n_splits), seed)
+    )
     store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
-    bench = _prepare(store, [source], {source.name: splits}, protocol, own)
+    loader = partial(_itself, data)
+    bench = _prepare(store, {data.name: loader}, {data.name: splits}, protocol, own)
     cells, notes = plan([Experiment("clustering", "", tuple(names))], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     summary.notes += notes
     return store.rows(), summary
 
 
-def _named(methods: Sequence[Any], n_jobs: int | None) -> tuple[list[str], dict[str, Method]]:
-    """The names of the methods, and those among them that are the user's objects."""
-    names, own = [], dict[str, Method]()
-    for given in methods:
-        method = find_method(given)
-        if not isinstance(given, str):
-            if type(given).__module__ == "__main__" and n_jobs != 1:
-                raise ValueError(
-                    f"{method.label} is defined in the script that runs; worker processes "
-                    "cannot import it there. Put it into a module of its own, or use n_jobs=1."
-                )
-            n = sum(label.split(" #")[0] == method.label for label in own) + 1
-            label = f"{method.label} #{n}" if n > 1 else method.label
-            method = own[label] = replace(method, name=label, label=label)
-        names.append(method.name)
-    return names, own
+def _itself(data: ZeroShotDataset) -> ZeroShotDataset:
+    return data
 
 
 def _checked(n_splits: int | None) -> Any:
@@ -579,33 +682,23 @@ def _checked(n_splits: int | None) -> Any:
 
 def _prepare(
     store: Store,
-    sources: Sequence[Source],
+    loaders: Mapping[str, Loader],
     splits: Mapping[str, Mapping[str, list]],
     protocol: Protocol,
     own: Mapping[str, Method] | None = None,
 ) -> Bench:
     """Note sizes and facts of every split, and that the data are those of earlier cells."""
     sizes, facts = {}, store.info().get("datasets", {})
-    for source in sources:
-        data, name = source.load(), source.name
+    for name, loader in loaders.items():
+        data = _loaded(loader)
         itemsize = 8 if sparse.issparse(data.X) else 0
         by_split = {s: split_facts(data, unseen) for s, unseen in splits[name].items()}
         for split, fact in by_split.items():
-            n, n_classes = fact["n_seen"], len(fact["seen"])
-            room = n * data.X.shape[1] * itemsize
-            sizes[name, split] = Size(n, n_classes, protocol.fast, room)
+            room = fact["n_seen"] * data.X.shape[1] * itemsize
+            sizes[name, split] = Size(fact["n_seen"], len(fact["seen"]), protocol.fast, room)
         advice = "Its contents have changed; use another --out for the new data."
-        store.pin(f"fingerprint of {name}", fingerprint(data), advice)
+        store.pin(f"fingerprint of {name}", _fingerprint(data), advice)
         first = next(iter(by_split.values()))
         facts |= {name: {"name": name, **first, "splits": by_split}}
     store.set_info("datasets", facts)
-    return Bench({s.name: s for s in sources}, splits, protocol, sizes, own or {})
-
-
-def _record(store: Store, study: Study, run_folder: Any) -> None:
-    advice = "Use another --out, or the same options as before (--fast, --seed)."
-    store.pin("protocol", asdict(study.protocol), advice)
-    if "started" not in store.info():
-        store.set_info("started", datetime.now(UTC).isoformat(timespec="seconds"))
-    store.set_info("command", study.command(run_folder))
-    store.set_info("versions", versions())
+    return Bench(loaders, splits, protocol, sizes, own or {})

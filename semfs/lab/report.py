@@ -1,7 +1,9 @@
-"""What the results of a run say, as one HTML page: pictures first, then tables.
+"""What the results of a run say: numbers one can compare, words, and one HTML page.
 
-`build_sections` turns rows into plain values and says in words who wins, by how much, and
-where that cannot be told; `write_report` makes the page, `write_csv` a table of the rows.
+A row is a flat dict with ``dataset``, ``split``, ``label`` (the method's display name), ``k``,
+``acc``, ``nmi``, ``params`` and ``extra``. `curves`, `lead` and `standings` compare;
+`build_sections` says who wins, by how much, and where that cannot be told; `write_report`
+makes the page, pictures first, and `write_csv` a table of the rows.
 """
 
 from __future__ import annotations
@@ -11,31 +13,28 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
-from semfs.files import appearing
-from semfs.lab.comparison import (
-    Interval,
-    Point,
-    Row,
-    by_target,
-    curves,
-    headline,
-    hindsight,
-    is_oracle,
-    is_ours,
-    lead_in_words,
-    standings,
-    value_of,
-    verdict_in_words,
-    widest_sweep,
-)
-from semfs.lab.page import bars, csv_text, figure, heat_map, lines, render_page, section, table
+from scipy.special import stdtrit
 
-__all__ = ["build_sections", "explanation_section", "render", "write_csv", "write_report"]
+from semfs.files import appearing
+from semfs.lab.page import (
+    csv_text,
+    figure,
+    heat_map,
+    is_oracle,
+    lines,
+    render_page,
+    section,
+    table,
+)
+
+__all__ = ["Interval", "Point", "Standings", "build_sections", "curves", "explanation_section"]
+__all__ += ["lead", "paired_interval", "render", "standings", "write_csv", "write_report"]
 
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 FEATURES = "number of selected features"
@@ -45,11 +44,12 @@ MOST_ATTRIBUTES = 40  # in its heat map: those that some feature carries most
 KNOWN = {
     "apy": "Objects (aPascal and aYahoo)",
     "animals": "Animals",
+    "blood": "Blood cells (bundled)",
     "cifar10": "Small images (CIFAR-10)",
     "clinc150": "Intents (CLINC150)",
-    "sample": "Blood cells (the bundled sample)",
+    "lung": "Lung cells (bundled)",
+    "sample": "Lung cells (bundled)",
     "sun": "Scenes (SUN)",
-    "synthetic": "Made-up data",
 }
 MEASURES = (
     "ACC is the share of samples in the right cluster under the best match of clusters and "
@@ -70,11 +70,6 @@ QUICK = (
     "Quick run (--fast): fewer numbers of features, K-means runs, splits and grid points than "
     "the paper's protocol. A trial, not a result."
 )
-RIVAL = (
-    "The hardest rival: for every data set and number of features, the baseline that turned "
-    "out best. Nobody could have chosen it beforehand, and picking the best of several noisy "
-    "means flatters it: a lead here is strong, a small deficit no defeat."
-)
 CHOSEN = (
     "The features of every method at its largest number of features, best first. With several "
     "splits: those chosen most often first, with the number of splits."
@@ -82,7 +77,274 @@ CHOSEN = (
 CSV_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
 CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "semfs_version"]
 
+Row = Mapping[str, Any]
+Scores = dict[str, dict[tuple[str, Any], float]]  # label -> (split, x) -> value
 Section = dict[str, Any]
+
+
+# --- numbers ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a curve: the mean over ``n`` splits (and draws) and their spread."""
+
+    x: Any
+    mean: float
+    sd: float | None  # over splits; over K-means runs if there is one split
+    n: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean of ``n`` paired differences with its confidence limits (None if n < 2)."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether a lead is one: "ahead", "behind", "undecided" or "not tested"."""
+        if self.low is None or self.high is None:
+            return "not tested"
+        return "ahead" if self.low > 0 else "behind" if self.high < 0 else "undecided"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method on one data set: its mean, and its paired lead over the best other."""
+
+    label: str
+    mean: float
+    sd: float | None
+    lead: Interval
+
+
+@dataclass(frozen=True)
+class Standings:
+    """All methods on one data set, best first; ``oracles`` are ranked apart.
+
+    ``tied`` are the methods that the data cannot tell from the first. ``verdict`` is "clear"
+    (nobody is tied), "unclear", "one split" (no uncertainty can be given) or "too few"
+    (fewer than two methods finished). ``incomplete`` maps the methods left out because
+    results are missing to the share they have.
+    """
+
+    ranked: list[Standing]
+    oracles: list[Standing]
+    tied: list[str]
+    incomplete: dict[str, float]
+    verdict: str
+
+
+def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interval:
+    """Return the mean of paired differences and its Student t interval.
+
+    Examples
+    --------
+    >>> paired_interval([0.0, 1.0, 2.0])
+    Interval(mean=1.0, low=-1.484..., high=3.484..., n=3)
+    """
+    n, mean = len(differences), fmean(differences)
+    if n == 1:
+        return Interval(mean, None, None, 1)
+    half = float(stdtrit(n - 1, 0.5 + level / 2)) * stdev(differences) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Point]]:
+    """Return the curve of every method: ``metric`` against ``x``, averaged over splits.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        Results on one data set.
+    metric : {"acc", "nmi", "seconds"}
+    x : str
+        A column or an entry of ``extra`` or ``params``. Unless it is "k", values are first
+        averaged over k, as in the paper's figures, and draws with other seeds are told apart.
+
+    Returns
+    -------
+    dict of label to list of Point, sorted by x
+
+    Examples
+    --------
+    >>> row = {"dataset": "apy", "label": "SemFS", "k": 5}
+    >>> rows = [{**row, "split": "0", "acc": 0.25}, {**row, "split": "1", "acc": 0.75}]
+    >>> curves(rows, "acc")
+    {'SemFS': [Point(x=5, mean=0.5, sd=0.353..., n=2)]}
+    """
+    rows = list(rows)
+    runs_sd = _cells([r for r in rows if r.get(f"{metric}_sd") is not None], f"{metric}_sd", x)
+    result = {}
+    for label, cells in _cells(rows, metric, x).items():
+        by_x: dict[Any, list[float]] = defaultdict(list)
+        for (_, at), value in cells.items():
+            by_x[at].append(value)
+        spread = {at: value for (_, at), value in runs_sd.get(label, {}).items()}
+        result[label] = [
+            Point(at, fmean(v), stdev(v) if len(v) > 1 else spread.get(at), len(v))
+            for at, v in sorted(by_x.items())
+        ]
+    return result
+
+
+def lead(rows: Iterable[Row], metric: str, label: str, other: str) -> Interval:
+    """Return by how much ``label`` is ahead of ``other``: means over k, paired over splits.
+
+    Examples
+    --------
+    >>> acc = {("us", 5): 0.5, ("us", 10): 0.75, ("them", 5): 0.25, ("them", 10): 0.75}
+    >>> rows = [{"split": "0", "label": m, "k": k, "acc": v} for (m, k), v in acc.items()]
+    >>> lead(rows, "acc", "us", "them").mean
+    0.125
+    """
+    cells = _cells(rows, metric, "k")
+    ours, theirs = cells.get(label, {}), cells.get(other, {})
+    gains = {place: ours[place] - theirs[place] for place in ours.keys() & theirs.keys()}
+    if not gains:
+        raise ValueError(f"{label!r} and {other!r} share no finished split and k.")
+    return paired_interval(list(_by_split(gains).values()))
+
+
+def standings(rows: Iterable[Row], metric: str) -> Standings:
+    """Rank the methods of one data set by their mean over k and splits.
+
+    The lead of a method over the best other one is paired over splits. Methods that lack a
+    (split, k) which others have are not ranked; methods tuned with the unseen labels are
+    ranked apart, against the best method that was not.
+
+    Examples
+    --------
+    >>> row = {"dataset": "apy", "k": 5}
+    >>> scores = {"SemFS": [0.5, 0.6, 0.7], "MCFS": [0.4, 0.5, 0.6]}
+    >>> rows = [{**row, "label": label, "split": str(i), "acc": acc}
+    ...         for label, values in scores.items() for i, acc in enumerate(values)]
+    >>> table = standings(rows, "acc")
+    >>> table.verdict, [(s.label, round(s.lead.mean, 3)) for s in table.ranked]
+    ('clear', [('SemFS', 0.1), ('MCFS', -0.1)])
+    """
+    cells = _cells(rows, metric, "k")
+    wanted = set().union(*cells.values()) if cells else set()
+    shares = {label: len(have) / len(wanted) for label, have in cells.items()}
+    incomplete = {label: share for label, share in shares.items() if share < 1}
+    means = {label: _by_split(have) for label, have in cells.items() if label not in incomplete}
+    order = sorted(means, key=lambda label: (-fmean(means[label].values()), label))
+    fair = [label for label in order if not is_oracle(label)]
+    several = len({split for split, _ in wanted}) > 1
+    leads = {o: _difference(means[fair[0]], means[o]) for o in fair[1:]}
+    tied = [other for other, ahead in leads.items() if ahead.verdict != "ahead"]
+    found = ("unclear" if tied else "clear") if several else "one split"
+    ranked = []
+    for label in order:
+        values = list(means[label].values())
+        rival = next((other for other in fair if other != label), label)
+        sd, ahead = stdev(values) if several else None, _difference(means[label], means[rival])
+        ranked.append(Standing(label, fmean(values), sd, ahead))
+    return Standings(
+        [s for s in ranked if not is_oracle(s.label)],
+        [s for s in ranked if is_oracle(s.label)],
+        tied if several else [],
+        incomplete,
+        found if len(fair) > 1 else "too few",
+    )
+
+
+def _difference(a: Mapping[str, float], b: Mapping[str, float]) -> Interval:
+    return paired_interval([a[split] - b[split] for split in a])
+
+
+def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
+    """One number per label, split and x.
+
+    Several parameter settings under one oracle label count with the best of them, for each k
+    and metric separately (the paper's "best results"); other repetitions are averaged.
+    """
+    found: dict[tuple, list[float]] = defaultdict(list)
+    for row in rows:
+        at, value = _value_of(row, x), row.get(metric)
+        if at is not None and value is not None and math.isfinite(value):
+            # Draws of a sweep (their seeds) are repetitions like splits; those of k are not.
+            unit = str(row["split"]) if x == "k" else f"{row['split']} seed {row.get('seed')}"
+            found[row["label"], unit, at, row.get("k")].append(float(value))
+    over_k: dict[tuple, list[float]] = defaultdict(list)
+    for (label, split, at, _), values in found.items():
+        over_k[label, split, at].append(max(values) if is_oracle(label) else fmean(values))
+    scores: Scores = defaultdict(dict)
+    for (label, split, at), values in over_k.items():
+        scores[label][split, at] = fmean(values)
+    return dict(scores)
+
+
+def _value_of(row: Row, name: str) -> Any:
+    """What a row says about ``name``: a column, else ``extra``, else ``params``."""
+    sources = (row, row.get("extra") or {}, row.get("params") or {})
+    return next((s[name] for s in sources if s.get(name) is not None), None)
+
+
+def _by_split(cells: Mapping[tuple[str, Any], float]) -> dict[str, float]:
+    """Mean over x of every split, in the order of the splits."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for (split, _), value in cells.items():
+        values[split].append(value)
+    return {split: fmean(values[split]) for split in sorted(values)}
+
+
+# --- in words --------------------------------------------------------------------------
+
+
+def headline(tables: Mapping[tuple[str, str], Standings]) -> str:
+    """Return how many of the comparisons have a winner, in one sentence."""
+    winners = Counter(t.ranked[0].label for t in tables.values() if t.verdict == "clear")
+    n_clear, n_single = winners.total(), sum(t.verdict == "one split" for t in tables.values())
+    won = "".join(f", {label} {n}" for label, n in winners.items())
+    text = (
+        f"Of {len(tables)} comparisons (a data set and a measure each) {n_clear} have a clear"
+    )
+    tested = f"; {n_single} have one split only, so no test" if n_single else ""
+    return f"{text} winner{won}{tested}."
+
+
+def verdict_in_words(result: Standings) -> str:
+    """Return who wins on a data set, by how much, or why that cannot be told."""
+    text = "Fewer than two methods have finished: nothing to compare."
+    if result.verdict != "too few":
+        first, second = result.ranked[:2]
+        text = (
+            f"{first.label} is highest: {first.mean:.3f}, {_above(first.lead, second.label)}."
+        )
+    if result.verdict == "clear":
+        text = f"{first.label} wins. {text} It is ahead of every other method."
+    elif result.verdict == "unclear":
+        more = f" and {len(result.tied) - 4} more" if len(result.tied) > 4 else ""
+        tied = ", ".join(result.tied[:4]) + more
+        text = f"No clear winner. {text} Cannot be told from it: {tied}."
+    elif result.verdict == "one split":
+        text = f"No tested winner. {text} With one split, chance cannot be ruled out."
+    if result.oracles:
+        best = result.oracles[0]
+        text += f" Not ranked, for reference: {best.label}, {best.mean:.3f}."
+    if result.incomplete:
+        shares = ", ".join(f"{m} ({share:.0%} done)" for m, share in result.incomplete.items())
+        text += f" Not ranked, as results are missing: {shares}."
+    return text
+
+
+def _above(ahead: Interval, other: str) -> str:
+    """The lead with its interval, in as many digits as it takes to see it."""
+    if ahead.mean == 0 == (ahead.low or 0.0) == (ahead.high or 0.0):
+        return f"exactly as {other}"
+    text = f"{ahead.mean:.2g} above {other}"
+    if ahead.low is None:
+        return text
+    limits = f"{ahead.low:+.2g} to {ahead.high:+.2g}".replace("-", "−")
+    return f"{text} (95 % interval {limits}, {ahead.n} splits)"
+
+
+# --- the page --------------------------------------------------------------------------
 
 
 def write_report(
@@ -124,9 +386,9 @@ def write_report(
 
 def write_csv(rows: Iterable[Row], path: Any) -> Path:
     """Write rows as CSV, in the order given, whole or not at all, and return the path."""
-    lists = [[_flat(row.get(column)) for column in CSV_COLUMNS] for row in rows]
+    body = [[_flat(row.get(column)) for column in CSV_COLUMNS] for row in rows]
     with appearing(path) as beside:
-        beside.write_bytes(csv_text(CSV_COLUMNS, lists).encode("utf-8", "replace"))
+        beside.write_bytes(csv_text(CSV_COLUMNS, body).encode("utf-8", "replace"))
     return Path(path)
 
 
@@ -148,14 +410,14 @@ def build_sections(
         parts += found
     if not rows:
         parts.append(section("Summary", ["No cell of this run has finished yet."]))
-    parts += [*sections, *_failures(failures), *_warnings(rows), *_provenance(info, rows)]
+    parts += [*sections, *_failures(failures), *_provenance(info, rows)]
     quick = (info.get("protocol") or {}).get("fast")
     return {
         "title": "Feature selection for unseen classes: results",
         "notes": [*([QUICK] if quick else []), *info.get("notes", [])],
         # The verdict, then what has a picture, then the tables.
         "sections": parts[:1] + sorted(parts[1:], key=lambda part: part["figure"] is None),
-        "downloads": [_all_rows(rows), _all_features(rows)] if rows else [],
+        "downloads": _downloads(rows) if rows else [],
     }
 
 
@@ -168,7 +430,7 @@ def render(summary: dict[str, Any]) -> str:
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
-    """Who wins, the curves of every data set, standings, the hardest rival, the features."""
+    """Who wins, the curves of every data set, standings, the features."""
     datasets = _grouped(rows, "dataset")
     tables = {(n, m): standings(part, m) for n, part in datasets.items() for m in METRICS}
     points = [
@@ -183,16 +445,12 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     columns = ["data set", "measure", "method", "mean", "sd over splits"]
     columns += ["lead over best other", "from", "to"]
     caption = "Means over numbers of features and splits, best first; lead with interval"
-    notes = [ORACLE] if any(result.oracles for result in tables.values()) else []
+    notes = [ORACLE] if any(row["label"].endswith("(oracle)") for row in rows) else []
+    shown = table(caption, columns, body, "standings")
     return [
         section("Summary", [headline(tables), points]),
         *(_dataset_curves(name, part) for name, part in datasets.items()),
-        section(
-            "Standings",
-            [MEASURES, CAUTION, *notes],
-            table(caption, columns, body, "standings"),
-        ),
-        *_against_hindsight(datasets),
+        section("Standings", [MEASURES, CAUTION, *notes], shown),
         _selected_features(rows),
     ]
 
@@ -200,67 +458,31 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
 def _dataset_curves(name: str, rows: Sequence[Row]) -> Section:
     n_splits = len({str(row["split"]) for row in rows})
     spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
-    text = (
-        f"Means over {_counted(n_splits, 'split')}; bars are ± one standard deviation {spread}."
-    )
-    shown = _curves_of({name: list(rows)}, "k", FEATURES, f"clustering-{name}")
+    text = f"Means over {_counted(n_splits, 'split')}; bars: one standard deviation {spread}."
+    shown = _curves_of({name: rows}, "k", FEATURES, f"clustering-{name}")
     return section(f"Clustering: {_title(name)}", [text], *shown)
 
 
-def _against_hindsight(datasets: Mapping[str, Sequence[Row]]) -> list[Section]:
-    found = [
-        [name, METRICS[metric], label, kind, *_limits(lead), lead_in_words(lead)]
-        for name, part in datasets.items()
-        for metric in METRICS
-        for label, kind, lead in _hindsight_leads(part, metric)
-    ]
-    if not found:
-        return []
-    columns = ["data set", "measure", "method", "baselines", "lead", "from", "to", "verdict"]
-    caption = "Lead over the best baseline in hindsight, with 95 % interval"
-    shown = table(caption, columns, found, "hindsight")
-    return [section("Against the best baseline in hindsight", [RIVAL], shown)]
-
-
-def _hindsight_leads(rows: Sequence[Row], metric: str) -> list[tuple[str, str, Interval]]:
-    labels = list(dict.fromkeys(row["label"] for row in rows))
-    rivals = [label for label in labels if not is_ours(label)]
-    fixed = [label for label in rivals if not is_oracle(label)]
-    kinds = {"at defaults": fixed}
-    if len(fixed) < len(rivals):
-        kinds["with oracles"] = rivals
-    leads = []
-    for label in labels:
-        if is_ours(label) and not is_oracle(label):
-            for kind, others in kinds.items():
-                try:
-                    leads.append((label, kind, hindsight(rows, metric, label, others)))
-                except ValueError:  # nothing in common yet
-                    continue
-    return leads
-
-
 def _selected_features(rows: Sequence[Row]) -> Section:
-    chosen: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(dict)
+    chosen: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
     for row in _largest_k(rows):
         if row.get("features") and not is_oracle(row["label"]):
-            names = [str(name) for name in row["features"]]
-            chosen[row["dataset"], row["label"]][str(row["split"])] = names
-    body = [[*place, _most_chosen(by_split)] for place, by_split in chosen.items()]
+            chosen[row["dataset"], row["label"]].append([str(n) for n in row["features"]])
+    body = [[*place, _most_chosen(lists)] for place, lists in chosen.items()]
     columns = ["data set", "method", "names"]
     caption = "Selected features"
     return section(caption, [CHOSEN], table(caption, columns, body, "selected-features"))
 
 
-def _most_chosen(by_split: dict[str, list[str]]) -> list[Any]:
-    if len(by_split) == 1:
-        return next(iter(by_split.values()))
+def _most_chosen(lists: list[list[str]]) -> list[Any]:
+    if len(lists) == 1:
+        return lists[0]
     places: dict[str, list[int]] = defaultdict(list)
-    for names in by_split.values():
+    for names in lists:
         for place, name in enumerate(names):
             places[name].append(place)
     order = sorted(places, key=lambda name: (-len(places[name]), fmean(places[name])))
-    return [(name, f"{len(places[name])}/{len(by_split)}") for name in order[:MOST_FEATURES]]
+    return [(name, f"{len(places[name])}/{len(lists)}") for name in order[:MOST_FEATURES]]
 
 
 def _sweep(x: str, x_title: str, title: str, text: str) -> Callable[..., list[Section]]:
@@ -271,95 +493,41 @@ def _sweep(x: str, x_title: str, title: str, text: str) -> Callable[..., list[Se
 
 
 def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
-    panels, body = [], []
-    for name, part in _grouped(rows, "dataset").items():
-        for metric, title in METRICS.items():
-            series = {
-                target: [
-                    _values(point)
-                    for line in curves(of, metric, "label").values()
-                    for point in line
-                ]
-                for target, of in by_target(part).items()
-            }
-            panels.append(bars(f"{_title(name)}: {title}", series, title))
-            body += [[name, title, *line] for line in _target_leads(part, metric)]
+    datasets, body = _grouped(rows, "dataset"), []
+    for name, part in datasets.items():
+        labels = {row["label"] for row in part}
+        for ours in sorted(label for label in labels if label.endswith(" (attributes)")):
+            other = ours.replace(" (attributes)", " (labels)")
+            for metric in METRICS if other in labels else ():
+                found = lead(part, metric, ours, other)
+                limits = [found.mean, found.low, found.high, found.verdict]
+                body.append(
+                    [name, METRICS[metric], ours.removesuffix(" (attributes)"), *limits]
+                )
     columns = ["data set", "measure", "method", "lead of attributes", "from", "to", "verdict"]
     caption = "Lead of attributes over labels, averaged over k, with 95 % interval"
-    alt = "Bars of mean scores per method, fitted to attributes and to labels."
-    return [
-        section(
-            "Attributes or labels as targets",
-            ["The same method fitted to class attributes and to labels, averaged over k."],
-            table(caption, columns, body, "attributes-vs-labels"),
-            figure(alt, panels),
-        )
-    ]
-
-
-def _target_leads(rows: Sequence[Row], metric: str) -> list[list[Any]]:
-    both: dict[str, list[Row]] = defaultdict(list)
-    for target, part in by_target(rows).items():
-        for row in part:
-            both[row["label"]].append({**row, "label": target})
-    leads = []
-    for label, part in both.items():
-        if {row["label"] for row in part} >= {"attributes", "labels"}:
-            lead = hindsight(part, metric, "attributes", ["labels"])
-            leads.append([label, *_limits(lead), lead_in_words(lead)])
-    return leads
+    text = "The same method fitted to class attributes and to labels."
+    leads = table(caption, columns, body, "attributes-vs-labels")
+    _, shown = _curves_of(datasets, "k", FEATURES, "")
+    return [section("Attributes or labels as targets", [text], leads, shown)]
 
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
-    """The objective per iteration, and where the published problem degenerates."""
+    """The objective per iteration, of the first split."""
     runs = [row for row in _largest_k(rows) if (row.get("extra") or {}).get("objective")]
-    if not runs:
-        return []
-    panels = [p for n, part in _grouped(runs, "dataset").items() for p in _falls(n, part)]
-    body = [_convergence_line(row) for row in runs]
-    falling = f"{sum(line[-2] == 'yes' for line in body)} of {_counted(len(body), 'run')}"
-    text = (
-        f"The objective never rises in {falling}; the first split is shown. Where J falls for "
-        "ever as τ grows, the published problem has no minimum: its result depends on when the "
-        "iteration stops. The table says how many of the best features plain ridge regression "
-        "would have chosen as well."
-    )
-    columns = ["data set", "split", "method", "iterations", "first J", "last J", "never rises"]
-    columns += ["shared with ridge"]
-    runs_table = table("Objective of every run", columns, body, "convergence")
-    alt = f"Objective per iteration. It never rises in {falling}."
-    return [section("Convergence", [text], runs_table, figure(alt, panels))]
-
-
-def _falls(name: str, runs: Sequence[Row]) -> list[dict[str, Any]]:
-    """Panels of one data set: J per iteration, and J for growing selection weights."""
-    extras = {row["label"]: row["extra"] for row in reversed(runs)}  # the first split stays
-    steps = {m: _steps(range(1, 1000), e["objective"]) for m, e in extras.items()}
-    log_y = all(point[1] > 0 for line in steps.values() for point in line)
-    title = _title(name)
-    panels = [lines(f"{title}: J", steps, "iteration", "objective J", log_y=log_y)]
-    scales = {
-        label: _steps(extra["scale_tau"], extra["scale_objective"])
-        for label, extra in extras.items()
-        if "scale_tau" in extra
-    }
-    if scales:
-        title = f"{title}: least J if all selection weights are τ"
-        panels.append(lines(title, scales, "τ", "objective J", log_x=True))
-    return panels
-
-
-def _steps(x: Iterable[Any], y: Iterable[Any]) -> list[tuple[Any, Any, None, str]]:
-    return [(at, value, None, "") for at, value in zip(x, y)]
-
-
-def _convergence_line(row: Row) -> list[Any]:
-    J, extra = [float(value) for value in row["extra"]["objective"]], row["extra"]
-    falls = "yes" if all(b <= a + 1e-9 * abs(a) for a, b in pairwise(J)) else "no"
-    known = "ridge_overlap" in extra
-    shared = f"{extra['ridge_overlap']} of {extra['ridge_overlap_of']}" if known else None
-    place = [row["dataset"], str(row["split"]), row["label"]]
-    return [*place, len(J), J[0], J[-1], falls, shared]
+    panels = []
+    for name, part in _grouped(runs, "dataset").items():
+        series = {
+            row["label"]: [(i, J, None, "") for i, J in enumerate(row["extra"]["objective"], 1)]
+            for row in reversed(part)
+        }
+        panels.append(lines(f"{_title(name)}: J", series, "iteration", "objective J"))
+    falls = [
+        all(b <= a + 1e-9 * abs(a) for a, b in pairwise(r["extra"]["objective"])) for r in runs
+    ]
+    text = f"The objective never rises in {sum(falls)} of {_counted(len(runs), 'run')}."
+    shown = figure(f"Objective per iteration. {text}", panels)
+    return [section("Convergence", [f"{text} The first split is shown."], None, shown)]
 
 
 def _scaling(rows: Sequence[Row]) -> list[Section]:
@@ -367,17 +535,15 @@ def _scaling(rows: Sequence[Row]) -> list[Section]:
     names = {"n": "samples", "d": "features"}
     panels = []
     for x, other in (("n", "d"), ("d", "n")):
-        part, fixed = widest_sweep(rows, x, other)
-        if part:
-            title = f"Seconds against {names[x]} ({fixed} {names[other]})"
-            found = curves(part, "seconds", x)
-            series = {m: [*map(_values, line)] for m, line in found.items()}
-            panels.append(lines(title, series, names[x], "seconds", log_x=True, log_y=True))
-    if not panels:
-        return []
-    times = {(r["label"], value_of(r, "n"), value_of(r, "d"), r["seconds"]) for r in rows}
-    body = [list(line) for line in sorted(times, key=str)]
-    timings = table("All timings", ["method", *names.values(), "seconds"], body, "scaling")
+        fixed = Counter(_value_of(row, other) for row in rows).most_common(1)[0][0]
+        part = [row for row in rows if _value_of(row, other) == fixed]
+        found = curves(part, "seconds", x)
+        series = {m: [_values(point) for point in line] for m, line in found.items()}
+        title = f"Seconds against {names[x]} ({fixed} {names[other]})"
+        panels.append(lines(title, series, names[x], "seconds", log_x=True, log_y=True))
+    times = {(r["label"], _value_of(r, "n"), _value_of(r, "d"), r["seconds"]) for r in rows}
+    columns = ["method", *names.values(), "seconds"]
+    timings = table("All timings", columns, sorted(map(list, times), key=str), "scaling")
     alt = "Fitting time against the number of samples and of features, on logarithmic axes."
     return [section("Scaling", ["Time to rank the features."], timings, figure(alt, panels))]
 
@@ -403,6 +569,37 @@ BUILDERS: dict[str, Callable[[Sequence[Row]], list[Section]]] = {
 }
 
 
+def _curves_of(
+    datasets: Mapping[str, Sequence[Row]], x: str, x_title: str, name: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A table of values and a figure with one panel per data set and measure."""
+    panels, body = [], []
+    for dataset, rows in datasets.items():
+        for metric, title in METRICS.items():
+            found = curves(rows, metric, x)
+            at = [point.x for line in found.values() for point in line] or [1]
+            log_x = min(at) > 0 and max(at) / min(at) >= 100
+            series = {label: [_values(p) for p in line] for label, line in found.items()}
+            heading = f"{_title(dataset)}: {title}" if len(datasets) > 1 else title
+            alt = _best_in_words(found)
+            panels.append(lines(heading, series, x_title, title, log_x=log_x, alt=alt))
+            body += [
+                [dataset, title, label, p.x, p.mean, p.sd, p.n]
+                for label, line in found.items()
+                for p in line
+            ]
+    columns = ["data set", "measure", "method", x_title, "mean", "sd", "repetitions"]
+    alt = f"Scores against {x_title}; all values are in the table below."
+    return table("Values of the curves", columns, body, name), figure(alt, panels)
+
+
+def _best_in_words(found: dict[str, list[Point]]) -> str:
+    means = {label: fmean(p.mean for p in line) for label, line in found.items()}
+    order = sorted(means, key=lambda label: -means[label])
+    named = [f"{label}, {means[label]:.3f}" for label in (*order[:1], *order[1:][-1:])]
+    return f"On average highest: {'; lowest: '.join(named)}."
+
+
 # --- why these features ----------------------------------------------------------------
 
 
@@ -418,21 +615,14 @@ def explanation_section(explanation: Any, title: str = "Why these features") -> 
     title : str, default="Why these features"
         Heading of the section.
     """
-    words = ["carries", "separates", "duplicates"]
-    numbers = ["frequency", "low", "high"]
+    words, numbers = ["carries", "separates", "duplicates"], ["frequency", "low", "high"]
     rows = [
         [str(name), float(row["share"]), *(str(row[column]) for column in words)]
         + [None if math.isnan(row[column]) else float(row[column]) for column in numbers]
         for name, row in explanation.features.iterrows()
     ]
-    columns = [
-        "feature",
-        "share of the fall of J",
-        *words,
-        "chosen in bootstraps",
-        "from",
-        "to",
-    ]
+    columns = ["feature", "share of the fall of J", *words]
+    columns += ["chosen in bootstraps", "from", "to"]
     text = (
         "In order of entry: the share of the total fall of J that a feature brings; the "
         "attributes its class means go with; the classes on one side of its widest gap; "
@@ -444,33 +634,17 @@ def explanation_section(explanation: Any, title: str = "Why these features") -> 
             "in which the feature is chosen, with 95 % intervals."
         )
     caption = "The chosen features, in order of entry"
-    alt = "Gains, attributes and stability; all values are in the table."
-    shown = figure(alt, _reasons(explanation))
-    return section(title, [text], table(caption, columns, rows, "explanation"), shown)
-
-
-def _reasons(explanation: Any) -> list[dict[str, Any]]:
-    """Panels: gains, attributes, stability."""
-    features = explanation.features.iloc[:MOST_DRAWN]
-    total = enumerate(features["share"].cumsum().items(), start=1)
-    points = [(rank, float(value), None, str(name)) for rank, (name, value) in total]
-    series = {"sum of gains": points}
-    panels = [lines("Gain", series, "number of features", "share of the fall")]
+    shown = table(caption, columns, rows, "explanation")
     carried = explanation.attributes.iloc[:MOST_DRAWN]
-    if carried.notna().to_numpy().all():
-        strongest = carried.abs().max().sort_values(ascending=False, kind="stable")
-        kept = set(strongest.index[:MOST_ATTRIBUTES])
-        carried = carried[[name for name in carried.columns if name in kept]]
-        names = [[str(name) for name in axis] for axis in (carried.index, carried.columns)]
-        title = "Attributes: correlation over the seen classes"
-        panels.append(heat_map(title, carried.to_numpy().tolist(), *names, diverging=True))
-    if explanation.n_bootstraps:
-        chosen = [
-            (str(name), float(row["frequency"]), None, f"{row['low']:.2f} to {row['high']:.2f}")
-            for name, row in features.iterrows()
-        ]
-        panels.append(bars("Stability", {"class bootstraps": chosen}, "share of bootstraps"))
-    return panels
+    if not carried.notna().to_numpy().all():
+        return section(title, [text], shown)
+    strongest = carried.abs().max().sort_values(ascending=False, kind="stable")
+    carried = carried.loc[:, carried.columns.isin(strongest.index[:MOST_ATTRIBUTES])]
+    names = [[str(name) for name in axis] for axis in (carried.index, carried.columns)]
+    heading = "Attributes: correlation over the seen classes"
+    panel = heat_map(heading, carried.to_numpy().tolist(), *names)
+    alt = "What each feature goes with; the strongest are in the table."
+    return section(title, [text], shown, figure(alt, [panel]))
 
 
 # --- what the page ends with -----------------------------------------------------------
@@ -486,18 +660,6 @@ def _failures(failures: Sequence[Row]) -> list[Section]:
     return [section("Failures", [text], table("Cells that failed", columns, body, "failures"))]
 
 
-def _warnings(rows: Sequence[Row]) -> list[Section]:
-    counts: Counter[tuple[str, str]] = Counter()
-    for row in _largest_k(rows):
-        texts = (row.get("extra") or {}).get("warnings") or []
-        counts.update((row["label"], str(text)) for text in set(texts))
-    if not counts:
-        return []
-    body = [[*what, n] for what, n in counts.most_common()]
-    columns = ["method", "warning", "cells"]
-    return [section("Warnings", [], table("What methods warned of", columns, body, "warnings"))]
-
-
 def _provenance(info: Mapping[str, Any], rows: Sequence[Row]) -> list[Section]:
     """Data sets, command and versions."""
     keys = ["n_seen", "n_unseen", "n_features", "n_attributes"]
@@ -511,64 +673,26 @@ def _provenance(info: Mapping[str, Any], rows: Sequence[Row]) -> list[Section]:
     parts = [section("Data", [], table("Data sets", columns, body, "datasets"))] if body else []
     versions = [[str(name), str(version)] for name, version in info.get("versions", {}).items()]
     seeds = sorted({str(row["seed"]) for row in rows if row.get("seed") is not None})
-    text = [f"Command: {info.get('command', 'not recorded')}"]
+    text = [f"Command: {info.get('command') or 'not recorded'}"]
     text += [f"Started: {info['started']}"] if "started" in info else []
     text += [f"Seeds: {', '.join(seeds)}"] if seeds else []
     packages = table("Versions", ["package", "version"], versions, "versions")
     return [*parts, section("How this was made", text, packages if versions else None)]
 
 
-def _all_rows(rows: Sequence[Row]) -> dict[str, Any]:
-    columns = [
-        name for name in CSV_COLUMNS if name not in ("features", "extra", "semfs_version")
-    ]
-    body = [[_flat(row.get(column)) for column in columns] for row in rows]
-    return table("All scores", columns, body, "scores")
-
-
-def _all_features(rows: Sequence[Row]) -> dict[str, Any]:
-    columns = ["experiment", "dataset", "split", "label", "k", "params"]
-    body = [
-        [*(_flat(row.get(column)) for column in columns), position, feature]
+def _downloads(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """All scores, and all selected features."""
+    columns = CSV_COLUMNS[: CSV_COLUMNS.index("features")]
+    scores = [[_flat(row.get(column)) for column in columns] for row in rows]
+    place = ["experiment", "dataset", "split", "label", "k", "params"]
+    features = [
+        [*(_flat(row.get(column)) for column in place), position, feature]
         for row in _largest_k(rows)
         for position, feature in enumerate(row.get("features") or [], start=1)
     ]
-    return table("All selected features", [*columns, "position", "feature"], body, "features")
-
-
-# --- shared ----------------------------------------------------------------------------
-
-
-def _curves_of(
-    datasets: Mapping[str, Sequence[Row]], x: str, x_title: str, name: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A table of values and a figure with one panel per data set and measure."""
-    panels, body = [], []
-    for dataset, rows in datasets.items():
-        for metric, title in METRICS.items():
-            found = curves(rows, metric, x)
-            if found:
-                at = [point.x for line in found.values() for point in line]
-                log_x = min(at) > 0 and max(at) / min(at) >= 100
-                series = {label: [_values(p) for p in line] for label, line in found.items()}
-                heading = f"{_title(dataset)}: {title}" if len(datasets) > 1 else title
-                alt = _best_in_words(found)
-                panels.append(lines(heading, series, x_title, title, log_x=log_x, alt=alt))
-                body += [
-                    [dataset, title, label, p.x, p.mean, p.sd, p.n]
-                    for label, line in found.items()
-                    for p in line
-                ]
-    columns = ["data set", "measure", "method", x_title, "mean", "sd", "repetitions"]
-    alt = f"Scores against {x_title}; all values are in the table below."
-    return table("Values of the curves", columns, body, name), figure(alt, panels)
-
-
-def _best_in_words(found: dict[str, list[Point]]) -> str:
-    means = {label: fmean(p.mean for p in line) for label, line in found.items()}
-    high, low = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    text = f"On average highest: {high}, {means[high]:.3f}"
-    return text + (f"; lowest: {low}, {means[low]:.3f}." if len(means) > 1 else ".")
+    names = [*place, "position", "feature"]
+    chosen = table("All selected features", names, features, "features")
+    return [table("All scores", columns, scores, "scores"), chosen]
 
 
 def _title(name: str) -> str:
@@ -580,10 +704,6 @@ def _title(name: str) -> str:
 
 def _values(point: Point) -> tuple[Any, float, float | None, str]:
     return point.x, point.mean, point.sd, _counted(point.n, "repetition")
-
-
-def _limits(lead: Interval) -> tuple[float, float | None, float | None]:
-    return lead.mean, lead.low, lead.high
 
 
 def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:

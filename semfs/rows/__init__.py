@@ -1,13 +1,22 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `tables`)
-or on a cluster (`cluster`). `opening` finds out which, and reads what is not in memory block by
-block; `writing` writes some columns of them.
+They are in memory (`memory`, `anndata`), on a device (`devices`), in files (`readers`, `hdf5`,
+`tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
+memory block by block, `writing` writes some columns of them.
 """
 
+from semfs.rows.anndata import as_genes, view
+from semfs.rows.blocks import BlockSource
 from semfs.rows.devices import ArrayRows, is_foreign
 from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix, spans
-from semfs.rows.opening import BlockSource, as_source, open_blocks
+from semfs.rows.opening import (
+    Plain,
+    as_plain,
+    as_source,
+    column_places,
+    open_blocks,
+    plain_blocks,
+)
 from semfs.rows.readers import Labels
 
 __all__ = [
@@ -17,11 +26,17 @@ __all__ = [
     "ArrayRows",
     "BlockSource",
     "Labels",
+    "Plain",
     "Rows",
     "add_outer",
+    "as_genes",
     "as_matrix",
+    "as_plain",
     "as_source",
+    "column_places",
     "is_foreign",
     "open_blocks",
+    "plain_blocks",
     "spans",
+    "view",
 ]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from semfs.files import need
+from semfs.rows.blocks import BlockSource, StayingRows, warn_of_texts
 from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
-from semfs.rows.opening import BlockSource, StayingRows, warn_of_texts
 from semfs.rows.readers import MEMORY, Labels, array_reader
 from semfs.validation import check_weights
 

@@ -1,44 +1,27 @@
-"""Data beyond memory: `open_blocks` turns what holds rows into a `BlockSource`.
-
-It is read in blocks sized to a budget; one is summed up while the next one is read. One pass
-that forms the scatter matrix and a few passes that fetch some of its columns give the solver
-the same numbers, and the answer is that of the data in memory.
-"""
+"""What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import open_existing, parse_size
-from semfs.progress import Progress
 from semfs.rows import hdf5, readers
-from semfs.rows.memory import Accumulator, Rows, as_matrix, check_matrix_fits
-from semfs.rows.readers import LEFT_OUT, Blocks, Labels, Reader
+from semfs.rows.anndata import as_genes, view
+from semfs.rows.blocks import BlockSource, warn_of_texts
+from semfs.rows.memory import as_matrix
+from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.tables import TableReader, table_kind
-from semfs.validation import check_option, check_weights, label_array
+from semfs.validation import check_option, check_weights
 
-__all__ = ["BlockSource", "StayingRows", "as_source", "open_blocks"]
-
-# With more features per pass than this, X'X takes longer than reading the data once more.
-WIDE = 128
-WITHOUT_MATRIX = (
-    'solver="alternating" needs it, and so do blocks that can be read only once. Use '
-    'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
-    "returns a fresh iterator), or raise memory."
-)
-# From the total weight of each class (empty unless asked for) to the factor of its rows.
-ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
+__all__ = ["Plain", "as_plain", "as_source", "column_places", "open_blocks", "plain_blocks"]
 
 
 def open_blocks(
@@ -122,10 +105,89 @@ def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
     if mapped and data.nbytes <= readers.MEMORY // 2:
         return None
-    known = mapped or isinstance(data, (str, Path)) or _is_anndata(data) or _is_lazy(data)
-    known = known or (_is_frame(data) and isinstance(y, str))
-    known = known or _is_chunked(data) or (y is None and _is_pairs(data))
+    known = mapped or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
+    known = known or (y is None and _is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Rows as scikit-learn takes them, their labels if known, and the names of the columns."""
+
+    X: Any
+    y: Any = None
+    names: Sequence[str] | None = None
+
+
+def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
+    """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
+
+    Parameters
+    ----------
+    X : array, frame, AnnData, `view` of it, path or Plain
+        Arrays and frames in memory are returned as they are.
+    y : array-like or str, optional
+        Labels, or the column that holds them.
+    names : sequence of str of shape (d,), optional
+        Columns to look up by name, in this order, where X has names.
+    needed : ndarray of bool of shape (d,), optional
+        Columns that must be there; others that are not are zero. By default all.
+    """
+    if isinstance(X, Plain):
+        aligned = _aligned(X.X, X.names, names, needed)
+        return replace(X, X=aligned, y=X.y if y is None else y)
+    known = y is not None and not isinstance(X, np.memmap)
+    source = as_source(X, y, None) if known else None
+    if source is not None:
+        X, y, _ = source.load()
+        return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
+    if not _is_stored(X):
+        return Plain(X, y)
+    reader = _opened(X, (), None, ())[0]
+    X = _aligned(reader.load(), reader.feature_names, names, needed)
+    return Plain(X, None, reader.feature_names)
+
+
+def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
+    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory already.
+
+    A block is valid until the next one is asked for.
+    """
+    if not _is_stored(X):
+        return None
+    reader = _opened(X, (), None, ())[0]
+    found = reader.blocks(0, None, reader.usual_step)
+    return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
+
+
+def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:
+    """Return where among the columns ``found`` the wanted ones are; -1 if one is not needed."""
+    position = {name: j for j, name in enumerate(found)}
+    places = np.array([position.get(name, -1) for name in wanted], dtype=np.intp)
+    absent = np.flatnonzero((places < 0) & (True if needed is None else needed))
+    if absent.size:
+        shown = ", ".join(str(wanted[j]) for j in absent[:5]) + ", …" * (len(absent) > 5)
+        raise ValueError(
+            f"{len(absent)} of the columns that were fitted are not among the {len(position)} "
+            f"of X: {shown}. Pass data that have them; of AnnData, "
+            "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
+        )
+    return places
+
+
+def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
+    """Columns of X named ``found``, as many and in the order of ``wanted``."""
+    if found is None or wanted is None or list(found) == list(wanted):
+        return X
+    places = column_places(found, wanted, needed)
+    there = np.flatnonzero(places >= 0)
+    picked = X[:, places[there]]
+    if sp.issparse(X):
+        parts = (picked.data, there[picked.indices], picked.indptr)
+        return sp.csr_array(parts, shape=(X.shape[0], len(wanted)))
+    out = np.zeros((len(X), len(wanted)), dtype=X.dtype)
+    out[:, there] = picked
+    return out
 
 
 def _opened(
@@ -138,8 +200,11 @@ def _opened(
         return _file(path if path.is_dir() else open_existing(path), y, name, key, drop)
     if _is_frame(data) or _is_lazy(data):
         return _table(data.collect() if _is_lazy(data) else data, y, name, drop)
-    if _is_anndata(data):
-        return hdf5.h5ad_reader(data, key), _given(_obs(data, name) if name else y, "data")
+    genes = as_genes(data)
+    if genes is not None:
+        genes = genes if key is None else view(genes.adata, key)
+        labels = genes.labels(name) if name else _given(y, "data")
+        return hdf5.counts_noticed(genes.reader()), labels
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
@@ -167,7 +232,7 @@ def _file(
         hdf5.check_heaps(path)
     if kind == ".h5ad":
         labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
-        return hdf5.h5ad_reader(path, key), labels.tidied()
+        return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
     if kind in (".h5", ".hdf5", ".hdf") or hdf5.is_zarr(path):
         labels = hdf5.group_labels(path, name) if name else _given(y, path)
         return hdf5.group_reader(path, key), labels
@@ -198,17 +263,6 @@ def _given(y: Any, where: Any) -> Labels:
     return Labels.of(y)
 
 
-def _obs(data: Any, name: str) -> Any:
-    if name not in data.obs:
-        found = ", ".join(map(str, list(data.obs)[:8]))
-        raise ValueError(f"obs has no column {name!r}; found: {found}.")
-    return Labels.of(data.obs[name].array).tidied()
-
-
-def _is_anndata(data: Any) -> bool:
-    return type(data).__module__.startswith("anndata") and hasattr(data, "obs")
-
-
 def _is_frame(data: Any) -> bool:
     known = type(data).__module__.partition(".")[0] in ("pandas", "polars")
     return known and type(data).__name__ == "DataFrame"
@@ -216,6 +270,12 @@ def _is_frame(data: Any) -> bool:
 
 def _is_lazy(data: Any) -> bool:
     return type(data).__module__.startswith("polars") and type(data).__name__ == "LazyFrame"
+
+
+def _is_stored(data: Any) -> bool:
+    """Whether data must be opened before they are rows of numbers."""
+    known = isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
+    return known or (_is_chunked(data) and not hasattr(data, "__dask_graph__"))
 
 
 def _is_chunked(data: Any) -> bool:
@@ -269,260 +329,3 @@ class PairsReader(Reader):
                 X = sp.csr_array(X) if self.sparse else X.toarray()
             yield first, X, y
             first += X.shape[0]
-
-
-class Block(NamedTuple):
-    """Labelled rows that count: their place among all rows, values, labels and weights."""
-
-    first: int
-    stop: int
-    X: Any
-    y: Any
-    weights: np.ndarray | None
-
-    def columns(self, columns: np.ndarray, mean: np.ndarray, **options: Any) -> np.ndarray:
-        """Return what these rows add to columns (d, b) of the scatter matrix."""
-        total = self.X.shape[0] if self.weights is None else float(self.weights.sum())
-        return Rows(self.X, self.y, self.weights).columns(columns, mean, total, **options)
-
-
-class StayingRows:
-    """What rows have in common that stay where they are."""
-
-    def of_classes(self, full: np.ndarray) -> Self:
-        """Return the same rows: those of empty classes have no weight."""
-        return self
-
-    def own(self) -> Self:
-        """Return the same rows: nobody changes them."""
-        return self
-
-    def matched(self, known: Iterable) -> Self:
-        """Return the same rows; labels that are at hand take the type of the known ones."""
-        return self
-
-    def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self.label_weights() if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
-
-    def sums(
-        self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> tuple[Accumulator, Any]:
-        """Return the sums, and the rows if they must be read again for Gram columns.
-
-        ``n_select`` is the number of features the direct solver will look for, None for
-        solvers that need the whole scatter matrix.
-        """
-        self.warn_of_unlabelled()
-        rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
-
-    def warn_of_unlabelled(self: Any) -> None:
-        """Say that rows without a label are not used where the data are not in memory."""
-        if self.labels is not None and self.labels.n_unlabelled:
-            warnings.warn(
-                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
-                "needs X in memory.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return the sums over all rows, with the d × d matrix if there is room for it."""
-        if matrix:
-            check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
-        sums = self.accumulated(matrix=matrix, precise=precise)
-        if not sums.total:
-            raise ValueError("there are no labelled rows, or all their weights are zero.")
-        return sums
-
-    def scatter(
-        self: Any, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
-        out = self.summed(matrix=True, precise=precise).result()[-1]
-        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
-        return out + root.T @ root
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSource(StayingRows):
-    """Labelled rows that are read block by block; make it with `open_blocks`."""
-
-    reader: Reader
-    labels: Labels | None = None  # None: they come with the blocks
-    weights: np.ndarray | None = None
-    class_weight: dict | None = None
-    memory: int = readers.MEMORY
-    block_rows: int | None = None
-    passes: str = "auto"
-    start: int = 0
-    stop: int | None = None
-    verbose: int = 0
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of rows, None if only the end will tell."""
-        stop = self.reader.n_rows if self.stop is None else self.stop
-        return None if stop is None else stop - self.start
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return self.reader.n_features
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the columns, where the data have them."""
-        return self.reader.feature_names
-
-    @property
-    def fits(self) -> bool:
-        """Whether the data are so small that they had better be loaded."""
-        free = self.passes == "auto" and self.block_rows is None and self.n_rows is not None
-        return free and (self.n_rows or 0) * self.reader.row_bytes <= self.memory // 2
-
-    def step(self, *, matrix: bool) -> int:
-        """Return the number of rows of a block, with or without a scatter matrix beside it."""
-        if self.block_rows is not None:
-            return self.block_rows
-        size = 8 * self.n_features**2 if matrix else 0
-        # products gain from longer blocks than sums do
-        largest = (2 if matrix else 1) * readers.BLOCK_BYTES
-        room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
-        rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
-        chunk = self.reader.chunk_rows
-        if rows >= chunk:
-            return rows // chunk * chunk
-        return chunk if chunk * self.reader.row_bytes <= room else rows
-
-    # ---- rows -------------------------------------------------------------------------
-
-    def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
-        """Yield all blocks; the next one is read in the background."""
-        step = self.step(matrix=matrix)
-        for at, X, y in _ahead(self.reader.blocks(self.start, self.stop, step)):
-            block = self._block(at, X, y)
-            if block.X.shape[0]:
-                yield block
-
-    def _block(self, at: int, X: Any, y: Any) -> Block:
-        rows = slice(at - self.start, at - self.start + X.shape[0])
-        labels = Labels.of(y) if self.labels is None else self.labels[rows]
-        weights = None if self.weights is None else self.weights[rows]
-        stop, y = at + X.shape[0], labels.array()
-        if self.class_weight is not None:
-            factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
-            of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
-            weights = of_rows * (1.0 if weights is None else weights)
-        used = labels.codes >= 0
-        used &= True if weights is None else weights > 0
-        if not used.all():
-            X, y = X[used], label_array(y[used].tolist())
-            weights = None if weights is None else weights[used]
-        return Block(at, stop, X, y, weights)
-
-    def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """Return X, labels (None without one) and weights in memory."""
-        assert self.labels is not None
-        X, kept = self.reader.load(), self.labels.codes != LEFT_OUT
-        if kept.all():
-            return X, self.labels.array(), self.weights
-        y = label_array(self.labels.array()[kept].tolist())
-        return X[kept], y, None if self.weights is None else self.weights[kept]
-
-    def part(self, start: int, stop: int) -> BlockSource:
-        """Return the rows start … stop - 1 as a source of their own."""
-        rows = slice(start - self.start, stop - self.start)
-        labels = None if self.labels is None else self.labels[rows]
-        weights = None if self.weights is None else self.weights[rows]
-        return replace(self, labels=labels, weights=weights, start=start, stop=stop)
-
-    def without(self, classes: Iterable) -> BlockSource:
-        """Return the source without the rows of some classes, which may be named as text."""
-        labels = None if self.labels is None else self.labels.without(classes)
-        return replace(self, labels=labels)
-
-    def matched(self, known: Iterable) -> BlockSource:
-        """Return the source with labels in the type of the known ones: 3 and "3" are one."""
-        return self if self.labels is None else replace(self, labels=self.labels.matched(known))
-
-    # ---- sums -------------------------------------------------------------------------
-
-    def label_weights(self) -> Counter:
-        """Return the total weight of each class, which needs the labels before the rows."""
-        if self.labels is None and not self.reader.rereadable:
-            raise ValueError(
-                'class_weight="balanced" needs the labels before the rows, but these blocks '
-                "can be read only once. Pass a mapping class -> weight."
-            )
-        out: Counter = Counter()
-        if self.labels is None:
-            parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
-        else:
-            parts = [(self.labels, self.weights)]
-        for labels, weights in parts:
-            used = labels.codes >= 0
-            weights = None if weights is None else weights[used]
-            totals = np.bincount(labels.codes[used], weights, len(labels.classes))
-            out.update(dict(zip(labels.classes, totals.tolist())))
-        return out
-
-    def wants_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
-        if n_select is None or not self.reader.rereadable or self.passes == "one":
-            return True
-        d = self.n_features
-        few_rows = self.n_rows is not None and self.n_rows < d
-        if self.passes == "few" or few_rows or self.reader.sparse or 8 * d**2 > self.memory:
-            return False
-        n_passes = 3 + -(-n_select // 64)  # of 32 to 128 Gram columns, half of them used
-        return d <= WIDE * n_passes
-
-    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return the sums over all blocks; an error says which rows it is about."""
-        sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
-        for block in self._watched("scatter matrix" if matrix else "class means", matrix):
-            try:
-                sums.add(block.X, block.y, block.weights)
-            except ValueError as error:
-                where = f"rows {block.first} to {block.stop - 1}"
-                raise ValueError(f"{error} (in {where})") from error
-        return sums
-
-    def columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
-    ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
-        out = np.zeros((len(mean), len(columns)))
-        for block in self._watched(f"{len(columns)} Gram columns"):
-            out += block.columns(columns, mean, far=far, precise=precise)
-        return out
-
-    def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
-        """The blocks, with a line of progress for each."""
-        with Progress(title, self.n_rows, self.verbose, unit="rows") as progress:
-            for block in self.blocks(matrix=matrix):
-                yield block
-                done = block.stop - self.start
-                speed = done * self.reader.row_bytes / progress.seconds / 1e6
-                progress.step(f"{speed:,.0f} MB/s", done - progress.done)
-
-
-def warn_of_texts(names: list[str]) -> None:
-    """Name the columns of a table that are left out because they hold no numbers."""
-    if names:
-        shown = ", ".join(repr(name) for name in names[:5]) + ", …" * (len(names) > 5)
-        message = f"columns without numbers are no features: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=2)
-
-
-def _ahead(items: Iterator) -> Iterator:
-    """Yield items while the next one is made in a thread."""
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="semfs-reader") as pool:
-        waiting = pool.submit(next, items, end)
-        while (item := waiting.result()) is not end:
-            waiting = pool.submit(next, items, end)
-            yield item

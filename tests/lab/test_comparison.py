@@ -7,15 +7,8 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row
 from scipy import stats
 
-from semfs.lab.comparison import (
-    COLOURS,
-    curves,
-    hindsight,
-    paired_interval,
-    standings,
-    styles,
-    verdict_in_words,
-)
+from semfs.lab.page import COLOURS, styles
+from semfs.lab.report import curves, lead, paired_interval, standings, verdict_in_words
 
 
 def rows_of(scores):
@@ -154,29 +147,16 @@ def test_equal_methods_rarely_have_a_clear_winner():
     assert named <= 0.05 * 400
 
 
-def test_hindsight_takes_the_best_other_method_for_every_k():
-    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
-    others = ["MCFS", "LASSO", "Random", "WkNN"]
-    best = {k: max(others, key=lambda m, k=k: naive_mean(rows, m, k=k)) for k in KS}
-    differences = [
-        fmean(
-            naive_mean(rows, "SemFS", split=s, k=k) - naive_mean(rows, best[k], split=s, k=k)
-            for k in KS
-        )
-        for s in sorted({r["split"] for r in rows})
-    ]
-    expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-    found = hindsight(rows, "acc", "SemFS", others)
+def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
+    rows = rows_of({"SemFS": [0.5, 0.7, 0.6], "MCFS": [0.4, 0.5, 0.5]})
+    expected = stats.ttest_1samp([0.1, 0.2, 0.1], 0.0).confidence_interval(0.95)
+    found = lead(rows, "acc", "SemFS", "MCFS")
     assert_allclose([found.low, found.high], [expected.low, expected.high])
-    assert found.mean <= min(hindsight(rows, "acc", "SemFS", [m]).mean for m in others) + 1e-12
-
-
-def test_hindsight_needs_something_in_common():
-    rows = [row("SemFS", 0.5, split="0"), row("MCFS", 0.5, split="1")]
+    verdicts = {0.1: "ahead", -0.1: "behind", 0.0: "undecided"}
+    for gain, verdict in verdicts.items():
+        assert paired_interval([gain - 0.01, gain, gain + 0.01]).verdict == verdict
     with pytest.raises(ValueError, match="share no finished split"):
-        hindsight(rows, "acc", "SemFS", ["MCFS"])
-    with pytest.raises(ValueError, match="another method"):
-        hindsight(rows, "acc", "SemFS", ["SemFS"])
+        lead(rows, "acc", "SemFS", "LASSO")
 
 
 def test_no_two_methods_have_one_colour():

@@ -6,40 +6,59 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from semfs.cli import app
-from semfs.datasets import load_sample
-from semfs.lab.demo import METHODS, chosen_genes, run_demo
+from semfs.lab.demo import LINES, OURS, run_demo
 
 
-def test_the_demo_prints_genes_and_scores_and_writes_a_page_and_a_picture(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--splits", "2", "--out", str(tmp_path / "new")])
+@pytest.fixture(scope="module")
+def demo():
+    return run_demo(10, 3)
+
+
+def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(tmp_path):
+    done = CliRunner().invoke(app, ["demo", "--splits", "1", "--out", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
-    for text in ("Never labelled", "Genes chosen", "ACC on unseen classes", "SemFS", "Random"):
+    for text in ("Never labelled", "Genes chosen", "NMI on unseen classes", "Lead of", *LINES):
         assert text in done.output
     page = (tmp_path / "new" / "report.html").read_text()
-    assert "CST3" in page
+    assert "S100A9" in page
+    assert "Chosen genes by cell type" in page
     assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_method_is_scored_on_every_split_and_k():
-    found = run_demo(5, 2)
-    assert len(found.rows) == 2 * len(METHODS)
-    assert {row["k"] for row in found.rows} == {5}
-    assert all(0 <= row["nmi"] <= row["acc"] + 1 <= 2 for row in found.rows)
-    assert all(len(row["features"]) == 5 for row in found.rows)
+def test_every_line_is_scored_on_every_split_and_k(demo):
+    assert len(demo.rows) == 3 * len(LINES) * 4
+    assert {row["k"] for row in demo.rows} == {5, 10, 20, 50}
+    chosen = [row for row in demo.rows if row["label"] != "All genes (reference)"]
+    assert all(len(row["features"]) == row["k"] for row in chosen)
 
 
-def test_on_average_semfs_beats_random_variance_and_anova_on_the_cells():
-    rows = run_demo(10, 6).rows
-
-    def mean(method):
-        values = [row["acc"] for row in rows if row["method"] == method and row["k"] == 10]
+def test_few_genes_beat_chance_and_all_genes_are_the_same_for_every_k(demo):
+    def mean(label):
+        values = [row["nmi"] for row in demo.rows if row["label"] == label]
         return sum(values) / len(values)
 
-    assert mean("semfs") > max(mean("variance"), mean("anova")) > mean("random")
+    assert mean(OURS) > mean("Variance") > mean("Random")
+    everything = [r["nmi"] for r in demo.rows if r["label"] == "All genes (reference)"]
+    assert len(set(everything)) == 3
 
 
-def test_chosen_genes_are_named_with_what_they_speak_of():
-    genes = chosen_genes(load_sample("blood"), 10)
-    assert genes[0].name == "CST3"
-    assert genes[0].attribute == "+ myeloid"
-    assert sum(gene.share for gene in genes) == pytest.approx(1.0)
+def test_chosen_genes_are_named_with_what_they_speak_of(demo):
+    assert demo.genes[0].name == "S100A9"
+    assert demo.genes[0].attribute == "+ mononuclear phagocyte"
+    assert sum(gene.share for gene in demo.genes) == pytest.approx(1.0)
+
+
+def test_the_dot_plot_shows_means_and_shares_of_all_types(demo):
+    means, shares, types = demo.expression()
+    assert means.shape == shares.shape == (19, 10)
+    assert types[12:] == demo.data.unseen.tolist()
+    cells = demo.data.X[demo.data.y == types[0]]
+    gene = demo.data.feature_names.tolist().index(demo.genes[0].name)
+    assert means[0, 0] == pytest.approx(cells[:, gene].mean())
+    assert shares[0, 0] == pytest.approx((cells[:, gene] > 0).mean())
+
+
+def test_leads_are_told_for_both_measures_and_rivals(demo):
+    found = [(measure, other) for measure, other, _ in demo.leads()]
+    others = ("SemFS (labels)", "Markers per type")
+    assert found == [(measure, other) for measure in ("ACC", "NMI") for other in others]

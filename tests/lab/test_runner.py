@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +29,10 @@ def careful(task):
 
 
 def unruly(task):
-    """Dies, prints, warns, tells its threads."""
+    """Dies, prints, tells its threads."""
     if task.params["i"] == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     print("a library that prints", flush=True)
-    warnings.warn("mind the gap", UserWarning, stacklevel=1)
     np.ones((2, 2)) @ np.ones((2, 2))
     return Result(
         {}, 0.0, extra={"threads": [pool["num_threads"] for pool in threadpool_info()]}
@@ -48,17 +46,6 @@ def nap(task):
 
 def big(task):
     return Result({5: {"acc": (1.0, 0.0), "nmi": (1.0, 0.0)}}, 0.1, ["x" * 50_000])
-
-
-class OnCluster:
-    """As a bench of the paper: it loads data by name and is called with them."""
-
-    def load(self, name):
-        return name.upper()
-
-    def __call__(self, task, data):
-        assert data == "NUMBERS"
-        return careful(task)
 
 
 def test_a_run_continues_retries_what_failed_and_forces_what_is_asked(
@@ -81,21 +68,21 @@ def test_a_run_continues_retries_what_failed_and_forces_what_is_asked(
     assert before.items() <= _finished_at(tmp_path).items()
 
     store = Store(tmp_path)
-    assert store.force([cell(2)]) == 1
+    store.force([cell(2)])
     third = run(cells, store, careful, n_jobs=1)
     assert (third.n_before, third.n_computed) == (2, 1)
     assert len(store.rows()) == 3
 
 
-def test_a_worker_that_dies_prints_or_warns_costs_its_own_cell_only(tmp_path):
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_worker_that_dies_or_prints_costs_its_own_cell_only(tmp_path, n_jobs):
     store = Store(tmp_path)
-    summary = run([cell(i) for i in range(3)], store, unruly, n_jobs=1)
+    summary = run([cell(i) for i in range(3)], store, unruly, n_jobs=n_jobs)
     ((failed, error),) = summary.failures
     assert failed.params == {"i": 1}
-    assert "signal 9" in error
+    assert "SIGKILL" in error
     rows = store.rows()
     assert [row["k"] for row in rows] == [None, None]
-    assert rows[0]["extra"]["warnings"] == ["UserWarning: mind the gap"]
     assert set(rows[0]["extra"]["threads"]) == {1}
 
 
@@ -112,31 +99,11 @@ def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
     assert _gone_within(int(pid.read_text()), 5.0)
 
 
-def test_zero_jobs_and_functions_that_cannot_be_sent_are_refused():
+def test_zero_jobs_are_refused_and_functions_of_a_notebook_can_be_sent():
     with pytest.raises(ValueError, match="at least 1"):
         run([cell()], Store(None), square, n_jobs=0)
-    with pytest.raises((AttributeError, TypeError, ValueError)):
-        run([cell()], Store(None), lambda task: task, n_jobs=2)
-    assert run([cell()], Store(None), lambda task: square(task), n_jobs=1).n_computed == 1
-
-
-def test_cells_run_on_a_dask_cluster(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    store = Store(tmp_path)
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-    ) as cluster:
-        address = cluster.scheduler_address
-        summary = run([cell(i) for i in (2, 3, -1)], store, OnCluster(), scheduler=address)
-    assert summary.n_computed == 2
-    assert [row["acc"] for row in store.rows()] == [4.0, 9.0]
-    assert "negative" in store.failures()[0]["error"]
-
-
-def test_without_dask_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"semfs\[dask\]"):
-        run([cell()], Store(None), square, scheduler="tcp://nowhere:1")
+    for n_jobs in (1, 2):
+        assert run([cell()], Store(None), lambda task: square(task), n_jobs=n_jobs).n_computed
 
 
 # ---- a full disk ----------------------------------------------------------------------------
@@ -153,32 +120,8 @@ def test_a_full_store_stops_the_run_with_advice_and_keeps_what_was_finished(tmp_
     assert (summary.n_before, summary.n_computed) == (done, 6 - done)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting needs root"
-)
-def test_a_full_file_system_corrupts_nothing(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting is not allowed here")
-    try:
-        store = Store(small / "run")
-        with pytest.raises(StoreError, match="disk is full"):
-            run([cell(i) for i in range(30)], store, big, n_jobs=1)
-        store.close()
-        done = len(Store(small / "run").rows())  # checked as a whole
-        assert 0 < done < 30
-        subprocess.run(["mount", "-o", "remount,size=20m", str(small)], check=True)
-        summary = run([cell(i) for i in range(30)], Store(small / "run"), big, n_jobs=1)
-        assert (summary.n_before, summary.n_computed) == (done, 30 - done)
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
-
-
 # ---- the real command, interrupted ----------------------------------------------------------
-SMALL = ["labeled-ratio", "alpha", "convergence", "--fast"]
+SMALL = ["labeled-ratio", "alpha", "convergence", "--fast", "--dataset", "blood"]
 
 
 def start(*arguments):
@@ -234,36 +177,26 @@ def test_a_run_killed_ten_times_ends_with_the_rows_of_an_uninterrupted_one(
     assert _comparable(tmp_path) == uninterrupted
 
 
-@pytest.mark.slow
-def test_two_processes_on_one_run_directory_share_the_work(tmp_path, uninterrupted):
-    both = [start(*SMALL, "--out", str(tmp_path), "--jobs", "1") for _ in range(2)]
-    computed = [int(re.search(r"(\d+) computed", finish(process))[1]) for process in both]
-    assert _comparable(tmp_path) == uninterrupted
-    assert sum(computed) == len(_finished_at(tmp_path))
-    assert min(computed) > 0
-
-
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_ctrl_c_ends_the_command_within_two_seconds_and_says_how_to_continue(tmp_path):
-    process = start("clustering", "--method", "fsasl", "--out", str(tmp_path), "--jobs", "2")
-    while len(_query(tmp_path, "SELECT key FROM claims")) < 2:
+def test_ctrl_c_ends_the_command_within_seconds_and_says_how_to_continue(tmp_path):
+    command = ["clustering", "--method", "fsasl", "--dataset", "blood", "--jobs", "2"]
+    process = start(*command, "--out", str(tmp_path))
+    workers: list[int] = []
+    while len(workers) < 3:  # one of the three keeps count of joblib's resources
         assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+        time.sleep(0.2)
+        listing = ["ps", "-o", "pid=", "--ppid", str(process.pid)]
+        found = subprocess.run(listing, capture_output=True)
+        workers = [int(word) for word in found.stdout.split()]
     time.sleep(0.5)
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True
-    )
-    workers = [int(word) for word in found.stdout.split()]
-    assert len(workers) == 2
     pressed = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - pressed < 2.0
+    assert time.monotonic() - pressed < 3.0
     assert process.returncode == 130
     assert "the same command continues" in err
     assert "Traceback" not in err
     assert all(_gone_within(pid, 1.0) for pid in workers)
-    assert _query(tmp_path, "SELECT key FROM claims") == []
 
 
 # ---- helpers --------------------------------------------------------------------------------

@@ -1,0 +1,291 @@
+"""Data beyond memory: read in blocks sized to a budget, summed up while the next is read.
+
+One pass that forms the scatter matrix and a few passes that fetch some of its columns give the
+solver the same numbers, and the answer is that of the data in memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from semfs.progress import Progress
+from semfs.rows import readers
+from semfs.rows.memory import Accumulator, Rows, check_matrix_fits
+from semfs.rows.readers import LEFT_OUT, Labels, Reader
+from semfs.validation import label_array
+
+__all__ = ["BlockSource", "StayingRows"]
+
+# With more features per pass than this, X'X takes longer than reading the data once more.
+WIDE = 128
+WITHOUT_MATRIX = (
+    'solver="alternating" needs it, and so do blocks that can be read only once. Use '
+    'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
+    "returns a fresh iterator), or raise memory."
+)
+# From the total weight of each class (empty unless asked for) to the factor of its rows.
+ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
+
+
+class Block(NamedTuple):
+    """Labelled rows that count: their place among all rows, values, labels and weights."""
+
+    first: int
+    stop: int
+    X: Any
+    y: Any
+    weights: np.ndarray | None
+
+    def columns(self, columns: np.ndarray, mean: np.ndarray, **options: Any) -> np.ndarray:
+        """Return what these rows add to columns (d, b) of the scatter matrix."""
+        total = self.X.shape[0] if self.weights is None else float(self.weights.sum())
+        return Rows(self.X, self.y, self.weights).columns(columns, mean, total, **options)
+
+
+class StayingRows:
+    """What rows have in common that stay where they are."""
+
+    def of_classes(self, full: np.ndarray) -> Self:
+        """Return the same rows: those of empty classes have no weight."""
+        return self
+
+    def own(self) -> Self:
+        """Return the same rows: nobody changes them."""
+        return self
+
+    def matched(self, known: Iterable) -> Self:
+        """Return the same rows; labels that are at hand take the type of the known ones."""
+        return self
+
+    def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
+        """Return the rows with class weights, given a function of classes and their counts."""
+        counts = self.label_weights() if balanced else {}
+        return replace(self, class_weight=class_weights(counts))
+
+    def sums(
+        self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
+    ) -> tuple[Accumulator, Any]:
+        """Return the sums, and the rows if they must be read again for Gram columns.
+
+        ``n_select`` is the number of features the direct solver will look for, None for
+        solvers that need the whole scatter matrix.
+        """
+        self.warn_of_unlabelled()
+        rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
+        return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
+
+    def warn_of_unlabelled(self: Any) -> None:
+        """Say that rows without a label are not used where the data are not in memory."""
+        if self.labels is not None and self.labels.n_unlabelled:
+            warnings.warn(
+                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
+                "needs X in memory.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return the sums over all rows, with the d × d matrix if there is room for it."""
+        if matrix:
+            check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
+        sums = self.accumulated(matrix=matrix, precise=precise)
+        if not sums.total:
+            raise ValueError("there are no labelled rows, or all their weights are zero.")
+        return sums
+
+    def scatter(
+        self: Any, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
+    ) -> np.ndarray:
+        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
+        out = self.summed(matrix=True, precise=precise).result()[-1]
+        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
+        return out + root.T @ root
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource(StayingRows):
+    """Labelled rows that are read block by block; make it with `open_blocks`."""
+
+    reader: Reader
+    labels: Labels | None = None  # None: they come with the blocks
+    weights: np.ndarray | None = None
+    class_weight: dict | None = None
+    memory: int = readers.MEMORY
+    block_rows: int | None = None
+    passes: str = "auto"
+    start: int = 0
+    stop: int | None = None
+    verbose: int = 0
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, None if only the end will tell."""
+        stop = self.reader.n_rows if self.stop is None else self.stop
+        return None if stop is None else stop - self.start
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.reader.n_features
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns, where the data have them."""
+        return self.reader.feature_names
+
+    @property
+    def fits(self) -> bool:
+        """Whether the data are so small that they had better be loaded."""
+        free = self.passes == "auto" and self.block_rows is None and self.n_rows is not None
+        return free and (self.n_rows or 0) * self.reader.row_bytes <= self.memory // 2
+
+    def step(self, *, matrix: bool) -> int:
+        """Return the number of rows of a block, with or without a scatter matrix beside it."""
+        if self.block_rows is not None:
+            return self.block_rows
+        size = 8 * self.n_features**2 if matrix else 0
+        # products gain from longer blocks than sums do
+        largest = (2 if matrix else 1) * readers.BLOCK_BYTES
+        room = max(0, self.memory - size) // (2 * readers.RING)  # with a copy of each block
+        rows = int(max(1, min(largest, max(room, 2**20)) // self.reader.row_bytes))
+        chunk = self.reader.chunk_rows
+        if rows >= chunk:
+            return rows // chunk * chunk
+        return chunk if chunk * self.reader.row_bytes <= room else rows
+
+    # ---- rows -------------------------------------------------------------------------
+
+    def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
+        """Yield all blocks; the next one is read in the background."""
+        step = self.step(matrix=matrix)
+        for at, X, y in _ahead(self.reader.blocks(self.start, self.stop, step)):
+            block = self._block(at, X, y)
+            if block.X.shape[0]:
+                yield block
+
+    def _block(self, at: int, X: Any, y: Any) -> Block:
+        rows = slice(at - self.start, at - self.start + X.shape[0])
+        labels = Labels.of(y) if self.labels is None else self.labels[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        stop, y = at + X.shape[0], labels.array()
+        if self.class_weight is not None:
+            factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
+            of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
+            weights = of_rows * (1.0 if weights is None else weights)
+        used = labels.codes >= 0
+        used &= True if weights is None else weights > 0
+        if not used.all():
+            X, y = X[used], label_array(y[used].tolist())
+            weights = None if weights is None else weights[used]
+        return Block(at, stop, X, y, weights)
+
+    def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Return X, labels (None without one) and weights in memory."""
+        assert self.labels is not None
+        X, kept = self.reader.load(), self.labels.codes != LEFT_OUT
+        if kept.all():
+            return X, self.labels.array(), self.weights
+        y = label_array(self.labels.array()[kept].tolist())
+        return X[kept], y, None if self.weights is None else self.weights[kept]
+
+    def part(self, start: int, stop: int) -> BlockSource:
+        """Return the rows start … stop - 1 as a source of their own."""
+        rows = slice(start - self.start, stop - self.start)
+        labels = None if self.labels is None else self.labels[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, labels=labels, weights=weights, start=start, stop=stop)
+
+    def without(self, classes: Iterable) -> BlockSource:
+        """Return the source without the rows of some classes, which may be named as text."""
+        labels = None if self.labels is None else self.labels.without(classes)
+        return replace(self, labels=labels)
+
+    def matched(self, known: Iterable) -> BlockSource:
+        """Return the source with labels in the type of the known ones: 3 and "3" are one."""
+        return self if self.labels is None else replace(self, labels=self.labels.matched(known))
+
+    # ---- sums -------------------------------------------------------------------------
+
+    def label_weights(self) -> Counter:
+        """Return the total weight of each class, which needs the labels before the rows."""
+        if self.labels is None and not self.reader.rereadable:
+            raise ValueError(
+                'class_weight="balanced" needs the labels before the rows, but these blocks '
+                "can be read only once. Pass a mapping class -> weight."
+            )
+        out: Counter = Counter()
+        if self.labels is None:
+            parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
+        else:
+            parts = [(self.labels, self.weights)]
+        for labels, weights in parts:
+            used = labels.codes >= 0
+            weights = None if weights is None else weights[used]
+            totals = np.bincount(labels.codes[used], weights, len(labels.classes))
+            out.update(dict(zip(labels.classes, totals.tolist())))
+        return out
+
+    def wants_matrix(self, n_select: int | None) -> bool:
+        """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
+        if n_select is None or not self.reader.rereadable or self.passes == "one":
+            return True
+        d = self.n_features
+        few_rows = self.n_rows is not None and self.n_rows < d
+        if self.passes == "few" or few_rows or self.reader.sparse or 8 * d**2 > self.memory:
+            return False
+        n_passes = 3 + -(-n_select // 64)  # of 32 to 128 Gram columns, half of them used
+        return d <= WIDE * n_passes
+
+    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return the sums over all blocks; an error says which rows it is about."""
+        sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
+        for block in self._watched("scatter matrix" if matrix else "class means", matrix):
+            try:
+                sums.add(block.X, block.y, block.weights)
+            except ValueError as error:
+                where = f"rows {block.first} to {block.stop - 1}"
+                raise ValueError(f"{error} (in {where})") from error
+        return sums
+
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+    ) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
+        out = np.zeros((len(mean), len(columns)))
+        for block in self._watched(f"{len(columns)} Gram columns"):
+            out += block.columns(columns, mean, far=far, precise=precise)
+        return out
+
+    def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
+        """The blocks, with a line of progress for each."""
+        with Progress(title, self.n_rows, self.verbose, unit="rows") as progress:
+            for block in self.blocks(matrix=matrix):
+                yield block
+                done = block.stop - self.start
+                speed = done * self.reader.row_bytes / progress.seconds / 1e6
+                progress.step(f"{speed:,.0f} MB/s", done - progress.done)
+
+
+def warn_of_texts(names: list[str]) -> None:
+    """Name the columns of a table that are left out because they hold no numbers."""
+    if names:
+        shown = ", ".join(repr(name) for name in names[:5]) + ", …" * (len(names) > 5)
+        message = f"columns without numbers are no features: {shown}."
+        warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def _ahead(items: Iterator) -> Iterator:
+    """Yield items while the next one is made in a thread."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="semfs-reader") as pool:
+        waiting = pool.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = pool.submit(next, items, end)
+            yield item
