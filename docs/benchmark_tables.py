@@ -93,8 +93,8 @@ def baselines_table(found: dict) -> str:
 
 
 def streaming_table(found: dict) -> str:
-    """Passes over a large file, and what a killed selection read."""
-    part, again = found["passes"], found["resume"]
+    """Passes over a large file."""
+    part = found["passes"]
     n, d = part["n"], part["d"]
     lines = [
         f"n = {n:,}, d = {d:,} float32 ({4e-9 * n * d:.1f} GB, dropped from the page cache), "
@@ -108,13 +108,6 @@ def streaming_table(found: dict) -> str:
             f"| {row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | "
             f"{row['peak_mb']:.0f} |"
         )
-    lines += [
-        "",
-        f"`semfs select` on the same file reads {again['blocks']} blocks in "
-        f"{again['passes']:.0f} passes (the last one writes the reduced data). Killed with "
-        f"SIGKILL after block {again['before_kill']} and continued with `--resume`, it read "
-        f"{again['read_twice']} block twice and wrote the same file.",
-    ]
     return "\n".join(lines) + "\n"
 
 
