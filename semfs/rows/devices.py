@@ -70,14 +70,6 @@ def floating_dtypes(X: Any) -> list | None:
     return [t for t in types if t is not None and t in usable]
 
 
-def predict_linear(X: Any, used: np.ndarray, W: np.ndarray, intercept: np.ndarray) -> Any:
-    """Return X[:, used] W + intercept where X is, in its best precision."""
-    xp, _, device = get_namespace_and_device(X)
-    dtype = _max_precision_float_dtype(xp, device)
-    picked = xp.astype(xp.take(X, xp.asarray(used, device=device), axis=1), dtype, copy=False)
-    return picked @ like(W, X) + like(intercept, X)
-
-
 def spread_columns(X: Any, support: np.ndarray) -> Any:
     """Return X (n, k) with columns of zeros inserted where ``support`` (d,) is false."""
     xp, _, device = get_namespace_and_device(X)
