@@ -70,6 +70,12 @@ def floating_dtypes(X: Any) -> list | None:
     return [t for t in types if t is not None and t in usable]
 
 
+def take_columns(X: Any, columns: np.ndarray) -> Any:
+    """Return some columns of X (n, d) on its device."""
+    xp, _, device = get_namespace_and_device(X)
+    return xp.take(X, xp.asarray(columns, device=device), axis=1)
+
+
 def spread_columns(X: Any, support: np.ndarray) -> Any:
     """Return X (n, k) with columns of zeros inserted where ``support`` (d,) is false."""
     xp, _, device = get_namespace_and_device(X)
