@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
@@ -161,8 +162,17 @@ def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> in
 
 
 def check_all_finite(X: Any) -> None:
-    """Raise scikit-learn's error for NaN or infinity in X, or one for an overflow."""
-    check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
+    """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow."""
+    try:
+        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
+    except ValueError as error:
+        found = coo_array(X)
+        place = int(np.argmin(np.isfinite(found.data)))
+        row, column = (int(index[place]) for index in found.coords)
+        raise ValueError(
+            f"{str(error).splitlines()[0]} The first is in row {row} of those used together, "
+            f"column {column}, counted from 0. Fill it, or drop that row or column."
+        ) from error
     raise ValueError(
         f"X has values so large that their squares overflow {X.dtype}. "
         "Rescale the features, or convert X to float64."

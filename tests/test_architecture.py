@@ -19,6 +19,7 @@ ROOMS = [
     "selectors",
     "baselines",
     "datasets",
+    "scverse",
     "lab",
     "cli",
     "__main__",

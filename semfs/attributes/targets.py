@@ -1,270 +1,207 @@
-"""Descriptions of classes to come: from them, where their means will lie.
+"""Classes to come, from their descriptions: where their means will lie.
 
 Class means are predicted from class attributes by kernel ridge regression over the seen
-classes. The predicted means of the target classes, with the within-class scatter of the seen
-ones, make a problem of the paper's form: tell the target classes apart.
+classes. Predicted means, with the scatter within the seen classes, make a problem of the
+paper's form: tell the classes to come apart.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 
 from semfs.attributes.tables import AttributeTable, as_attribute_table
-from semfs.method.moments import Moments
-from semfs.method.objective import Objective
+from semfs.method.objective import Objective, Quadratic
 
-__all__ = [
-    "SMALLEST_R2",
-    "MeanPrediction",
-    "TargetClasses",
-    "predict_means",
-    "target_objective",
-]
+__all__ = ["MeanModel", "classes_to_come", "target_problem"]
 
-#: Descriptions that predict less of the means of held-out classes than this share are not
-#: used; where it was lower, they did more harm than good (docs/choosing.md).
-SMALLEST_R2 = 0.15
-#: Leaving one class out says nothing with fewer.
-FEWEST_CLASSES = 5
-RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+#: Descriptions that predict less of the means of held-out classes than this are not used.
+SMALLEST_R2 = 0.02
+#: Leaving one class out says little with fewer.
+FEWEST_CLASSES = 8
+RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of the Gaussian kernel, in median distances; 0: linear
 
 
-def target_objective(
-    objective: Objective, table: AttributeTable, target_attributes: Any
-) -> tuple[TargetClasses | None, float]:
-    """Return J of telling the described classes apart, and R² of predicting seen classes.
+def classes_to_come(
+    attributes: Any, target_attributes: Any, seen: AttributeTable
+) -> AttributeTable | None:
+    """Return the descriptions of classes that were not seen; None if there are fewer than two.
 
-    The first is None, with a warning, if descriptions predict too little. It weighs as much
-    as ``objective``: the features would lower both by the same amount in a first step.
-
-    Parameters
-    ----------
-    objective : Objective
-        That of the seen classes.
-    table : AttributeTable
-        Their descriptions.
-    target_attributes : DataFrame, mapping or array
-        Descriptions of the target classes; rows of seen classes are left out.
+    ``target_attributes`` is "table" for the rows of ``attributes`` itself, None, or a table of
+    its own, which must describe at least two.
     """
-    described = _new_classes(table, target_attributes)
-    moments = objective.moments
-    if len(table.classes) < FEWEST_CLASSES:
-        reason = f"there are only {len(table.classes)} seen classes to learn from"
-        _warn_not_used(reason, f"at least {FEWEST_CLASSES} are needed")
-        return None, 0.0
-    found = predict_means(table.values, moments.means, described)
-    if found.r2 < SMALLEST_R2:
-        reason = f"descriptions predict {found.r2:.0%} of the means of classes left out"
-        _warn_not_used(reason, f"at least {SMALLEST_R2:.0%} are needed")
-        return None, found.r2
-    target = TargetClasses.of_means(
-        moments,
-        found.means,
-        alpha=objective.alpha,
-        gamma=objective.penalty,
-        penalty_scale=objective.penalty_scale,
-    )
-    reach = _reach(target)
-    return target.weighing(_reach(objective) / reach if reach else 0.0), found.r2
-
-
-def _new_classes(table: AttributeTable, target_attributes: Any) -> np.ndarray:
-    """Attributes (U, m) of the described classes that were not seen."""
-    target = as_attribute_table(target_attributes)
-    if target.values.shape[1] != table.values.shape[1]:
+    own = not isinstance(target_attributes, str)
+    if target_attributes is None or attributes is None:
+        return None
+    table = as_attribute_table(target_attributes if own else attributes)
+    if table.values.shape[1] != seen.values.shape[1]:
         raise ValueError(
-            f"target_attributes has {target.values.shape[1]} columns, attributes has "
-            f"{table.values.shape[1]}. Describe all classes by the same attributes."
+            f"target_attributes has {table.values.shape[1]} columns, attributes has "
+            f"{seen.values.shape[1]}. Describe all classes by the same attributes."
         )
-    seen = set(table.classes.tolist())
-    new = [i for i, label in enumerate(target.classes.tolist()) if label not in seen]
-    if len(new) < 2:
+    known = set(seen.classes.tolist())
+    new = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
+    if own and len(new) < 2:
         raise ValueError(
             f"target_attributes describes {len(new)} classes that were not seen. Describe at "
             "least two, which can be told apart."
         )
-    return target.values[new]
+    return AttributeTable(table.values[new], table.classes[new], seen.names) if new else None
 
 
-def _warn_not_used(reason: str, wanted: str) -> None:
-    message = f"target_attributes was not used: {reason}; {wanted}."
-    warnings.warn(message, UserWarning, stacklevel=6)
+def target_problem(
+    objective: Objective, table: AttributeTable, new: AttributeTable
+) -> tuple[Quadratic | None, float, str]:
+    """Return the problem of telling new classes apart, R² of the means, and what was done.
 
-
-def _reach(objective: Objective) -> float:
-    """How much all features together would lower J if each entered first."""
-    return float((objective.B**2).sum() / (objective.diag + objective.gamma).sum())
-
-
-@dataclass(frozen=True)
-class MeanPrediction:
-    """``means`` (U, d) of the target classes, and how well those of seen ones were predicted.
-
-    ``r2`` is the share of the spread of class means that is explained when each class in
-    turn is left out; ``width`` and ``ridge`` were chosen to make it largest.
+    The problem is None if descriptions predict too little. It weighs as much as that of the
+    seen classes: the features would lower both by the same amount in a first step.
     """
+    moments, U = objective.moments, len(new.classes)
+    if U < 2 or len(table.classes) < FEWEST_CLASSES:
+        few = (
+            f"{len(table.classes)} seen classes; {FEWEST_CLASSES}"
+            if U > 1
+            else "one class; two"
+        )
+        return None, float("nan"), f"not used: {few} are needed"
+    model = MeanModel.fit(table.values, moments.means)
+    said = f"descriptions predict {max(model.r2, 0.0):.0%} of the means of classes left out"
+    if model.r2 < SMALLEST_R2:
+        return None, model.r2, f"not used: {said}"
+    problem = Objective.of_means(
+        moments,
+        model.predict(new.values),
+        np.full(U, moments.total / U),
+        np.eye(U),
+        alpha=objective.alpha,
+        gamma=objective.penalty,
+        penalty_scale=objective.penalty_scale,
+        fit_intercept=True,
+    ).quadratic()
+    weight = objective.quadratic().reach / max(problem.reach, np.finfo(float).tiny)
+    return problem.weighing(weight), model.r2, f"used: {said}"
 
-    means: np.ndarray
-    r2: float
-    width: float
-    ridge: float
 
+@dataclass(frozen=True, eq=False)
+class MeanModel:
+    """Predicts the feature means of a class from its attributes.
 
-def predict_means(A: np.ndarray, means: np.ndarray, targets: np.ndarray) -> MeanPrediction:
-    """Predict the feature means of classes from their attributes.
+    Kernel, scaling of the attributes and ridge are those that predict the means of the seen
+    classes best when each is left out in turn.
 
-    Parameters
+    Attributes
     ----------
-    A : ndarray of shape (C, m)
-        Attributes of the seen classes.
-    means : ndarray of shape (C, d)
-        Their feature means.
-    targets : ndarray of shape (U, m)
-        Attributes of the target classes.
-
-    Examples
-    --------
-    >>> A = np.arange(8.0)[:, None]
-    >>> found = predict_means(A, A * [[1.0, -2.0]], np.array([[3.5]]))
-    >>> found.means.round(1), round(found.r2, 2)
-    (array([[ 3.5, -7. ]]), 1.0)
+    r2 : float
+        Share of the spread of class means that is explained for classes left out.
+    errors : ndarray of shape (C, d)
+        Mean of each seen class minus its prediction when left out.
+    slope : float
+        Share of the attributes that class means repeat, if both are the same columns; else 0.
     """
-    scale = A.std(axis=0)
-    scale = np.where(scale > 0, scale, np.inf)  # what no seen class varies in says nothing
-    A, targets = (A - A.mean(axis=0)) / scale, (targets - A.mean(axis=0)) / scale
-    centre = means.mean(axis=0)
-    M = means - centre
-    products = M @ M.T
-    best = (-np.inf, 0.0, 1.0)
-    for width in WIDTHS:
-        K = _centred(_kernel(A, A, width, A))
-        for ridge, r2 in _left_out_r2(K, products):
-            best = max(best, (r2, width, ridge))
-    r2, width, ridge = best
-    raw = _kernel(A, A, width, A)
-    K, K_new = _centred(raw), _kernel(targets, A, width, A)
-    K_new = K_new - K_new.mean(axis=1, keepdims=True) - raw.mean(axis=0) + raw.mean()
-    dual = np.linalg.solve(K + _penalty(K, ridge) * np.eye(len(K)), M)
-    return MeanPrediction(centre + K_new @ dual, float(r2), width, ridge)
+
+    A: np.ndarray
+    dual: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    width: float
+    slope: float
+    r2: float
+    errors: np.ndarray
+
+    @classmethod
+    def fit(cls, A: np.ndarray, means: np.ndarray, same: np.ndarray | None = None) -> MeanModel:
+        """Learn from attributes A (C, m) and feature means (C, d) of the seen classes.
+
+        ``same`` (C, d) are the attributes that stand for the features themselves, where
+        descriptions and rows live in one space; they are used if that predicts better.
+
+        Examples
+        --------
+        >>> A = np.arange(8.0)[:, None]
+        >>> model = MeanModel.fit(A, A * [[1.0, -2.0]])
+        >>> model.predict(np.array([[3.5]])).round(1), round(model.r2, 2)
+        (array([[ 3.5, -7. ]]), 1.0)
+        """
+        plain = cls._fit(A, means, np.zeros_like(means), 0.0)
+        if same is None:
+            return plain
+        spread = same - same.mean(axis=0)
+        slope = float((spread * means).sum() / max((spread**2).sum(), np.finfo(float).tiny))
+        repeating = cls._fit(A, means, same, slope)
+        return repeating if repeating.r2 > plain.r2 else plain
+
+    @classmethod
+    def _fit(
+        cls, A: np.ndarray, means: np.ndarray, same: np.ndarray, slope: float
+    ) -> MeanModel:
+        rest = means - slope * same
+        mean, C = rest.mean(axis=0), len(A)
+        R, spread = rest - mean, A.std(axis=0)
+        tiny = np.finfo(float).tiny
+        # each class about the mean of the others
+        total = max(((means - means.mean(axis=0)) ** 2).sum() * (C / (C - 1.0)) ** 2, tiny)
+        on = spread > 0  # what no seen class varies in says nothing
+        scales = (np.divide(1.0, spread, out=np.zeros_like(spread), where=on), on.astype(float))
+        products, best = R @ R.T, (np.inf, 0.0, scales[0], 1.0)
+        for scale in scales:
+            for width in WIDTHS:
+                K = _centred(_kernel(A * scale, A * scale, width))
+                for error, penalty in _left_out(K, products):
+                    if error < best[0]:
+                        best = error, width, scale, penalty
+        error, width, scale, penalty = best
+        K = _centred(_kernel(A * scale, A * scale, width))
+        inverse = np.linalg.inv(K + penalty * np.eye(C))
+        left = penalty * inverse @ R
+        own = 1.0 - 1.0 / C - (1.0 - penalty * np.diag(inverse))
+        errors = left / np.maximum(own, 1e-12)[:, None]
+        return cls(
+            A, inverse @ R, mean, scale, width, slope, float(1.0 - error / total), errors
+        )
+
+    def predict(self, A: np.ndarray, same: np.ndarray | None = None) -> np.ndarray:
+        """Return the feature means (U, d) of classes with attributes A (U, m)."""
+        seen = self.A * self.scale
+        raw, K = _kernel(seen, seen, self.width), _kernel(A * self.scale, seen, self.width)
+        K = K - K.mean(axis=1, keepdims=True) - raw.mean(axis=0) + raw.mean()
+        out = self.mean + K @ self.dual
+        return out + self.slope * same if self.slope and same is not None else out
 
 
-def _kernel(A: np.ndarray, B: np.ndarray, width: float, seen: np.ndarray) -> np.ndarray:
+def _kernel(A: np.ndarray, seen: np.ndarray, width: float) -> np.ndarray:
     if width == 0.0:
-        return A @ B.T
-    distances = _squared_distances(seen, seen)
-    typical = float(np.median(distances[distances > 1e-12])) if distances.any() else 1.0
-    return np.exp(-_squared_distances(A, B) / (width * typical))
-
-
-def _squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    squares = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1) - 2.0 * A @ B.T
-    return np.maximum(squares, 0.0)
+        centre = seen.mean(axis=0)
+        return (A - centre) @ (seen - centre).T
+    distances = euclidean_distances(seen, squared=True)
+    typical = (
+        float(np.median(distances[distances > 1e-12])) if (distances > 1e-12).any() else 1.0
+    )
+    return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
 
 
 def _centred(K: np.ndarray) -> np.ndarray:
     return K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
 
 
-def _penalty(K: np.ndarray, ridge: float) -> float:
-    return ridge * max(float(np.trace(K)) / len(K), np.finfo(float).tiny)
-
-
-def _left_out_r2(K: np.ndarray, products: np.ndarray) -> Iterator[tuple[float, float]]:
-    """Yield (ridge, R²) with every class left out in turn, in closed form.
+def _left_out(K: np.ndarray, products: np.ndarray) -> Iterator[tuple[float, float]]:
+    """Yield, for each ridge, the squared error with every class left out in turn, and λ.
 
     With H = 11'/C + K(K + λI)⁻¹ the error of class i, when left out, is that of the fit
-    divided by 1 − h_ii; squared errors need only the products M M' (C, C) of the means.
+    divided by 1 − h_ii; squared errors need only the products R R' (C, C) of the means.
     """
     C = len(K)
     values, Q = np.linalg.eigh(K)
     values = np.maximum(values, 0.0)
     P = Q.T @ products @ Q
-    total = np.trace(products) * (C / (C - 1.0)) ** 2  # each class about the others' mean
     for ridge in RIDGES:
-        penalty = _penalty(K, ridge)
+        penalty = ridge * max(float(np.trace(K)) / C, np.finfo(float).tiny)
         left = penalty / (values + penalty)
         errors = np.einsum("ia,ia->i", Q @ (left[:, None] * P * left), Q)
         own = (Q**2) @ (1.0 - left) + 1.0 / C
-        yield ridge, 1.0 - float((errors / np.maximum(1.0 - own, 1e-12) ** 2).sum()) / total
-
-
-@dataclass(frozen=True, eq=False)
-class TargetClasses(Objective):
-    """J of telling apart classes with predicted ``means`` (U, d), labels as targets.
-
-    ``moments`` are those of the seen classes, whose within-class scatter is used.
-    """
-
-    means: np.ndarray
-    weight: float
-
-    @classmethod
-    def of_means(
-        cls,
-        moments: Moments,
-        means: np.ndarray,
-        *,
-        alpha: float,
-        gamma: float,
-        penalty_scale: str,
-    ) -> TargetClasses:
-        """Return the objective of target classes of equal size, with weight 1."""
-        U = len(means)
-        targets = np.eye(U) - 1.0 / U
-        return cls(
-            moments, targets, float(alpha), float(gamma), penalty_scale, True, means, 1.0
-        )
-
-    def weighing(self, weight: float) -> TargetClasses:
-        """Return the same J, multiplied by a weight."""
-        return replace(self, weight=float(weight))
-
-    @property
-    def _share(self) -> float:
-        """Rows per target class."""
-        return self.moments.total / len(self.means)
-
-    @cached_property
-    def root(self) -> np.ndarray:
-        """N^½ M (U, d) of the target classes, centred."""
-        return np.sqrt(self._share) * (self.means - self.means.mean(axis=0))
-
-    @cached_property
-    def seen_root(self) -> np.ndarray:
-        """The same of the seen classes: root'root is what is not within classes."""
-        moments = self.moments
-        return np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
-
-    @cached_property
-    def B(self) -> np.ndarray:
-        """√weight (1 + α) M'N T (d, U)."""
-        factor = np.sqrt(self.weight * self._share) * (1.0 + self.alpha)
-        return factor * (self.root.T @ self.targets)
-
-    @cached_property
-    def q(self) -> float:
-        """weight (1 + α) tr(T'N T)."""
-        return self.weight * (1.0 + self.alpha) * self._share * float((self.targets**2).sum())
-
-    @cached_property
-    def diag(self) -> np.ndarray:
-        """Diagonal of G (d,)."""
-        within = self.moments.scatter_diag - np.einsum(
-            "cd,cd->d", self.seen_root, self.seen_root
-        )
-        between = np.einsum("cd,cd->d", self.root, self.root)
-        return np.maximum(within, 0.0) + (1.0 + self.alpha) * between
-
-    def columns(self, columns: np.ndarray) -> np.ndarray:
-        """Columns (d, b) of G: within-class scatter + (1 + α) M'N M."""
-        out = self.moments.scatter_columns(columns, precise=self.precise)
-        out -= self.seen_root.T @ self.seen_root[:, columns]
-        out += (1.0 + self.alpha) * (self.root.T @ self.root[:, columns])
-        return out
+        yield float((errors / np.maximum(1.0 - own, 1e-12) ** 2).sum()), penalty

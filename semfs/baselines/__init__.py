@@ -2,15 +2,17 @@
 
 Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
 labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
-`WkNN`.
+`WkNN`. Each has, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns,
+``order_`` (d,), the feature indices, best first, and ``ranking_`` (d,), the place of each
+feature, 1 = best. What differs from the original programs, and why, is on the page on the
+comparison methods.
 """
 
 from semfs.baselines.fsasl import FSASL
 from semfs.baselines.l20alm import L20ALM
 from semfs.baselines.lasso import LassoSelector
-from semfs.baselines.markers import Markers
 from semfs.baselines.mcfs import MCFS
-from semfs.baselines.simple import RandomSelector, VarianceSelector
+from semfs.baselines.simple import Markers, RandomSelector, VarianceSelector
 from semfs.baselines.wknn import WkNN
 
 __all__ = [

@@ -13,15 +13,7 @@ import scipy.sparse as sp
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
 
-__all__ = [
-    "Baseline",
-    "LinearProblem",
-    "Training",
-    "break_ties",
-    "column_std",
-    "gram_matrix",
-    "standardize_columns",
-]
+__all__ = ["Baseline", "LinearProblem", "Training", "break_ties", "standardize_columns"]
 
 ORDINARY = (2.0**-30, 2.0**40)  # largest entries of X whose products are safe in float32 too
 
@@ -56,8 +48,7 @@ class Training:
 class Baseline(RankingSelector):
     """Base of the methods of comparison: a subclass computes one score per column.
 
-    `fit` hands checked data to ``_scores`` and ranks by what comes back, constant columns
-    last. X far beyond ordinary numbers is scaled by a power of two where the method does not
+    X far beyond ordinary numbers is scaled by a power of two where the method does not
     depend on its units (``_unit_free``), and refused where it does.
     """
 
@@ -98,16 +89,13 @@ class Baseline(RankingSelector):
         return Training(X, constant, exponent, codes, table.values)
 
     def _check_enough(self, X: Any, constant: np.ndarray) -> None:
-        name = type(self).__name__
-        if X.shape[0] < 2:
-            raise ValueError(
-                f"Found array with {X.shape[0]} sample(s) (shape={X.shape}) while a minimum "
-                f"of 2 is required by {name}."
-            )
+        name, (n, d) = type(self).__name__, X.shape
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
         if constant.all():
             raise ValueError(
-                f"All {X.shape[1]} columns of X are constant: {name} has nothing to rank. "
-                "Check that X holds the features you meant."
+                f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
+                "holds the features you meant."
             )
 
     def _in_ordinary_numbers(self, X: Any) -> tuple[Any, int]:
@@ -122,10 +110,9 @@ class Baseline(RankingSelector):
                 "example by sklearn.preprocessing.StandardScaler."
             )
         exponent = int(np.frexp(largest)[1])
-        if not sp.issparse(X):
-            return np.ldexp(X, -exponent), exponent
         X = X.copy()
-        X.data = np.ldexp(X.data, -exponent)
+        values = X.data if sp.issparse(X) else X
+        np.ldexp(values, -exponent, out=values)
         return X, exponent
 
     @contextmanager
@@ -167,16 +154,16 @@ class LinearProblem:
     """Training data of a linear method after scaling."""
 
     data: Training
-    X: np.ndarray  # (n, d'), constant columns left out
     T: np.ndarray  # (n, m)
+    X: np.ndarray  # (n, d'), constant columns left out
     offset: np.ndarray  # (d',)
     scale: np.ndarray  # (d',)
 
     @classmethod
     def of(cls, data: Training, *, center: bool, scale: bool) -> LinearProblem:
-        """Centre and scale the columns of the data."""
-        X, offset, divisor = standardize_columns(data.varying, center=center, scale=scale)
-        return cls(data, X, data.T.astype(X.dtype), offset, divisor)
+        """Centre and scale the columns of the data, in float64."""
+        X = data.varying.astype(np.float64)
+        return cls(data, data.T, *standardize_columns(X, center=center, scale=scale))
 
     def raw(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (d, m) and intercept (m,) for the X given, from W (d', m), b."""
@@ -185,53 +172,22 @@ class LinearProblem:
 
 
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """Rank the features of score 0 by ``fallback``, without disturbing the others.
-
-    They get distinct negative scores of at most 1e-10 in size, so that sorting by score
-    still gives the whole ranking (``scores_`` and ``order_`` never disagree).
-    """
+    """Rank features of score 0 by ``fallback``, with negative scores of at most 1e-10."""
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
     broken = np.array(scores, dtype=np.float64)
-    broken[zero] = -1e-10 * (position.reshape(-1) + 1) / max(len(distinct), 1)
+    broken[zero] = -1e-10 * (position + 1) / max(len(distinct), 1)
     return broken
 
 
 def standardize_columns(
     X: np.ndarray, *, center: bool = True, scale: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a centred/scaled copy of X (its dtype), the offsets (d,) and scales (d,).
-
-    Population standard deviation; constant columns are divided by 1. Statistics are
-    summed in float64 whatever the dtype of X.
-    """
+    """Return a centred/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
-    divisor = column_std(X) if scale else np.ones(d)
+    divisor = X.std(axis=0, dtype=np.float64) if scale else np.ones(d)
     divisor[(divisor == 0) | constant_columns(X)] = 1.0
     Z = X - offset.astype(X.dtype)
     Z /= divisor.astype(X.dtype)
     return Z, offset, divisor
-
-
-def column_std(X: np.ndarray) -> np.ndarray:
-    """Return the population standard deviation (d,) of each column, in float64."""
-    mean = X.mean(axis=0, dtype=np.float64)
-    total = np.zeros(X.shape[1])
-    for start in range(0, X.shape[0], 64):  # blocks that stay in the cache
-        block = X[start : start + 64] - mean
-        total += np.einsum("ij,ij->j", block, block)
-    return np.sqrt(total / X.shape[0])
-
-
-def gram_matrix(X: np.ndarray, block: int = 2048) -> np.ndarray:
-    """Return XᵀX (d, d) in float64.
-
-    Each block of rows is multiplied in the dtype of X and added in float64: the speed of
-    float32 without its loss over many rows.
-    """
-    total = np.zeros((X.shape[1], X.shape[1]))
-    for start in range(0, X.shape[0], block):
-        rows = X[start : start + block]
-        total += rows.T @ rows
-    return total

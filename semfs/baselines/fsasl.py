@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.sparse.linalg import eigsh
+from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
-from semfs.baselines.base import Baseline, Training, gram_matrix
+from semfs.baselines.base import Baseline, Training
 from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
+from semfs.progress import Progress
+from semfs.selectors.base import stable_order
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
 
-EIGH_LIMIT = 1000  # samples up to which the Laplacian is decomposed in full
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
 RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
-DEPENDENT = 1e-10  # squared sine of the angle below which a sample repeats active ones
+MOST_WORKING_SETS = 100  # of a lasso; ten is usual
 
 
 class FSASL(Baseline):
@@ -41,51 +41,36 @@ class FSASL(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores (unless ``n_iter_no_change`` is set).
     n_components : int or None, default=None
-        Number c of eigenvectors, the number of clusters if you know it. None is 5. Cap it
-        (say at 50) when there are hundreds of clusters: every step grows with it.
+        Number c of eigenvectors, the number of clusters if you know it (but not hundreds:
+        every step grows with it). None is 5.
     lambda2, lambda3 : float, default=1.0
-        Weight of the neighbour term; row sparsity of W.
     ratio : float in (0, 1), default=0.01
-        Lasso penalty of each code as a fraction of the smallest that gives 0.
+        α of each code as a fraction of the smallest that gives 0.
     n_neighbors : int, default=5
     max_iter : int, default=20
-        Rounds. As in the original, with 5 or more the first round has no codes: below and
-        above are different algorithms.
+        Rounds. As in the original, with 5 or more the first round has no codes.
     inner : {"exact", "reference"}, default="exact"
-        Solve the lassos exactly (the paper), or stop each after its objective changes by
-        at most 1e-3 (the released program, whose codes are far from sparse).
+        Solve the lassos exactly (the paper), or stop them early (the released program).
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between rows of X, once (the released program; the much
-        smaller distances in Z then make P nearly uniform over the neighbours), or again
-        from Z in every round (closer to the paper's intent).
+        μ from the distances between rows of X, once (the released program; P is then nearly
+        uniform over the neighbours), or from Z in every round (closer to the paper).
     max_samples : int or None, default=None
-        Work on that many rows, drawn at random: time grows with n³, memory with n². 2,000
-        to 3,000 is a good size.
+        Work on that many random rows: time grows with n³. 2,000 to 3,000 is a good size.
     n_iter_no_change : int or None, default=None
-        Stop when the set of selected features has not changed for so many rounds. None
-        runs all rounds, as published; 3 is a good choice on large data.
+        Stop when the selection has not changed for so many rounds; 3 is a good choice on
+        large data. None runs all rounds, as published.
     random_state : int, RandomState or None, default=0
-        For the draws of ``max_samples`` and of the heat width.
+    verbose : int, default=0
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Row norms of W, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Row norms of W, and the ranking by them.
     coef_ : ndarray of shape (d, c)
-        W.
-    objective_ : ndarray of shape (n_steps,)
+    objective_ : ndarray of shape (n_iter_,)
         The value the original prints after each round; it need not decrease.
     mu_ : float
-        The last μ.
-    n_iter_ : int
-
-    Notes
-    -----
-    What differs from the released program, and why, is on the page on the comparison methods.
 
     Examples
     --------
@@ -111,6 +96,7 @@ class FSASL(Baseline):
         max_samples: int | None = None,
         n_iter_no_change: int | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.n_components = n_components
@@ -124,6 +110,7 @@ class FSASL(Baseline):
         self.max_samples = max_samples
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
+        self.verbose = verbose
 
     def _sample(self, X: np.ndarray) -> np.ndarray:
         if self.max_samples is None or self.max_samples >= X.shape[0]:
@@ -132,44 +119,46 @@ class FSASL(Baseline):
         return X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
 
     def _scores(self, data: Training) -> np.ndarray:
-        W = self._alternate(data.varying)
+        with Progress("FSASL rounds", self.max_iter, self.verbose) as progress:
+            W = self._alternate(data.varying.astype(np.float64), progress)
         self.coef_ = data.spread(W)
         self.n_iter_ = len(self.objective_)
         return np.linalg.norm(W, axis=1)
 
-    def _alternate(self, X: np.ndarray) -> np.ndarray:
+    def _alternate(self, X: np.ndarray, progress: Progress) -> np.ndarray:
         """Return W (d, c), in the order of steps of the released program."""
-        n, k = len(X), self.n_features_to_select
+        n = len(X)
         p = min(self.n_neighbors, n - 1)
         width = mean_distance(X, check_random_state(self.random_state))
         codes = exact_codes if self.inner == "exact" else codes_as_released
-        solve_weights = row_sparse_ridge(X, self.lambda3)
-        Z, S, objective = X, None, []
-        selected, unchanged = np.empty(0, dtype=np.intp), 0
+        Z, S, objective, unchanged, selected = X, None, [], 0, np.empty(0)
         for t in range(self.max_iter):
             if t > 0 or self.max_iter < 5:
-                S = codes(np.asarray(Z, dtype=np.float64), self.ratio)
+                S = codes(Z, self.ratio)
             distance, index = nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
                 mu = neighborhood_scale(distance**2, p)
             near = distance[:, :p], index[:, :p]
             P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
+            P = 0.5 * (P + P.T)
             L = structure_laplacian(S, P, self.lambda2)
-            W = solve_weights(smallest_eigenvectors(L, min(self.n_components or 5, n)))
-            Z = np.asarray(X @ W.astype(X.dtype), dtype=np.float64)
+            c = min(self.n_components or 5, n)
+            Q = scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
+            W = row_sparse_ridge(X, Q, self.lambda3)
+            Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
-            top = np.sort(np.argsort(-np.linalg.norm(W, axis=1), kind="stable")[:k])
-            unchanged = unchanged + 1 if np.array_equal(top, selected) else 0
-            selected = top
-            if self.n_iter_no_change is not None and unchanged >= self.n_iter_no_change:
+            progress.step(f"objective {objective[-1]:.6g}")
+            last, top = selected, stable_order(np.linalg.norm(W, axis=1))
+            selected = np.sort(top[: self.n_features_to_select])
+            unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
+            if unchanged == self.n_iter_no_change:
                 break
         self.objective_, self.mu_ = np.array(objective), mu
         return W
 
     def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
         """Return the value printed by the released program (not the paper's objective)."""
-        P_bar = 0.5 * (P + P.T)
-        value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P_bar.data**2).sum()
+        value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P.data**2).sum()
         if S is not None:
             value += self.ratio * np.abs(S).sum()
         return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
@@ -183,23 +172,14 @@ class FSASL(Baseline):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), low)
         check_number("lambda2", self.lambda2, at_least=0)
-        check_number("lambda3", self.lambda3, above=0)
-        check_number("ratio", self.ratio, above=0)
+        for name in ("lambda3", "ratio"):
+            check_number(name, getattr(self, name), above=0)
         if self.ratio >= 1:
-            raise ValueError(
-                f"ratio must be below 1 (at 1 every code is 0); got {self.ratio!r}."
-            )
-
-
-# ---- neighbour probabilities, embedding, weights ---------------------------------------------
+            raise ValueError(f"ratio must be below 1, at which codes are 0; got {self.ratio}.")
 
 
 def neighborhood_scale(squared: np.ndarray, p: int) -> float:
-    """Return μ from the squared distances (n, ≥ p) to the nearest other rows.
-
-    The mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, with which exactly p
-    neighbours would have a positive probability.
-    """
+    """Return μ, the mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, squared distances."""
     last = squared[:, min(p, squared.shape[1] - 1)]
     return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
 
@@ -217,13 +197,7 @@ def neighbor_probabilities(
 
 
 def project_to_simplex(V: np.ndarray) -> np.ndarray:
-    """Return the nearest point of the probability simplex to each row of V (n, p).
-
-    Examples
-    --------
-    >>> project_to_simplex(np.array([[0.5, 0.2, -0.1]])).round(6)
-    array([[0.633333, 0.333333, 0.033333]])
-    """
+    """Return the nearest point of the probability simplex to each row of V (n, p)."""
     ordered = -np.sort(-V, axis=1)
     tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
     last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
@@ -231,139 +205,81 @@ def project_to_simplex(V: np.ndarray) -> np.ndarray:
 
 
 def structure_laplacian(S: np.ndarray | None, P: sp.csr_array, lambda2: float) -> np.ndarray:
-    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, shape (n, n)."""
-    P_bar = 0.5 * (P + P.T)
-    degree = sp.diags_array(np.asarray(P_bar.sum(axis=1)).ravel())
-    L = np.asarray((lambda2 * (degree - P_bar)).toarray())
+    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P1) - P)``, shape (n, n), for a symmetric P."""
+    L = np.asarray((lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
     if S is not None:
         M = np.eye(len(L)) - S
         L += M @ M.T
     return L
 
 
-def smallest_eigenvectors(L: np.ndarray, c: int) -> np.ndarray:
-    """Return eigenvectors (n, c) of the c smallest eigenvalues of L (n, n)."""
-    n = len(L)
-    if n <= EIGH_LIMIT or c > n // 10:
-        return scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
-    start = np.random.RandomState(0).uniform(-1, 1, n)
-    shift = 1e-4 * float(np.trace(L)) / n  # L + shift is definite: Lanczos on its inverse
-    return eigsh(L, c, sigma=-shift, v0=start, ncv=min(n - 1, 3 * c + 20))[1]
-
-
-def row_sparse_ridge(X: np.ndarray, r: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a solver T ↦ W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}``.
-
-    Ten reweighted ridge solves from equal weights, each with one Cholesky factor: of the
-    d × d Gram matrix, or by Woodbury of an n × n matrix when n < d.
-    """
+def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
+    """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves."""
     n, d = X.shape
-    G = gram_matrix(X) if n >= d else np.empty((0, 0))
-
-    def solve(T: np.ndarray) -> np.ndarray:
-        XtT = np.asarray(X.T @ T.astype(X.dtype), dtype=np.float64)
-        delta = np.ones(d)
-        for _ in range(IRLS_ROUNDS):
-            W = _ridge(G, XtT, r * delta) if n >= d else _dual_ridge(X, T, r * delta)
-            delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
-        return W
-
-    return solve
-
-
-def _ridge(G: np.ndarray, XtT: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return (G + diag(penalty))⁻¹ XᵀT."""
-    K = np.array(G, order="F")
-    K[np.diag_indices_from(K)] += penalty
-    return scipy.linalg.solve(K, XtT, assume_a="pos", overwrite_a=True, check_finite=False)
-
-
-def _dual_ridge(X: np.ndarray, T: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return the same W as R Xᵀ (I + X R Xᵀ)⁻¹ T with R = diag(1/penalty)."""
-    root = np.sqrt(1.0 / penalty).astype(X.dtype)
-    XR = X * root
-    K = np.array(XR @ XR.T, dtype=np.float64, order="F")  # numpy computes one half only
-    dual = _ridge(K, T, np.ones(len(K)))
-    return np.asarray(root[:, None] * (XR.T @ dual.astype(X.dtype)), dtype=np.float64)
-
-
-# ---- codes -----------------------------------------------------------------------------------
+    G, XtT, delta = X.T @ X if n >= d else None, X.T @ T, np.ones(d)
+    for _ in range(IRLS_ROUNDS):
+        if G is not None:
+            W = scipy.linalg.solve(G + np.diag(r * delta), XtT, assume_a="pos")
+        else:  # the same by an n × n matrix
+            XR = X / (r * delta)
+            W = XR.T @ scipy.linalg.solve(np.eye(n) + XR @ X.T, T, assume_a="pos")
+        delta = 1.0 / (2.0 * np.sqrt((W**2).sum(axis=1) + IRLS_EPS))
+    return W
 
 
 def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
     """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly.
 
-    ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``. Each
-    follows its lasso path (homotopy) down to λ_i: with many samples in few dimensions far
-    quicker than coordinate descent, and sound among duplicates, where scikit-learn's
-    ``lars_path`` is not.
-
-    Examples
-    --------
-    >>> exact_codes(np.array([[3.0, -2.0], [1.0, 0.0], [0.0, 2.0]]), 0.25)[:, 0]
-    array([ 0.  ,  2.  , -0.75])
+    ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``.
     """
-    B = Z @ Z.T
-    return np.column_stack([_lasso_code(B, i, ratio, Z.shape[1]) for i in range(len(Z))])
+    if Z.shape[1] > len(Z):  # the same products in n dimensions
+        Z = np.linalg.qr(Z.T)[1].T
+    S = np.zeros((len(Z), len(Z)))
+    norms = np.linalg.norm(Z, axis=1)
+    unit = Z / np.where(norms > 0, norms, 1.0)[:, None]
+    for i in np.flatnonzero(norms).tolist():
+        S[:, i] = norms[i] * _lasso_code(Z, norms, unit[i], i, ratio)
+    return S
 
 
-def _lasso_code(B: np.ndarray, i: int, ratio: float, rank: int) -> np.ndarray:
-    """Return the code (n,) of sample i, from the products B (n, n) of all samples."""
-    code = np.zeros(len(B))
-    c = B[i].copy()  # correlations with what is left of z_i
-    free = np.arange(len(B)) != i  # may still join
-    level = float(np.abs(c[free]).max())
-    end, joins, leaves = ratio * level, int(np.argmax(np.abs(c) * free)), -1
-    active: list[int] = []
-    sign, beta = np.empty(0), np.empty(0)
-    for _ in range(8 * len(B) + 100 if level > 0 else 0):  # ties may add steps of length 0
-        if joins >= 0:
-            free[joins] = False  # if the others span it, the fit is as good without it
-            if len(active) < rank and not _is_spanned(B, active, joins):
-                active.append(joins)
-                sign, beta = np.append(sign, np.sign(c[joins])), np.append(beta, 0.0)
-        rows = B[active]
-        h = np.linalg.solve(rows[:, active], sign)
-        a = h @ rows  # β grows by δh and c falls by δa while the level falls by δ
-        joining = np.minimum(_closing_time(level - c, 1 - a), _closing_time(level + c, 1 + a))
-        joining[~free] = np.inf
-        if leaves >= 0:
-            joining[leaves] = np.inf  # it touches the level on its way down
-        leaving = _closing_time(np.abs(beta), -sign * h)
-        step = min(joining.min(), leaving.min())
-        if step >= level - end:
+def _lasso_code(
+    Z: np.ndarray, norms: np.ndarray, z: np.ndarray, i: int, ratio: float
+) -> np.ndarray:
+    """Return the code (n,) of z (c,), sample i at unit length, on the other rows of Z."""
+    q = Z @ z
+    q[i] = 0.0
+    lam = ratio * np.abs(q).max()
+    code, correlation = np.zeros(len(Z)), q
+    allowed = lam * (1 + 1e-9) + 1e-14 * norms.max()  # rounding is no violation
+    for _ in range(MOST_WORKING_SETS if lam > 0 else 0):
+        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * Z.shape[1]]
+        worst = worst[np.abs(correlation[worst]) > allowed]
+        if not len(worst):
             break
-        beta, c, level = beta + step * h, c - step * a, level - step
-        joins, leaves = int(joining.argmin()) if joining.min() <= step else -1, -1
-        if leaving.min() <= step:
-            at = int(leaving.argmin())
-            joins, leaves = -1, active.pop(at)
-            sign, beta = np.delete(sign, at), np.delete(beta, at)
-            free[leaves] = True
-    # from support and signs alone: no rounding of the path is left
-    code[active] = np.linalg.solve(B[np.ix_(active, active)], B[i, active] - end * sign)
+        rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated
+        code[:] = 0.0
+        size = norms[rows]
+        code[rows] = _lasso_by_nnls(Z[rows].T / size, q[rows] / size, lam / size) / size
+        correlation = q - Z @ (code @ Z)
+        correlation[i] = 0.0
     return code
 
 
-def _is_spanned(B: np.ndarray, active: list[int], j: int) -> bool:
-    """Whether sample j is a combination of the active ones, up to rounding."""
-    g = B[j, active]
-    rest = B[j, j] - g @ np.linalg.solve(B[np.ix_(active, active)], g)
-    return bool(rest <= DEPENDENT * B[j, j])
+def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    """Return s (k,), the minimiser of ``½‖z - As‖² + λ'|s|`` for a unit vector z, ``q = Aᵀz``.
 
-
-def _closing_time(gap: np.ndarray, speed: np.ndarray) -> np.ndarray:
-    """Return when a gap closing at ``speed`` is closed; never if it does not close."""
-    closed = np.full(gap.shape, np.inf)
-    return np.divide(np.maximum(gap, 0.0), speed, out=closed, where=speed > 1e-12)
+    The residual u is the point nearest to z with ``|Aᵀu| ≤ λ``. Lawson and Hanson (1974,
+    ch. 23) find such a point by non-negative least squares: of ``x = u - z`` least in norm
+    with ``Gx ≥ h``, the multipliers are those of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
+    """
+    E = np.vstack([np.hstack([-A, A]), np.hstack([q - lam, -q - lam])])
+    p, _ = nnls(E, np.append(np.zeros(len(A)), 1.0))
+    p /= 1.0 - E[-1] @ p
+    return p[: len(q)] - p[len(q) :]
 
 
 def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n) as the released program computes them.
-
-    Accelerated proximal gradient, stopped when the objective changes by at most 1e-3: far
-    from the lasso solution.
-    """
+    """Return codes S (n, n) as the released program: proximal gradient, stopped early."""
     S = np.zeros((len(Z), len(Z)))
     for i, z in enumerate(Z):
         others = np.arange(len(Z)) != i
@@ -390,7 +306,7 @@ def _released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
             x = np.sign(v) * np.maximum(np.abs(v) - lam / L, 0.0)
             fit = A @ x
             moved, rise = ((x - search) ** 2).sum(), ((fit - search_fit) ** 2).sum()
-            if moved <= 1e-20 or rise <= moved * L:
+            if not (moved > 1e-20 and rise > moved * L):
                 break
             L = max(2.0 * L, rise / moved)
         momentum, next_momentum = next_momentum, (1 + np.sqrt(4 * next_momentum**2 + 1)) / 2

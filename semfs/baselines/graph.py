@@ -15,16 +15,16 @@ from sklearn.neighbors import NearestNeighbors
 __all__ = ["mean_distance", "nearest_neighbors", "neighbor_graph", "spectral_embedding"]
 
 ROWS_FOR_WIDTH = 3000  # rows used to estimate the mean distance, as in the original
-DENSE_LIMIT = 1000  # up to this size a dense eigendecomposition is quicker and exact
+DENSE_LIMIT = 3000  # rows up to which the eigendecomposition is dense, and exact
 LANCZOS_RESTARTS = 300  # of some 40 products each
 SMALLEST_WEIGHT = 1e-200  # a heat weight that underflows stays an edge, if a weak one
 
 
 def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and indices (n, p) of the p nearest other rows of X.
+    """Return distances and indices (n, p) of the p nearest other rows of X, nearest first.
 
-    Nearest first; equal distances go to the lower index, as in the original program
-    (hence a few spare neighbours are fetched). A row is never its own neighbour.
+    Equal distances go to the lower index, as in the original program (hence a few spare
+    neighbours are fetched). A row is never its own neighbour.
     """
     n = X.shape[0]
     p = min(p, n - 1)
@@ -36,10 +36,7 @@ def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
-    """Return the mean of all n² Euclidean distances between rows, zeros included.
-
-    Above 3,000 rows it is estimated on 3,000 of them, drawn by ``rng``.
-    """
+    """Return the mean of all n² distances between rows, or those of 3,000 drawn by ``rng``."""
     if X.shape[0] > ROWS_FOR_WIDTH:
         X = X[rng.choice(X.shape[0], ROWS_FOR_WIDTH, replace=False)]
     return float(euclidean_distances(X).mean(dtype=np.float64))
@@ -62,112 +59,80 @@ def neighbor_graph(
 
 
 def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smoothest non-trivial solutions of ``(D - W) y = λ D y``.
+    """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
-    Parameters
-    ----------
-    W : sparse array of shape (n, n)
-        Symmetric non-negative weights without self-loops; every row has an edge.
-    n_components : int
-        Number K of coordinates wanted; fewer come back if W has fewer.
-
-    Returns
-    -------
-    embedding : ndarray of shape (n, K)
-        ``embedding.T @ D @ embedding = I``, every column D-orthogonal to the constant.
-    eigenvalues : ndarray of shape (K,)
-        Of the normalised weights ``D^-1/2 W D^-1/2``, largest first.
-
-    Notes
-    -----
-    With q components the eigenvalue 1 has multiplicity q and any rotation of its
-    eigenvectors is as good. The rotation is fixed here: indicators of the components,
-    largest first (ties by lowest row), made orthogonal to the constant and to each other
-    in that order. The original keeps what its eigensolver happens to return.
+    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. K is ``n_components``,
+    or less if W (symmetric, an edge in every row) has fewer. With q components of the graph
+    the eigenvalue 1 has multiplicity q and any rotation of its eigenvectors is as good. It is
+    fixed here: indicators of the components, largest first, made orthogonal to the constant
+    and to each other in that order.
     """
-    n_components = min(n_components, W.shape[0] - 1)
-    root = np.sqrt(np.asarray(W.sum(axis=1)).ravel())
+    n = W.shape[0]
+    n_components = min(n_components, n - 1)
+    root = np.sqrt(W.sum(axis=1))
     scale = sp.diags_array(1.0 / root)
     N = sp.csr_array(scale @ W @ scale)
-    N = N.maximum(N.T)
-    labels, q = _components_by_size(W)
-    if q > 1:
+    V, first = _eigenvectors_of_one(W, root, n_components)
+    if V.shape[1] > 1:
         warnings.warn(
-            f"The neighbour graph falls into {q} components: the first "
-            f"{min(q - 1, n_components)} coordinates only tell components apart. Raise "
-            "n_neighbors (or heat_width, if you set it) for a connected graph.",
+            f"The neighbour graph falls into {V.shape[1]} components: the first "
+            f"{first.shape[1]} coordinates only tell components apart. Raise n_neighbors (or "
+            "heat_width, if you set it) for a connected graph.",
             UserWarning,
             stacklevel=3,
         )
-    V, first = _eigenvectors_of_one(labels, q, root, min(n_components, q - 1))
-    rest, values = _next_eigenvectors(N, V, n_components - first.shape[1])
-    values = np.concatenate([np.ones(first.shape[1]), values])
-    U = np.hstack([first, rest])
+    values, rest = np.empty(0), np.empty((n, 0))
+    n_rest = min(n_components - first.shape[1], n - V.shape[1])
+    if n_rest > 0:
+        values, rest = _next_eigenvectors(N.maximum(N.T), V, n_rest)
+    values = np.concatenate([np.ones(first.shape[1]), values[::-1]])
     keep = np.abs(values) >= 1e-6
-    return U[:, keep] / root[:, None], values[keep]
-
-
-def _components_by_size(W: sp.csr_array) -> tuple[np.ndarray, int]:
-    """Return component labels (n,), 0 for the largest, ties by lowest row; and their number."""
-    q, labels = connected_components(W, directed=False)
-    position = np.empty(q, dtype=np.intp)  # components are numbered by their first row
-    position[np.argsort(-np.bincount(labels), kind="stable")] = np.arange(q)
-    return position[labels], q
+    return np.hstack([first, rest[:, ::-1]])[:, keep] / root[:, None], values[keep]
 
 
 def _eigenvectors_of_one(
-    labels: np.ndarray, q: int, root: np.ndarray, n_vectors: int
+    W: sp.csr_array, root: np.ndarray, n_vectors: int
 ) -> tuple[sp.csr_array, np.ndarray]:
-    """Return the eigenvectors of eigenvalue 1: all q, sparse, and ``n_vectors`` < q to use.
+    """Return the eigenvectors of eigenvalue 1: all q, sparse, and up to ``n_vectors`` to use.
 
-    The former are the unit vectors D^1/2 1_component. The latter are orthonormal and
-    orthogonal to D^1/2 1; all happens in the q-dimensional space of the former.
+    The former are the unit vectors D^1/2 1_component, the largest component first. The
+    latter, at most q - 1, are orthonormal and orthogonal to D^1/2 1.
     """
-    n = len(labels)
+    q, labels = connected_components(W, directed=False)  # numbered by their first row
+    labels = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))[labels]
     mass = np.sqrt(np.bincount(labels, weights=root**2))
-    unit = root / mass[labels]
-    V = sp.csr_array((unit, (np.arange(n), labels)), shape=(n, q))
-    trivial = mass / np.linalg.norm(mass)
-    basis, _ = np.linalg.qr(np.column_stack([trivial, np.eye(q, n_vectors)]))
-    return V, V @ basis[:, 1 : n_vectors + 1]
+    V = sp.csr_array((root / mass[labels], (np.arange(len(labels)), labels)))
+    n_vectors = min(n_vectors, q - 1)
+    basis, _ = np.linalg.qr(np.column_stack([mass, np.eye(q, n_vectors)]))
+    return V, V @ basis[:, 1:]
 
 
 def _next_eigenvectors(
     N: sp.csr_array, V: sp.csr_array, n_vectors: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvectors of the largest eigenvalues of N orthogonal to V, and the values.
+    """Return the largest eigenvalues of N, ascending, with eigenvectors orthogonal to V.
 
     ``N - 2VVᵀ`` moves the eigenvalues 1 of V to -1, the far end of the spectrum.
     """
     n = N.shape[0]
-    n_vectors = min(n_vectors, n - V.shape[1])
-    if n_vectors < 1:
-        return np.empty((n, 0)), np.empty(0)
     if n <= DENSE_LIMIT or n_vectors > n // 4:
         dense = N.toarray() - 2.0 * (V @ V.T).toarray()
-        values, U = scipy.linalg.eigh(dense, subset_by_index=[n - n_vectors, n - 1])
-    else:
-        deflated = LinearOperator(
-            N.shape, lambda x: N @ x - 2.0 * (V @ (V.T @ x)), dtype=np.float64
-        )
-        values, U = _lanczos(deflated, n_vectors)
-    order = np.argsort(-values, kind="stable")
-    return U[:, order], values[order]
-
-
-def _lanczos(operator: LinearOperator, n_vectors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest eigenvalues and vectors, or fewer, with a warning."""
-    n = operator.shape[0]
+        return scipy.linalg.eigh(dense, subset_by_index=[n - n_vectors, n - 1])
+    deflated = LinearOperator(
+        N.shape, lambda x: N @ x - 2.0 * (V @ (V.T @ x)), dtype=np.float64
+    )
     start = np.random.RandomState(0).uniform(-1, 1, n)
     size = {"ncv": min(n - 1, max(2 * n_vectors + 1, 40)), "maxiter": LANCZOS_RESTARTS}
     try:
-        return eigsh(operator, n_vectors, which="LA", v0=start, tol=1e-8, **size)
+        values, U = eigsh(deflated, n_vectors, which="LA", v0=start, tol=1e-8, **size)
     except ArpackNoConvergence as error:
+        values, U = error.eigenvalues, error.eigenvectors
         warnings.warn(
-            f"Only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbour graph "
-            "were found: its pieces hang together by very little. Raise n_neighbors or "
-            "heat_width, lower n_components, or pass at most 1,000 rows.",
+            f"Only {len(values)} of {n_vectors} eigenvectors of the neighbour graph were "
+            "found: its pieces hang together by very little. Raise n_neighbors or heat_width, "
+            "lower n_components, or pass at most 3,000 rows.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
-        return error.eigenvalues, error.eigenvectors
+    ascending = np.argsort(values)
+    return values[ascending], U[:, ascending]

@@ -11,14 +11,13 @@ import scipy.linalg
 from scipy.sparse.linalg import eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties, gram_matrix
+from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["LassoSelector", "SparseRegression"]
 
 MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 CHECK_EVERY = 10  # steps between two computations of the duality gap
-SMALLEST_SET = 64  # rows of the first set that is solved
 
 
 class LassoSelector(Baseline):
@@ -35,43 +34,27 @@ class LassoSelector(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores.
     attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class, see :func:`semfs.attributes.align_attributes`. None
-        takes the labels themselves, one-hot.
+        One row of numbers per class; None takes the labels themselves, one-hot.
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
-    fit_intercept : bool, default=True
-        Centre X and T.
-    standardize : bool, default=True
-        Divide columns by their standard deviation. On raw features with a small ``lam``
-        the largest coefficients sit on nearly constant columns.
+    fit_intercept, standardize : bool, default=True
+        Centre X and T; divide columns by their standard deviation.
     tol : float or None, default=None
         Duality gap relative to ``½‖t‖²`` at which to stop. None is 1e-12, or 1e-4 when W has
-        over 10⁶ entries (enough to rank; 1e-12 would take hours).
+        over 10⁶ entries (enough to rank).
     max_iter : int, default=10_000
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Row norms of W in standardised units; ``-inf`` for constant columns. Zero rows have
-        tiny negative scores that rank them by ``max_j |x_iᵀ r_j|``, the penalty at which
-        they would enter.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
-    coef_ : ndarray of shape (d, m)
-        W for raw X.
-    intercept_ : ndarray of shape (m,)
-    gap_ : float
-        Largest relative duality gap reached.
-    n_iter_ : int
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Row norms of W in standardised units. Zero rows have tiny negative scores that rank
+        them by ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
+    coef_, intercept_ : ndarray of shape (d, m), (m,)
+        For raw X.
+    gap_, n_iter_ : float, int
+        Largest relative duality gap reached; steps.
     classes_ : ndarray of shape (C,)
-
-    Notes
-    -----
-    SLEP's ``LeastR`` is ``fit_intercept=False, standardize=False``. With fewer than
-    ``n_features_to_select`` non-zero rows the rest is filled by residual correlation, with a
-    warning, never by column index.
 
     Examples
     --------
@@ -113,28 +96,23 @@ class LassoSelector(Baseline):
         center = self.fit_intercept
         problem = LinearProblem.of(data, center=center, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
-        regression, tol = self._regression(problem.X, problem.T - mean.astype(problem.T.dtype))
-        W, n_iter = regression.solve(tol, self.max_iter)
+        mean = problem.T.mean(axis=0) if center else np.zeros(problem.T.shape[1])
+        X, T = problem.X, problem.T - mean
+        G, Q, tol = X.T @ X, X.T @ T, self.tol
+        if tol is None:
+            tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
+        if tol >= 1e-5:  # float32 is good enough for that
+            G, Q = G.astype(data.X.dtype), Q.astype(data.X.dtype)
+        regression = SparseRegression(G, Q, (T**2).sum(axis=0), self.lam, self.penalty)
+        W, self.n_iter_ = regression.solve(tol, self.max_iter)
         self.coef_, self.intercept_ = problem.raw(W, mean)
-        self.gap_, self.n_iter_ = float(regression.gap(W).max()), n_iter
+        XtR = Q - G @ W
+        self.gap_ = float(regression.gap(W, XtR).max())
         if not np.isfinite(self.gap_):
             raise ValueError(self._breakdown("found no finite duality gap"))
         scores = np.linalg.norm(W, axis=1)
         self._warn(int(np.count_nonzero(scores)), len(scores))
-        return break_ties(scores, np.abs(regression.residual_correlations(W)).max(axis=1))
-
-    def _regression(self, X: np.ndarray, T: np.ndarray) -> tuple[SparseRegression, float]:
-        """Return the problem on its Gram matrix, and the gap at which to stop."""
-        G = gram_matrix(X)
-        Q = np.asarray(X.T @ T, dtype=np.float64)
-        tol = self.tol
-        if tol is None:
-            tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
-        if tol >= 1e-5:  # float32 is good enough for that
-            G, Q = G.astype(X.dtype), Q.astype(X.dtype)
-        t_squared = (T.astype(np.float64) ** 2).sum(axis=0)
-        return SparseRegression(G, Q, t_squared, self.lam, self.penalty), tol
+        return break_ties(scores, np.abs(XtR).max(axis=1))
 
     def _warn(self, n_nonzero: int, d: int) -> None:
         if self.gap_ > 1e-3:
@@ -144,12 +122,10 @@ class LassoSelector(Baseline):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        wanted = min(self.n_features_to_select, d)
-        if n_nonzero < wanted:
+        if n_nonzero < min(self.n_features_to_select, d):
             warnings.warn(
                 f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                f"the other {wanted - n_nonzero} are ranked by residual correlation. "
-                "Lower lam for more.",
+                "the others are ranked by residual correlation. Lower lam for more.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -164,10 +140,7 @@ class LassoSelector(Baseline):
 
 @dataclass(frozen=True)
 class SparseRegression:
-    """Minimise ``½‖T - XW‖² + lam·Ω(W)``, by moments.
-
-    ``Ω`` is the sum of absolute values ("l1") or of row norms ("l21").
-    """
+    """Minimise ``½‖T - XW‖² + lam·Ω(W)``, by moments."""
 
     G: np.ndarray  # (d, d), XᵀX
     Q: np.ndarray  # (d, c), XᵀT
@@ -178,40 +151,35 @@ class SparseRegression:
     def solve(self, tol: float, max_iter: int) -> tuple[np.ndarray, int]:
         """Return W (d, c) in float64, and the number of steps.
 
-        Accelerated proximal gradient steps on a set of rows, at most ``max_iter`` on each:
-        rows in use by any column, and those that violate optimality most. The set grows until
-        the duality gap of the whole problem is at most ``tol · ½‖t‖²``, for each column (l1)
-        or in all (l21). Unlike coordinate descent this works on all outputs in one matrix
-        product, serves both penalties, and bears strongly correlated features.
+        FISTA with restarts, until the relative duality gap is at most ``tol``. Unlike
+        coordinate descent this works on all outputs in one matrix product, serves both
+        penalties, and bears strongly correlated features.
         """
-        W = np.zeros_like(self.Q)
-        d, size, n_iter, last = len(W), SMALLEST_SET, 0, np.inf
-        rows = np.empty(0, dtype=np.intp)
-        while True:
-            used = np.flatnonzero(W.any(axis=1))
-            worst = float(self.gap(W).max())
-            if not worst > tol or len(rows) == d:
-                return np.asarray(W, dtype=np.float64), n_iter
-            size = max(2 * len(used), size if worst < 0.5 * last else 2 * size)
-            rows = np.arange(d) if 2 * size > d else self._most_violated(W, used, size)
-            part = self if len(rows) == d else self._on(rows)
-            goal = tol if len(rows) == d else max(0.3 * tol, 0.1 * worst)
-            found, steps = part._proximal_gradient(W[rows], goal, max_iter)
-            W, last = np.zeros_like(W), worst
-            W[rows] = found
-            n_iter += steps
+        G, Q = self.G, self.Q
+        step = (1.0 / majorizer(G))[:, None].astype(G.dtype)
+        W = GW = V = GV = np.zeros_like(Q)
+        momentum = np.ones(Q.shape[1])
+        for n_iter in range(1, max_iter + 1):
+            new = self._shrink(V - step * (GV - Q), self.lam * step)
+            G_new = G @ new
+            # restart where the last step points against the momentum
+            against = np.einsum("ij,ij->j", V - new, new - W)
+            if self.penalty == "l21":
+                against[:] = against.sum()  # the columns are one problem
+            momentum[against > 0] = 1.0
+            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+            beta = ((momentum - 1.0) / following).astype(G.dtype)
+            V, GV = new + beta * (new - W), G_new + beta * (G_new - GW)
+            W, GW, momentum = new, G_new, following
+            if n_iter % CHECK_EVERY == 0 and not self.gap(W, Q - GW).max() > tol:
+                break
+        return np.asarray(W, dtype=np.float64), n_iter
 
-    def residual_correlations(self, W: np.ndarray) -> np.ndarray:
-        """Return XᵀR (d, c) of the residual R of W."""
-        used = np.flatnonzero(W.any(axis=1))
-        return self.Q - self.G[used].T @ W[used]
-
-    def gap(self, W: np.ndarray, correlations: np.ndarray | None = None) -> np.ndarray:
+    def gap(self, W: np.ndarray, XtR: np.ndarray) -> np.ndarray:
         """Return the duality gap relative to ½‖t‖²: (c,) for "l1", (1,) for "l21".
 
         The dual point is the residual R, scaled until ``XᵀR`` (d, c) is feasible.
         """
-        XtR = self.residual_correlations(W) if correlations is None else correlations
         along = self.t_squared - np.einsum("ij,ij->j", W, self.Q, dtype=np.float64)  # rᵀt
         residual = along - np.einsum("ij,ij->j", W, XtR, dtype=np.float64)
         t_squared = self.t_squared
@@ -229,42 +197,6 @@ class SparseRegression:
         dual = feasible * along - 0.5 * feasible**2 * residual
         return (primal - dual) / np.maximum(0.5 * t_squared, 1e-300)
 
-    def _on(self, rows: np.ndarray) -> SparseRegression:
-        """Return the problem of some rows of W."""
-        G = self.G[np.ix_(rows, rows)]
-        return SparseRegression(G, self.Q[rows], self.t_squared, self.lam, self.penalty)
-
-    def _most_violated(self, W: np.ndarray, used: np.ndarray, size: int) -> np.ndarray:
-        """Return sorted indices of ``size`` rows: used ones, then by largest correlation."""
-        priority = np.abs(self.residual_correlations(W)).max(axis=1)
-        priority[used] = np.inf
-        return np.sort(np.argsort(-priority, kind="stable")[:size])
-
-    def _proximal_gradient(
-        self, W: np.ndarray, tol: float, max_iter: int
-    ) -> tuple[np.ndarray, int]:
-        """Return the minimiser (d, c) from a start W by FISTA with restarts, and its steps."""
-        G, Q = self.G, self.Q
-        step = (1.0 / majorizer(G))[:, None].astype(G.dtype)
-        GW = G @ W
-        V, GV = W, GW
-        momentum = np.ones(Q.shape[1])
-        for n_iter in range(1, max_iter + 1):
-            new = self._shrink(V - step * (GV - Q), self.lam * step)
-            G_new = G @ new
-            # restart where the last step points against the momentum
-            against = np.einsum("ij,ij->j", V - new, new - W)
-            if self.penalty == "l21":
-                against[:] = against.sum()  # the columns are one problem
-            momentum[against > 0] = 1.0
-            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
-            beta = ((momentum - 1.0) / following).astype(G.dtype)
-            V, GV = new + beta * (new - W), G_new + beta * (G_new - GW)
-            W, GW, momentum = new, G_new, following
-            if n_iter % CHECK_EVERY == 0 and self.gap(W, Q - GW).max() <= tol:
-                break
-        return W, n_iter
-
     def _shrink(self, V: np.ndarray, threshold: np.ndarray) -> np.ndarray:
         """Return the proximal point of the penalty, with one threshold per row."""
         if self.penalty == "l1":
@@ -274,17 +206,12 @@ class SparseRegression:
 
 
 def majorizer(G: np.ndarray) -> np.ndarray:
-    """Return D (d,) with G ≼ diag(D): ``D_i = λ_max(G scaled to unit diagonal) · G_ii``.
-
-    Steps in proportion to 1/G_ii make raw columns of very different scale converge as
-    standardised ones do.
-    """
+    """Return D (d,) with G ≼ diag(D): ``D_i = λ_max(G scaled to unit diagonal) · G_ii``."""
     scale = np.sqrt(np.where(np.diag(G) > 0, np.diag(G), 1.0))  # 0: lost to underflow
-    unit = G / scale / scale[:, None]
-    d = len(G)
+    unit, d = G / scale / scale[:, None], len(G)
     if d <= 500:
         top = scipy.linalg.eigh(unit, eigvals_only=True, subset_by_index=[d - 1, d - 1])[0]
-        return top * scale**2
-    start = np.random.RandomState(0).uniform(0.5, 1.0, d)
-    top = eigsh(unit, 1, which="LA", v0=start, tol=1e-3, return_eigenvectors=False)[0]
-    return 1.02 * top * scale**2  # Lanczos approaches the top from below
+    else:  # Lanczos approaches the top from below
+        start = np.linspace(0.5, 1.0, d)
+        top = 1.02 * eigsh(unit, 1, v0=start, tol=1e-3, return_eigenvectors=False)[0]
+    return top * scale**2

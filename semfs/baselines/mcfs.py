@@ -8,13 +8,14 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from semfs.baselines.base import Baseline, Training, gram_matrix
+from semfs.baselines.base import Baseline, Training
 from semfs.baselines.graph import (
     mean_distance,
     nearest_neighbors,
     neighbor_graph,
     spectral_embedding,
 )
+from semfs.progress import Progress
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["MCFS", "lars_coefficients", "lars_to_cardinality"]
@@ -41,29 +42,20 @@ class MCFS(Baseline):
     weight : {"heat", "binary"}, default="heat"
         Edge weights ``exp(-distance²/(2 width²))``, or 1.
     heat_width : float or None, default=None
-        Width of the heat kernel, a length. None is the mean of all n² distances
-        (estimated on 3,000 random rows above 3,000); see ``heat_width_``.
+        None is the mean of all n² distances (of 3,000 random rows above 3,000).
     random_state : int, RandomState or None, default=0
-        For that draw only.
+    verbose : int, default=0
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Larger is better, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Scores as above, and the ranking by them.
     embedding_ : ndarray of shape (n, K)
     eigenvalues_ : ndarray of shape (K,)
         Of ``D^-1/2 W D^-1/2``; 1 once per component of the graph beyond the first.
     coef_ : ndarray of shape (d, K)
         Unit-length regression coefficients.
     heat_width_ : float or None
-        The width used.
-
-    Notes
-    -----
-    As the authors' program v1.1 in every step; what differs, and why, is on the page on the
-    comparison methods.
 
     Examples
     --------
@@ -83,6 +75,7 @@ class MCFS(Baseline):
         weight: str = "heat",
         heat_width: float | None = None,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.n_components = n_components
@@ -90,10 +83,14 @@ class MCFS(Baseline):
         self.weight = weight
         self.heat_width = heat_width
         self.random_state = random_state
+        self.verbose = verbose
 
     def _scores(self, data: Training) -> np.ndarray:
         X = data.varying
-        self.heat_width_ = self._width(X)
+        width = None if self.weight == "binary" else self.heat_width
+        if self.weight == "heat" and width is None:
+            width = mean_distance(X, check_random_state(self.random_state))
+        self.heat_width_ = width
         W = neighbor_graph(*nearest_neighbors(X, self.n_neighbors), self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
@@ -101,16 +98,10 @@ class MCFS(Baseline):
                 "The neighbour graph has no coordinate to explain. Raise n_neighbors (or "
                 "heat_width, if you set it)."
             )
-        coef = lars_coefficients(X, self.embedding_, self.n_features_to_select)
+        k = self.n_features_to_select
+        coef = lars_coefficients(X, self.embedding_, k, verbose=self.verbose)
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
-
-    def _width(self, X: np.ndarray) -> float | None:
-        if self.weight == "binary":
-            return None
-        if self.heat_width is not None:
-            return float(self.heat_width)
-        return mean_distance(X, check_random_state(self.random_state))
 
     def _check_parameters(self) -> None:
         check_option("weight", self.weight, ("heat", "binary"))
@@ -120,28 +111,20 @@ class MCFS(Baseline):
             check_number("heat_width", self.heat_width, above=0)
 
 
-def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) -> np.ndarray:
-    """Return unit-length coefficients (d, K), one column per coordinate of an embedding (n, K).
-
-    Each coordinate is explained by ``cardinality`` columns of X (n, d). The MCFS score of
-    feature j is the largest size in row j.
-
-    Examples
-    --------
-    >>> X = np.array([[2.0, 0.0, 1.0], [2.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    >>> embedding = np.array([[1.0], [1.0], [-1.0], [-1.0]])
-    >>> lars_coefficients(X, embedding, 1).ravel()
-    array([1., 0., 0.])
-    """
-    gram = gram_matrix(X)
-    # the path of cy is c times the path of y, and columns are brought to unit length:
-    # scaling first keeps the extremes of a heat kernel from overflowing
+def lars_coefficients(
+    X: np.ndarray, embedding: np.ndarray, cardinality: int, *, verbose: int = 0
+) -> np.ndarray:
+    """Return unit-length coefficients (d, K) of each coordinate of an embedding (n, K)."""
+    X = X.astype(np.float64)
+    gram = X.T @ X
+    # the path of cy is c times that of y: the extremes of a heat kernel do not overflow
     scale = np.abs(embedding).max(axis=0)
     scaled = embedding / np.where(scale > 0, scale, 1.0)
-    correlations = np.asarray(X.T @ scaled.astype(X.dtype), dtype=np.float64)
-    beta = np.empty_like(correlations)
-    for q, correlation in enumerate(correlations.T):
-        beta[:, q] = lars_to_cardinality(gram, correlation, cardinality)
+    beta = X.T @ scaled
+    with Progress("MCFS coordinates", beta.shape[1], verbose) as progress:
+        for column in beta.T:
+            column[:] = lars_to_cardinality(gram, column, cardinality)
+            progress.step()
     norms = np.linalg.norm(beta, axis=0)
     return beta / np.where(norms > 0, norms, 1.0)
 
@@ -151,16 +134,14 @@ def lars_to_cardinality(
 ) -> np.ndarray:
     """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries.
 
-    From XᵀX (d, d) without the ridge, which is for the direction solve only, and Xᵀy (d,).
-    If the path ends earlier (residual or features exhausted), its end is returned. A step
-    that brings a feature in and drives another to zero shows one non-zero less; the path goes
-    on from there, as the original does for a single cardinality.
+    From XᵀX (d, d) and Xᵀy (d,). If the path ends earlier, its end is returned. As in the
+    original a ridge enters the direction solve, and that alone: scikit-learn's
+    ``lars_path_gram`` does not give its numbers.
     """
-    d = len(correlation)
-    m = min(cardinality, d)
+    m = min(cardinality, len(correlation))
     c = np.array(correlation, dtype=np.float64)
-    beta = np.zeros(d)
-    inactive = np.ones(d, dtype=bool)
+    beta = np.zeros(len(c))
+    inactive = np.ones(len(c), dtype=bool)
     active: list[int] = []
     smallest = 1e-12 * np.abs(c).max()
     removed = False
@@ -181,8 +162,10 @@ def lars_to_cardinality(
         alpha = (sign @ h) ** -0.5
         w = alpha * h
         a = w @ rows
-        gamma = _step_length(c[inactive], a[inactive], C, alpha)
+        # until an inactive feature catches up, or an active one is back at zero
+        ahead = _positive(C - c, alpha - a), _positive(C + c, alpha + a)
         to_zero = _positive(-beta[active], w)
+        gamma = np.min(ahead, initial=C / alpha, where=inactive)
         removed = bool(to_zero.min() < gamma)
         gamma = min(gamma, to_zero.min())
         beta[active] += gamma * w
@@ -194,12 +177,6 @@ def lars_to_cardinality(
         elif len(active) == m:
             break
     return beta
-
-
-def _step_length(c: np.ndarray, a: np.ndarray, C: float, alpha: float) -> float:
-    """Return γ: how far until an inactive feature catches up, at most C/α."""
-    ends = [_positive(C - c, alpha - a), _positive(C + c, alpha + a)]
-    return min([C / alpha, *(end.min() for end in ends if end.size)])
 
 
 def _positive(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

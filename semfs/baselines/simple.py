@@ -1,4 +1,4 @@
-"""Random and Variance: what any method has to beat."""
+"""Random, Variance and Markers: quick, and without parameters."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from semfs.baselines.base import Baseline, Training, column_std
+from semfs.baselines.base import Baseline, Training
 from semfs.selectors.base import stable_order
 
-__all__ = ["RandomSelector", "VarianceSelector"]
+__all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
+
+BLOCK_ROWS = 1024
 
 
 class RandomSelector(Baseline):
-    """Rank the features in random order: what any method has to beat.
-
-    Constant columns still come last, so that it draws from the same candidates as the
-    other selectors.
+    """Rank the features in random order, constant columns last: what any method has to beat.
 
     Parameters
     ----------
@@ -27,20 +26,11 @@ class RandomSelector(Baseline):
     random_state : int, RandomState or None, default=None
         Pass an int for the same order every time.
 
-    Attributes
-    ----------
-    scores_ : ndarray of shape (d,)
-        Uniform random numbers, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
-
     Examples
     --------
-    >>> import numpy as np
     >>> from semfs.baselines import RandomSelector
-    >>> X = np.arange(12.0).reshape(3, 4)
-    >>> RandomSelector(2, random_state=0).fit(X).transform(X).shape
-    (3, 2)
+    >>> RandomSelector(1, random_state=0).fit([[1, 2, 3], [3, 1, 2]]).order_
+    array([1, 2, 0])
     """
 
     _takes_sparse = True
@@ -61,19 +51,10 @@ class VarianceSelector(Baseline):
     ----------
     n_features_to_select : int, default=50
 
-    Attributes
-    ----------
-    scores_ : ndarray of shape (d,)
-        Population variances in float64, ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
-
     Examples
     --------
-    >>> import numpy as np
     >>> from semfs.baselines import VarianceSelector
-    >>> X = np.array([[0.0, 5.0, 1.0], [1.0, 5.0, 9.0], [2.0, 5.0, 5.0]])
-    >>> VarianceSelector(1).fit(X).order_
+    >>> VarianceSelector(1).fit([[0, 5, 1], [1, 5, 9], [2, 5, 5]]).order_
     array([2, 0, 1])
     """
 
@@ -84,10 +65,103 @@ class VarianceSelector(Baseline):
         self.n_features_to_select = n_features_to_select
 
     def _scores(self, data: Training) -> np.ndarray:
-        X = data.X
-        every = mean_variance_axis(X, axis=0)[1] if sp.issparse(X) else column_std(X) ** 2
-        scaled = np.asarray(every[~data.constant], dtype=np.float64)
-        variance = np.ldexp(scaled, 2 * data.exponent)
+        X = data.varying
+        sparse = sp.issparse(X)
+        scaled = mean_variance_axis(X, axis=0)[1] if sparse else X.var(0, dtype=np.float64)
+        variance = np.ldexp(scaled.astype(np.float64), 2 * data.exponent)
         if not np.array_equal(stable_order(variance), stable_order(scaled)):
             raise ValueError(self._breakdown("cannot tell the variances of X apart"))
         return variance
+
+
+class Markers(Baseline):
+    """Markers of each class by a one-vs-rest t-test, as scanpy's ``rank_genes_groups``.
+
+    For class c and each feature Welch's statistic of its rows against all other rows::
+
+        t = (mean_c - mean_rest) / sqrt(var_c / n_c + var_rest / n_rest)
+
+    The features of a class are ranked by t, largest first (those that are *higher* in the
+    class). Then the classes take turns: the best feature of each, the second best of each,
+    and so on, leaving out what was taken before. For counts pass normalised logarithms.
+
+    Parameters
+    ----------
+    n_features_to_select : int, default=50
+
+    Attributes
+    ----------
+    scores_, order_, ranking_ : ndarray of shape (d,)
+        Share of the features not ahead in the turns, and the ranking by it.
+    statistics_ : ndarray of shape (C, d)
+        t of each class and feature; finite also where both sides are constant. The variance
+        of a class with one row is taken as 0.
+    classes_ : ndarray of shape (C,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from semfs.baselines import Markers
+    >>> X, y = load_iris(return_X_y=True)
+    >>> Markers(2).fit(X, y).get_support()
+    array([False,  True,  True, False])
+    """
+
+    _supervised = True
+    _takes_sparse = True
+    _unit_free = True
+
+    def __init__(self, n_features_to_select: int = 50) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _scores(self, data: Training) -> np.ndarray:
+        if len(data.table) < 2:
+            raise ValueError(
+                "Markers compares each class with the rest, but y has one class only. Pass "
+                "rows of at least two classes."
+            )
+        self.statistics_ = welch_statistics(data.X, data.codes)
+        # the best of each class, then the second best of each, …
+        best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
+        turns = best_first.T.ravel()
+        order = turns[np.sort(np.unique(turns, return_index=True)[1])]
+        scores = np.empty(len(order))
+        scores[order] = np.arange(len(order), 0, -1) / len(order)
+        return scores
+
+
+def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
+    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest."""
+    counts = np.bincount(codes)[:, None].astype(np.float64)
+    sums, squares = _class_sums(X, codes)
+    rest, rest_sums = counts.sum() - counts, sums.sum(axis=0) - sums
+    difference = sums / counts - rest_sums / rest
+    error = np.sqrt(
+        _mean_variance(counts, sums, squares)
+        + _mean_variance(rest, rest_sums, squares.sum(axis=0) - squares)
+    )
+    # equal rows on both sides: any difference is beyond doubt, but finite
+    smallest = np.maximum(1e-12 * np.abs(difference), np.finfo(np.float64).tiny)
+    return difference / np.maximum(error, smallest)
+
+
+def _class_sums(X: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums and sums of squares (C, d) of the rows of each class."""
+    n, d = X.shape
+    member = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
+    if sp.issparse(X):
+        X = X.astype(np.float64)
+        return (member @ X).toarray(), (member @ X.multiply(X)).toarray()
+    sums, squares = (np.zeros((member.shape[0], d)) for _ in range(2))
+    for start in range(0, n, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, n))
+        block = X[rows] - X[0].astype(np.float64)  # a common offset would drown the variance
+        sums += member[:, rows] @ block
+        squares += member[:, rows] @ block**2
+    return sums, squares
+
+
+def _mean_variance(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Return the variance of a mean of n rows, from their sums and sums of squares."""
+    spread = np.maximum(squares - sums**2 / n, 0.0)
+    return spread / np.maximum(n - 1, 1) / n

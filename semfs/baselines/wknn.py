@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
+from semfs.progress import Progress
 from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["WkNN", "class_balanced_batches", "loss_and_slope", "vote_gradient"]
@@ -26,8 +27,7 @@ SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the o
 class WkNN(Baseline):
     """Weighted nearest neighbours (Bugata and Drotár, Knowledge-Based Systems 2019).
 
-    Every other sample votes with a kernel weight, and the feature weights in the distance
-    are learned (there is no number of neighbours)::
+    All other samples vote by a kernel, and the feature weights in its distance are learned::
 
         D_ij = Σ_f w_f (x_if - x_jf)²,    K = exp(-D) or exp(-√D)
         ŷ_i = Σ_{j≠i} K_ij t_j / Σ_{j≠i} K_ij
@@ -39,45 +39,32 @@ class WkNN(Baseline):
     Parameters
     ----------
     n_features_to_select : int, default=50
-        Does not change the scores.
     attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class, see :func:`semfs.attributes.align_attributes`. None
-        takes the labels themselves, one-hot.
+        One row of numbers per class; None takes the labels themselves, one-hot.
     kernel : {"rbf", "exp"}, default="rbf"
-        ``exp(-D)`` or ``exp(-√D)``.
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
+        With thousands of features and many classes the default ``lambda0`` takes all weights
+        to 0 within a few steps, with a warning: set it to 0 there.
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
-        Rows per step. None takes all rows up to 4,000 samples and 512 above (with a
-        warning). Mini-batches hold about 8 rows of each of ``batch_size / 8`` random
-        classes, and the learning rate falls linearly to a tenth.
+        Rows per step, 8 of each of some random classes, at a learning rate that falls to a
+        tenth. None takes all rows up to 4,000 and 512 above, with a warning.
     huber_delta : float, default=1.0
-        Where "huber" turns from quadratic to linear.
     random_state : int, RandomState or None, default=0
-        For mini-batches.
+    verbose : int, default=0
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
+    scores_, order_, ranking_ : ndarray of shape (d,)
         Weights; tiny negative scores rank the features of weight 0 by the last gradient of
-        the loss (most negative first); ``-inf`` for constant columns.
-    order_, ranking_ : ndarray of shape (d,)
-        Feature indices, best first; position of each feature, 1 = best.
+        the loss (most negative first).
     weights_ : ndarray of shape (d,)
-        w itself.
-    objective_ : ndarray of shape (n_steps,)
+    objective_ : ndarray of shape (n_iter_,)
         Objective before each step, on its batch.
-    n_iter_ : int
     classes_ : ndarray of shape (C,)
-
-    Notes
-    -----
-    Defaults and steps are those of the authors' program; what differs, and why, is on the
-    page on the comparison methods. With thousands of features and many classes the default
-    ``lambda0`` takes all weights to 0 within a few steps, with a warning: set it to 0 there.
 
     Examples
     --------
@@ -106,6 +93,7 @@ class WkNN(Baseline):
         batch_size: int | None = None,
         huber_delta: float = 1.0,
         random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.attributes = attributes
@@ -119,6 +107,7 @@ class WkNN(Baseline):
         self.batch_size = batch_size
         self.huber_delta = huber_delta
         self.random_state = random_state
+        self.verbose = verbose
 
     def _scores(self, data: Training) -> np.ndarray:
         table = data.table
@@ -127,7 +116,8 @@ class WkNN(Baseline):
                 "loss='ce' needs attributes between 0 and 1, found values from "
                 f"{table.min():g} to {table.max():g}. Rescale them, or use loss='mse'."
             )
-        slope = self._descend(standardize_columns(data.X)[0], data)
+        with Progress("WkNN steps", self.max_iter, self.verbose) as progress:
+            slope = self._descend(standardize_columns(data.X)[0], data, progress)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
             warnings.warn(
@@ -139,41 +129,46 @@ class WkNN(Baseline):
             )
         return break_ties(self.weights_, -slope)
 
-    def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
+    def _descend(self, X: np.ndarray, data: Training, progress: Progress) -> np.ndarray:
         """Minimise J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope, objective = np.zeros_like(w), []
+        options: dict[str, Any] = {
+            "kernel": self.kernel,
+            "loss": self.loss,
+            "delta": self.huber_delta,
+        }
         for eta, rows in self._steps(data.codes):
-            x, t = (X, T) if rows is None else (X[rows], T[rows])
-            value, new_slope = vote_gradient(
-                x, t, w, kernel=self.kernel, loss=self.loss, delta=self.huber_delta
-            )
+            value, new_slope = vote_gradient(X[rows], T[rows], w, **options)
             # one batch says little about a feature: its slope is averaged over some twenty
-            slope = new_slope if rows is None else 0.95 * slope + 0.05 * new_slope
+            share = 1.0 if isinstance(rows, slice) else 0.05
+            slope = (1.0 - share) * slope + share * new_slope
             penalty, penalty_gradient = self._penalty(w)
-            w = _normalised_step(w, new_slope + penalty_gradient, eta)
+            gradient = new_slope + penalty_gradient
+            # normalised by the part of the gradient that projection keeps
+            lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
+            norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
+            w = np.maximum(w - eta * gradient / norm, 0.0)
             objective.append(value + penalty)
+            progress.step(f"objective {objective[-1]:.6g}")
             if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
                 break
         self.weights_, self.objective_ = w, np.array(objective)
         return slope
 
-    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, np.ndarray | None]]:
-        """Return the learning rate and the rows of each step, None for all rows."""
-        rates = np.full(self.max_iter, float(self.learning_rate))
+    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, Any]]:
+        """Return the learning rate and the rows of each step."""
         batch_size = self._batch_size(len(codes))
-        if batch_size is None:
-            return zip(rates, itertools.repeat(None))
+        if batch_size >= len(codes):
+            return zip([self.learning_rate] * self.max_iter, repeat(slice(None)))
+        rates = self.learning_rate * np.linspace(1.0, 0.1, self.max_iter)
         rng = check_random_state(self.random_state)
-        rates *= np.linspace(1.0, 0.1, self.max_iter)
         return zip(rates, class_balanced_batches(codes, batch_size, rng))
 
-    def _batch_size(self, n: int) -> int | None:
-        if self.batch_size is not None:
-            return None if self.batch_size >= n else self.batch_size
-        if n <= LARGEST_FULL_BATCH:
-            return None
+    def _batch_size(self, n: int) -> int:
+        if self.batch_size is not None or n <= LARGEST_FULL_BATCH:
+            return self.batch_size or n
         warnings.warn(
             f"WkNN compares all pairs of samples in every step, too slow for {n} of them: "
             f"using class-balanced mini-batches of {DEFAULT_BATCH}. Pass "
@@ -203,20 +198,10 @@ class WkNN(Baseline):
             check_integer("batch_size", self.batch_size, 2)
 
 
-def _normalised_step(w: np.ndarray, gradient: np.ndarray, eta: float) -> np.ndarray:
-    """Step along the gradient, normalised by the part that projection keeps."""
-    lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
-    norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
-    return np.maximum(w - eta * gradient / norm, 0.0)
-
-
 def vote_gradient(
     X: np.ndarray, T: np.ndarray, w: np.ndarray, *, kernel: str, loss: str, delta: float
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of the vote of all other rows, and its gradient in w.
-
-    The kernel weights are a softmax, so they never underflow to 0/0 as the original's do.
-    """
+    """Return the mean loss of the vote of all other rows, and its gradient in w."""
     used = w > 0
     D = euclidean_distances(X[:, used] * np.sqrt(w[used]).astype(X.dtype), squared=True)
     smallest = 1e-14 if D.dtype == np.float32 else 1e-300
@@ -225,7 +210,7 @@ def vote_gradient(
     if kernel == "exp":
         np.sqrt(D, out=D)
     np.fill_diagonal(D, np.inf)  # no vote for oneself
-    P = softmax(-D, axis=1)
+    P = softmax(-D, axis=1)  # never underflows to 0/0 as the original does
     Y_hat = P @ T
     value, g = loss_and_slope(T, Y_hat, loss, delta)
     g = (g / len(X)).astype(X.dtype)
@@ -263,18 +248,10 @@ def loss_and_slope(
 def class_balanced_batches(
     codes: np.ndarray, batch_size: int, rng: np.random.RandomState, per_class: int = 8
 ) -> Iterator[np.ndarray]:
-    """Yield row indices of random classes with about ``per_class`` rows of each, for ever.
-
-    Every row needs siblings in its batch, or the vote carries no signal.
-    """
+    """Yield indices of about ``per_class`` rows, to vote for each other, of some classes."""
     members = [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
     n_classes = min(len(members), max(2, batch_size // per_class))
     per_class = max(2, batch_size // n_classes)
     while True:
-        chosen = rng.choice(len(members), n_classes, replace=False)
-        yield np.concatenate(
-            [
-                rng.choice(members[c], min(per_class, len(members[c])), replace=False)
-                for c in chosen
-            ]
-        )
+        chosen = rng.permutation(len(members))[:n_classes]
+        yield np.concatenate([rng.permutation(members[c])[:per_class] for c in chosen])

@@ -50,14 +50,6 @@ class _PlainHelp:
         return params
 
 
-class _Command(_PlainHelp, TyperCommand):
-    pass
-
-
-class _Group(_PlainHelp, TyperGroup):
-    pass
-
-
 def _command(function: Callable) -> Callable:
     """Return a function for typer: its errors are one line and exit code 2.
 
@@ -103,16 +95,17 @@ def _options(
 def _build() -> typer.Typer:
     app = typer.Typer(
         name="semfs",
-        cls=_Group,
+        cls=type("Group", (_PlainHelp, TyperGroup), {}),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
     )
     app.callback()(_options)
+    command = type("Command", (_PlainHelp, TyperCommand), {})
     for function in COMMANDS:
         text, _, example = inspect.cleandoc(function.__doc__ or "").partition("Example:")
         epilog = f"Example: {example.strip()}"
-        app.command(cls=_Command, help=text, epilog=epilog)(_command(function))
+        app.command(cls=command, help=text, epilog=epilog)(_command(function))
     return app
 
 

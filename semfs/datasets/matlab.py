@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from semfs.files import FileError, check_declared_size, need, open_existing, reading
 from semfs.rows.hdf5 import checked_dataset
@@ -27,13 +26,14 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 def read_mat(path: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return the variables among ``names`` that a ``.mat`` file holds, as MATLAB shows them.
 
-    Numeric arrays have MATLAB's orientation in both versions; cell arrays of text are lists
-    of str. Anything else (structs, objects, functions) is refused.
+    Numeric arrays have MATLAB's orientation in both versions; cell arrays of text (version 5)
+    are lists of str. Anything else (structs, objects, sparse matrices) is refused.
     """
     path, names = open_existing(path), list(names)
     with reading(path, ".mat"):
         if _is_hdf5(path):
-            return _read_hdf5(path, names, matlab=True)
+            there = names_in_h5(path)
+            return {name: read_h5(path, name).T for name in names if name in there}
         return {name: read() for name, read in _Mat5(path).variables() if name in names}
 
 
@@ -44,15 +44,20 @@ def names_in_mat(path: Any) -> list[str]:
         return names_in_h5(path) if _is_hdf5(path) else [n for n, _ in _Mat5(path).variables()]
 
 
+def _is_hdf5(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(520)
+    return _HDF5_SIGNATURE in (start[:8], start[512:])
+
+
 def read_h5(path: Any, name: str) -> np.ndarray:
     """Return a numeric data set of an HDF5 file, in its own orientation."""
     path = open_existing(path)
-    with reading(path, "HDF5"):
-        found = _read_hdf5(path, [name], matlab=False)
-        if name not in found:
-            names = names_in_h5(path)
-            raise FileError(f"{path} has no data set {name!r}; found {', '.join(names)}.")
-        return found[name]
+    with reading(path, "HDF5"), need("h5py", "data", what=str(path)).File(path, "r") as file:
+        dataset = checked_dataset(path, file, name)
+        if dataset.dtype.kind not in "fiub":
+            raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
+        return dataset[()]
 
 
 def names_in_h5(path: Any) -> list[str]:
@@ -62,52 +67,6 @@ def names_in_h5(path: Any) -> list[str]:
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
         own = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
         return [name for name in own if isinstance(file[name], h5py.Dataset)]
-
-
-def _is_hdf5(path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(520)
-    return _HDF5_SIGNATURE in (start[:8], start[512:])
-
-
-# ---- HDF5, and version 7.3 on top of it ------------------------------------------------------
-
-
-def _read_hdf5(path: Path, names: list[str], *, matlab: bool) -> dict[str, Any]:
-    with need("h5py", "data", what=str(path)).File(path, "r") as file:
-        return {n: _read_dataset(path, file, n, matlab) for n in names if n in file}
-
-
-def _read_dataset(path: Path, file: Any, name: str, matlab: bool) -> Any:
-    dataset = checked_dataset(path, file, name)
-    if matlab and dataset.dtype.kind == "O":
-        return _cell_texts(path, file, name, dataset)
-    if dataset.dtype.kind not in "fiub":
-        raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
-    if matlab and dataset.attrs.get("MATLAB_class") in ("char", b"char"):
-        return np.array([_chars(dataset[()])])
-    return dataset[()].T if matlab else dataset[()]
-
-
-def _cell_texts(path: Path, file: Any, name: str, dataset: Any) -> list[str]:
-    """Strings of a cell array: references to arrays of character codes, or to such cells."""
-    h5py = need("h5py", "data", what=str(path))
-    if h5py.check_dtype(ref=dataset.dtype) is not h5py.Reference:
-        raise FileError(f"{path}: {name} has type {dataset.dtype}; text was expected.")
-    out = []
-    for reference in dataset[()].T.flat:
-        target = file[reference] if reference else None
-        # xlsa17 nests each name in a cell of its own
-        if target is not None and target.dtype.kind == "O" and target.size == 1:
-            target = file[target[()].flat[0]]
-        if target is None or target.dtype.kind not in "iu" or target.size > 10_000:
-            raise FileError(f"{path}: {name} is a cell array of something other than text.")
-        out.append(_chars(target[()]))
-    return out
-
-
-def _chars(codes: np.ndarray) -> str:
-    return "".join(chr(int(code)) for code in codes.T.flat)
 
 
 # ---- version 5 -------------------------------------------------------------------------------
@@ -120,10 +79,10 @@ _STORED = {
 #: Kinds of numeric arrays. Their numbers may be stored in a smaller type, which is kept.
 _NUMERIC = range(6, 16)
 _TEXT = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
-_CELL, _CHAR, _SPARSE, _OPAQUE = 1, 4, 5, 17
+_CELL, _CHAR, _OPAQUE = 1, 4, 17
 _COMPLEX = 0x0800
 _DEPTH = 3  # of cells within cells
-_CHUNK = 2**16  # of packed bytes; they unpack to 67 MB at most
+_START = 2**16  # of bytes that hold the name of a variable
 
 
 class _Header(NamedTuple):
@@ -161,7 +120,7 @@ class _Mat5:
                 if kind not in (_MATRIX, _COMPRESSED) or start + length > size:
                     raise self._broken("it is truncated")
                 place = (file, start, length, kind == _COMPRESSED)
-                name = self._header(self._content(*place, whole=False)).name
+                name = self._header(self._content(*place, most=_START)).name
                 yield name, lambda place=place: self._value(self._content(*place))
                 start += length
 
@@ -173,23 +132,20 @@ class _Mat5:
         return first, second
 
     def _content(
-        self, file: Any, start: int, length: int, packed: bool, *, whole: bool = True
+        self, file: Any, start: int, length: int, packed: bool, most: int | None = None
     ) -> memoryview:
-        """The bytes of a matrix element, unpacked; its beginning only, unless ``whole``."""
+        """The bytes of a matrix element, unpacked; at most so many of its beginning."""
         file.seek(start)
-        size = length if whole else min(length, _CHUNK)
+        data = file.read(length if most is None else min(length, most))
         if not packed:
-            return memoryview(file.read(size))
-        stream, out, declared = zlib.decompressobj(), bytearray(), 0
-        for done in range(0, size, _CHUNK):
-            out += stream.decompress(file.read(min(_CHUNK, size - done)))
-            declared = self._pair(out)[1]
-            check_declared_size(self.path, "a variable", declared, length)
-            if len(out) > 8 + declared:
-                break
-        if whole and (len(out) != 8 + declared or not stream.eof):  # its checksum is right
+            return memoryview(data)
+        stream = zlib.decompressobj()
+        declared = self._pair(stream.decompress(data, 8))[1]
+        check_declared_size(self.path, "a variable", declared, length)
+        out = stream.decompress(stream.unconsumed_tail, most or declared + 1)
+        if most is None and (len(out) != declared or not stream.eof):  # its checksum is right
             raise self._broken("a compressed element has another length than it says")
-        return memoryview(out)[8:]
+        return memoryview(out)
 
     def _element(self, data: memoryview, position: int) -> tuple[int, memoryview, int]:
         """Type and bytes of the element at a position, and where the next one begins."""
@@ -215,39 +171,21 @@ class _Mat5:
         name = bytes(letters).decode("latin-1")
         return _Header(flag & 0xFF, bool(flag & _COMPLEX), shape, name, position)
 
-    # ---- values: numpy and scipy check that numbers and sizes agree -----------------------
-
     def _value(self, data: memoryview) -> Any:
         header = self._header(data)
-        if header.kind == _CHAR:
-            return np.array(self._text(data, header))
         if header.kind == _CELL:
             return self._cells(data, header, _DEPTH)
-        if header.kind in _NUMERIC and not header.is_complex:
-            if 0 in header.shape:
-                return np.zeros(header.shape)
-            return self._vector(data, header.start)[0].reshape(header.shape, order="F")
-        if header.kind == _SPARSE and not header.is_complex:
-            return self._sparse(data, header)
-        raise FileError(
-            f"{self.path}: {header.name or 'a variable'} is a struct, an object or complex; "
-            "an array of numbers or a cell array of text was expected."
-        )
-
-    def _vector(self, data: memoryview, position: int) -> tuple[np.ndarray, int]:
-        kind, content, position = self._element(data, position)
-        stored = np.dtype(self.order + _STORED[kind])
-        values = np.frombuffer(content, stored)
-        return values.astype(stored.newbyteorder("="), copy=False), position
-
-    def _sparse(self, data: memoryview, header: _Header) -> Any:
-        rows, position = self._vector(data, header.start)
-        starts, position = self._vector(data, position)
-        values, _ = self._vector(data, position)
-        used = starts[-1]
-        X = sparse.csc_array((values[:used], rows[:used], starts), shape=header.shape)
-        X.check_format(full_check=True)
-        return X
+        if header.kind not in _NUMERIC or header.is_complex:
+            raise FileError(
+                f"{self.path}: {header.name or 'a variable'} is a struct, an object, text, "
+                "sparse or complex; an array of numbers or a cell array of text was expected."
+            )
+        if 0 in header.shape:
+            return np.zeros(header.shape)
+        kind, content, _ = self._element(data, header.start)
+        values = np.frombuffer(content, self.order + _STORED[kind])
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return native.reshape(header.shape, order="F")  # numpy checks that the sizes agree
 
     def _text(self, data: memoryview, header: _Header) -> list[str]:
         """Rows of text, stored column by column."""

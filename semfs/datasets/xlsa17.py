@@ -18,6 +18,7 @@ from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.files import read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
+from semfs.validation import check_distinct, check_option
 
 __all__ = ["Splits", "load_xlsa17", "read_lines", "read_splits"]
 
@@ -33,13 +34,7 @@ _STANDARD = {"AWA1": _ANIMALS, "AWA2": _ANIMALS, "APY": _YAHOO.split()}
 
 
 def load_xlsa17(
-    root: Any,
-    name: str,
-    split: str = "proposed",
-    *,
-    fold: int | None = None,
-    table: str = "att",
-    features: Any = None,
+    root: Any, name: str, split: str = "proposed", *, table: str = "att", features: Any = None
 ) -> ZeroShotDataset:
     """Return a data set of the zero-shot benchmark layout.
 
@@ -51,13 +46,9 @@ def load_xlsa17(
         "AWA1", "AWA2", "CUB", "SUN", "APY", "FLO" or another folder of the same layout.
     split : {"proposed", "standard"}, default="proposed"
         "proposed": the classes of ``test_unseen_loc`` are unseen. "standard": the split of
-        the older literature, read from a folder ``standard_split/name`` near ``root`` (as
-        unpacked from the benchmark's ``standard_split.zip``) or, for AWA1, AWA2 and APY,
-        known by class name.
-    fold : {1, 2, 3}, optional
-        Return a class-wise validation split of the seen part instead: the rows of
-        ``trainval_loc``, with the classes of ``valclasses{fold}.txt`` unseen and those of
-        ``trainclasses{fold}.txt`` seen.
+        the older literature, read from ``standard_split/name/att_splits.mat`` near ``root``
+        (the benchmark's ``standard_split.zip``) or, for AWA1, AWA2 and APY, known by class
+        name.
     table : {"att", "original_att"}, default="att"
         "att" has unit length per class; "original_att" is as published, with -1 for
         values the annotators left open (AWA).
@@ -67,36 +58,33 @@ def load_xlsa17(
     Returns
     -------
     ZeroShotDataset
-        All N images in the order of the file, in the file's own precision (or those of a
-        fold). ``rows`` has the 0-based indices of ``trainval``, ``test_seen`` and
-        ``test_unseen``; seen classes comprise the rows of the first two, so to keep the
-        test images of seen classes apart use ``data.X[data.rows["trainval"]]``.
+        All N images in the order of the file, in the file's own precision. ``rows`` has the
+        0-based indices of ``trainval``, ``test_seen`` and ``test_unseen``; seen classes
+        comprise the rows of the first two, so to keep the test images of seen classes apart
+        use ``data.X[data.rows["trainval"]]``.
         Labels are class names; attribute rows keep the order of ``allclasses_names``.
     """
-    if split not in ("proposed", "standard"):
-        raise ValueError(f"split must be 'proposed' or 'standard', got {split!r}.")
+    check_option("split", split, ("proposed", "standard"))
     splits = read_splits(root, name, table)
     X, labels, files = _read_images(splits, features)
     rows = splits.rows if split == "proposed" else _standard_rows(splits, labels)
     _check_rows(f"{splits.folder}, {split} split", rows, labels)
     classes = np.array(splits.classes)
-    data = ZeroShotDataset(
-        splits.name,
+    return ZeroShotDataset(
+        splits.folder.name,
         X,
         classes[labels],
         splits.attributes,
         classes[np.unique(labels[rows["test_unseen"]])],
         rows=rows,
-        info={"files": files, "split": split, "layout": "xlsa17"},
+        info={"files": files},
     )
-    return data if fold is None else _validation_fold(data, splits, fold)
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
     """What ``att_splits.mat`` holds, 0-based and with one row per class."""
 
-    name: str
     folder: Path
     attributes: Any  # frame (C, m): row r belongs to label r + 1 of res101.mat
     rows: dict[str, np.ndarray]  # image indices of trainval, test_seen, …
@@ -109,28 +97,25 @@ class Splits:
 
 def read_splits(root: Any, name: str, table: str = "att") -> Splits:
     """Return attribute table and row indices of ``root/name/att_splits.mat``."""
-    folder = _folder(root, name)
+    folder = _folder(Path(root), name)
     path = folder / "att_splits.mat"
-    att = _matrix(path, table, _variable(path, table))
+    att = _matrix(path, table)
     frame = need("pandas", "data").DataFrame(
         np.ascontiguousarray(att.T, dtype=np.float64),
         index=_class_names(path, att),
         columns=_attribute_names(folder.name, att.shape[0]),
     )
-    return Splits(folder.name, folder, frame, _read_rows(path))
+    return Splits(folder, frame, _read_rows(path))
 
 
 # ---- reading ------------------------------------------------------------------------------
 
 
-def _folder(root: Any, name: str) -> Path:
-    root, names = Path(root), (name, name.upper())
-    places = [
-        base / n for base in (root, root / "data", root / "xlsa17" / "data") for n in names
-    ]
-    for folder in [root, *places] if root.name in names else places:
-        if folder.is_dir():
-            return folder
+def _folder(root: Path, name: str) -> Path:
+    for base in (root.parent, root, root / "data", root / "xlsa17" / "data"):
+        for folder in (base / name, base / name.upper()):
+            if folder.is_dir() and (base != root.parent or folder == root):
+                return folder
     raise FileNotFoundError(
         f"no folder {name!r} in {root}. Expected {root / name / 'att_splits.mat'} and "
         f"{root / name / 'res101.mat'}; run `semfs datasets` for where to get them."
@@ -144,8 +129,9 @@ def _variable(path: Path, name: str) -> Any:
     return found[name]
 
 
-def _matrix(path: Path, name: str, value: Any) -> np.ndarray:
-    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub":
+def _matrix(path: Path, name: str) -> np.ndarray:
+    value = _variable(path, name)
+    if not isinstance(value, np.ndarray) or value.ndim != 2:
         raise FileError(f"{path}: {name} must be a matrix of numbers.")
     return value
 
@@ -156,19 +142,18 @@ def _class_names(path: Path, att: np.ndarray) -> list:
     if names is None and not lines.exists():
         return list(range(att.shape[1]))  # FLO comes without names
     names = read_lines(lines) if names is None else [str(name).strip() for name in names]
-    if len(names) != att.shape[1]:
-        raise FileError(
-            f"{path}: the attribute matrix has shape {att.shape}, but there are {len(names)} "
-            f"class names; attributes × classes was expected.{_turned(att, len(names))}"
-        )
-    repeated = [n for n in dict.fromkeys(names) if names.count(n) > 1]
-    if repeated:
-        raise FileError(f"{path}: class {repeated[0]!r} is named twice in allclasses_names.")
+    _check_columns(path, "the attribute matrix", att, len(names), "class names")
+    check_distinct(names, f"{path}: class {{}} is named twice in allclasses_names.", FileError)
     return names
 
 
-def _turned(matrix: np.ndarray, n_columns: int) -> str:
-    return " It seems transposed." if matrix.shape[0] == n_columns else ""
+def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -> None:
+    if matrix.shape[1] != n:
+        turned = " It seems transposed." if matrix.shape[0] == n else ""
+        raise FileError(
+            f"{path}: {what} has shape {matrix.shape}, but there are {n} {of}; one column for "
+            f"each was expected.{turned}"
+        )
 
 
 def _attribute_names(name: str, m: int) -> list[str]:
@@ -183,16 +168,14 @@ def _read_rows(path: Path) -> dict[str, np.ndarray]:
 
 
 def _zero_based(path: Path, name: str, value: Any) -> np.ndarray:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
-        raise FileError(f"{path}: {name} must hold image numbers.")
-    index = value.reshape(-1).astype(np.int64)
-    if (index != value.reshape(-1)).any():
+    numbers = np.asarray(value).reshape(-1)
+    if numbers.dtype.kind not in "fiu" or (numbers != np.floor(numbers)).any():
         raise FileError(f"{path}: {name} must hold whole numbers.")
-    if index.size and index.min() < 1:
+    if numbers.size and numbers.min() < 1:
         raise FileError(
-            f"{path}: {name} holds {index.min()}; image numbers start at 1 in this layout."
+            f"{path}: {name} holds {numbers.min():g}; numbers start at 1 in this layout."
         )
-    return index - 1
+    return numbers.astype(np.int64) - 1
 
 
 def _read_images(splits: Splits, features: Any) -> tuple[Any, np.ndarray, list[str] | None]:
@@ -201,19 +184,15 @@ def _read_images(splits: Splits, features: Any) -> tuple[Any, np.ndarray, list[s
     if labels.size and labels.max() >= n_classes:
         raise FileError(
             f"{path}: labels go up to {labels.max() + 1}, but the attribute matrix has "
-            f"{n_classes} columns; attributes × classes was expected."
+            f"{n_classes} columns; one column per class was expected."
         )
     files = read_mat(path, ["image_files"]).get("image_files")
     if files is not None:  # absolute paths of the authors' machine: keep folder and file
         files = ["/".join(str(f).replace("\\", "/").split("/")[-2:]) for f in files]
     if features is not None:
         return read_features(features, len(labels)), labels, files
-    X = _matrix(path, "features", _variable(path, "features"))
-    if X.shape[1] != len(labels):
-        raise FileError(
-            f"{path}: features has shape {X.shape}, but there are {len(labels)} labels; "
-            f"features × images was expected.{_turned(X, len(labels))}"
-        )
+    X = _matrix(path, "features")
+    _check_columns(path, "features", X, len(labels), "labels")
     return X.T, labels, files  # its rows are contiguous: MATLAB stores columns together
 
 
@@ -227,29 +206,18 @@ def read_lines(path: Any) -> list[str]:
 
 
 def _standard_rows(splits: Splits, labels: np.ndarray) -> dict[str, np.ndarray]:
-    names = _STANDARD.get(splits.name, [])
+    name = splits.folder.name
     for base in list(splits.folder.parents)[:3]:
-        for part in ("standard_split", "standard_split/data"):
-            folder = base / part / splits.name
-            if (folder / "att_splits.mat").exists():
-                return _read_rows(folder / "att_splits.mat")
-            if (folder / "testclasses.txt").exists():
-                names = read_lines(folder / "testclasses.txt")
-    if not names:
+        path = base / "standard_split" / name / "att_splits.mat"
+        if path.exists():
+            return _read_rows(path)
+    if name not in _STANDARD:
         raise FileNotFoundError(
-            f"the standard split of {splits.name} was not found. Unpack the benchmark's "
-            f"standard_split.zip in {splits.folder.parent}, so that standard_split/"
-            f"{splits.name} holds att_splits.mat or testclasses.txt."
+            f"the standard split of {name} was not found. Unpack the benchmark's "
+            f"standard_split.zip in {splits.folder.parent}."
         )
-    unseen = np.isin(labels, [_code(splits, name) for name in names])
+    unseen = np.isin(np.array(splits.classes)[labels], _STANDARD[name])
     return {"trainval": np.flatnonzero(~unseen), "test_unseen": np.flatnonzero(unseen)}
-
-
-def _code(splits: Splits, name: str) -> int:
-    names = [str(label) for label in splits.classes]
-    if name not in names:
-        raise FileError(f"{splits.folder}: a class list names {name!r}, which is no class.")
-    return names.index(name)
 
 
 def _check_rows(where: str, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
@@ -268,23 +236,3 @@ def _check_rows(where: str, rows: dict[str, np.ndarray], labels: np.ndarray) -> 
                 f"{where}: class number {mixed[0] + 1} is in {key}_loc and in "
                 "test_unseen_loc; unseen classes must not be trained on."
             )
-
-
-def _validation_fold(data: ZeroShotDataset, splits: Splits, fold: int) -> ZeroShotDataset:
-    if fold not in (1, 2, 3):
-        raise ValueError(f"fold must be 1, 2 or 3, got {fold!r}.")
-    train, val = (
-        [splits.classes[_code(splits, name)] for name in read_lines(splits.folder / filename)]
-        for filename in (f"trainclasses{fold}.txt", f"valclasses{fold}.txt")
-    )
-    trainval = data.rows["trainval"]
-    kept = trainval[np.isin(data.y[trainval], [*train, *val])]
-    y = data.y[kept]
-    return ZeroShotDataset(
-        f"{data.name} fold {fold}",
-        data.X[kept],
-        y,
-        data.attributes,
-        np.intersect1d(y, val),
-        info={**data.info, "image_rows": kept, "fold": fold},
-    )

@@ -1,10 +1,11 @@
 """How well columns tell unseen classes apart: K-means, its measures, splits by class."""
 
-from semfs.evaluation.clustering import cluster_scorer, cluster_scores, starting_rows
-from semfs.evaluation.measures import (
+from semfs.evaluation.scores import (
+    cluster_scorer,
+    cluster_scores,
     clustering_accuracy,
-    knn_accuracy,
     normalized_mutual_info,
+    starting_rows,
     zero_shot_accuracy,
 )
 from semfs.evaluation.splits import ClassKFold, ClassShuffleSplit
@@ -15,7 +16,6 @@ __all__ = [
     "cluster_scorer",
     "cluster_scores",
     "clustering_accuracy",
-    "knn_accuracy",
     "normalized_mutual_info",
     "starting_rows",
     "zero_shot_accuracy",

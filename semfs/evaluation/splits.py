@@ -38,11 +38,9 @@ class _ClassSplitter(BaseCrossValidator):
 class ClassKFold(_ClassSplitter):
     """Cross-validation that holds out whole classes: K folds of classes.
 
-    Each class is in the test part once. The folds have equal numbers of classes (plus or
-    minus one), because that, more than the number of rows, decides how hard they are to
-    tell apart. Use it as ``cv=`` anywhere in scikit-learn, with a ``scoring=`` that needs
-    no labels of the training classes, such as `cluster_scorer`: a classifier's default
-    score is zero on classes it has never seen.
+    Each class is in the test part once; the folds have equal numbers of classes (plus or
+    minus one). Use it as ``cv=`` with a ``scoring=`` such as `cluster_scorer`: a classifier's
+    own score is zero on classes it has never seen.
 
     Parameters
     ----------

@@ -36,19 +36,13 @@ CAUTION = (
 
 
 def _semfs(attributes: Any = None, **options: Any) -> SemFS:
-    return SemFS(max(KS), attributes=attributes, class_weight="balanced", **options)
-
-
-def _described(case: Case) -> SemFS:
-    """SemFS that is also given the descriptions of the types to come."""
-    coming = case.attributes.loc[sorted(set(case.y_unseen))]
-    return _semfs(case.attributes, target_attributes=coming).fit(case.X, case.y)
+    return SemFS(max(KS), attributes=attributes, **options)
 
 
 #: The lines of the figure: a fitted selector from the seen cells of a split. None: all genes.
 LINES: dict[str, Callable[[Case], Any]] = {
-    OURS: _described,
-    "SemFS": lambda case: _semfs(case.attributes).fit(case.X, case.y),
+    OURS: lambda case: _semfs(case.attributes).fit(case.X, case.y),
+    "SemFS": lambda case: _semfs(case.attributes, target_attributes=None).fit(case.X, case.y),
     "SemFS + unlabelled cells": lambda case: _semfs(case.attributes).fit(
         case.X, case.y, X_unlabeled=case.X_unseen
     ),
@@ -135,7 +129,9 @@ def _result(case: Case, fit: Callable[[Case], Any], seed: int) -> Result:
 
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
-    selector = _described(Case.of(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
+        selector = LINES[OURS](Case.of(data))
     # How far one standard deviation of the gene moves an attribute, in its own spread.
     spread = selector.class_table_.values.std(axis=0)
     effect = selector.coef_ / np.where(spread > 0, spread, np.inf)

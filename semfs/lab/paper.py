@@ -207,7 +207,7 @@ def open_data(
         load = load_h5ad if Path(name).suffix == ".h5ad" else load_table
         data = load(name, label, attributes)
     elif Path(name).suffix == ".npz" and attributes is None:
-        data = load_npz(name, label=label or "y")
+        data = load_npz(name)
     else:
         raise ValueError(
             f"{name}: say where the class labels are (--label) and which file describes the "

@@ -1,1 +1,1 @@
-"""The method: moments of labelled rows, the objective they make, and its solvers."""
+"""The method: moments of labelled rows, the objective they make, and its two solvers."""

@@ -164,7 +164,11 @@ class Moments:
             raise ValueError(
                 f"Cannot add moments of {self.n_features} and {other.n_features} features."
             )
-        return _stack([self, other]) if _rows_stay([self, other]) else _merge(self, other)
+        if _rows_stay([self, other]):
+            return _stack([self, other])
+        sums = _accumulated(self)
+        sums.merge(_accumulated(other))
+        return self.from_sums(sums)
 
     def keep(self, classes: Iterable) -> Moments:
         """Return the moments of the rows of these classes only."""
@@ -178,33 +182,23 @@ class Moments:
         index = np.array([position[c] for c in wanted], dtype=np.intp)
         if set(wanted) == set(position):
             return self
-        if not isinstance(self.rows, Rows):
-            raise ValueError(
-                "keep(classes) needs the rows, but these moments have only the scatter "
-                "matrix summed over all classes. Build one Moments per group of classes "
-                "and add the groups you want."
-            )
+        rows = self._rows_of(
+            "keep(classes)", "Build one Moments per group of classes and add those you want."
+        )
         new_code = np.full(len(self.classes), -1, dtype=np.intp)
         new_code[index] = np.arange(len(index))
-        chosen = np.flatnonzero(new_code[self.rows.codes] >= 0)
-        rows = self.rows.take(chosen, new_code[self.rows.codes[chosen]])
+        chosen = np.flatnonzero(new_code[rows.codes] >= 0)
+        rows = rows.take(chosen, new_code[rows.codes[chosen]])
         return self.from_checked(rows.X, rows.codes, self.classes[index], rows.weights)
 
-    def reweighted(self, class_weight: dict) -> Moments:
-        """Return the moments with every row multiplied by the weight of its class."""
-        factors = np.array([float(class_weight.get(c, 1.0)) for c in self.classes.tolist()])
-        if (factors == 1.0).all():
-            return self
-        if not isinstance(self.rows, Rows):
-            raise ValueError(
-                "class_weight needs the rows, but these moments have only the scatter "
-                "matrix summed over all classes. Pass the weights as sample_weight when "
-                "the moments are built."
-            )
-        weights = factors[self.rows.codes]
-        if self.rows.weights is not None:
-            weights = weights * self.rows.weights
-        return self.from_checked(self.rows.X, self.rows.codes, self.classes, weights)
+    def _rows_of(self, what: str, remedy: str) -> Rows:
+        """The rows, which ``what`` needs."""
+        if isinstance(self.rows, Rows):
+            return self.rows
+        raise ValueError(
+            f"{what} needs the rows, but these moments have only the scatter matrix summed "
+            f"over all classes. {remedy}"
+        )
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""
@@ -262,28 +256,27 @@ class Moments:
         noise = 8.0 * self.itemsize_error * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
-    def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
-        return self.stretched_columns(columns, 0.0, precise=precise)
-
-    def stretched_columns(
-        self, columns: np.ndarray, alpha: float, *, precise: bool = False
+    def scatter_columns(
+        self, columns: np.ndarray, gaps: np.ndarray | None = None, *, precise: bool = False
     ) -> np.ndarray:
-        """Return columns (d, b) of scatter + alpha * between-class scatter, in float64."""
-        gaps = alpha * (self.means[:, columns] - self.mean[columns])
-        if self._dense_rows():
-            # X'X̄ = X̄'X̄ about the mean: adding the class means to the columns costs no product
-            far = self._far_from_origin()
-            return self.rows.columns(
-                columns, self.mean, self.total, far=far, precise=precise, gaps=gaps
-            )
+        """Return columns (d, b) of the scatter matrix about the mean, in float64.
+
+        ``gaps`` (C, b), of weighted mean 0, are added to the columns, class by class: the
+        result is that of scatter + M'N gaps.
+        """
+        dense = self._dense_rows() and gaps is not None
         if self.scatter_matrix is not None:
             out = self.scatter_matrix[:, columns]
         else:
             assert self.rows is not None
+            more = {"gaps": gaps} if dense else {}
             far = self._far_from_origin()
-            out = self.rows.columns(columns, self.mean, self.total, far=far, precise=precise)
-        return out + self.means.T @ (self.counts[:, None] * gaps) if alpha else out
+            out = self.rows.columns(
+                columns, self.mean, self.total, far=far, precise=precise, **more
+            )
+        if gaps is None or dense:
+            return out
+        return out + self.means.T @ (self.counts[:, None] * gaps)
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean, in float64.
@@ -360,24 +353,13 @@ def _stack(parts: list[Moments]) -> Moments:
     return Moments.from_checked(X, codes, classes, weights)
 
 
-def _merge(a: Moments, b: Moments) -> Moments:
-    """Pool means and scatter about the mean (Chan, Golub and LeVeque), free of cancellation."""
-    classes, places = _unite([a, b])
-    counts, means = np.zeros((2, len(classes))), np.zeros((2, len(classes), a.n_features))
-    for i, (part, place) in enumerate(zip((a, b), places)):
-        counts[i, place], means[i, place] = part.counts, part.means
-    pooled = counts.sum(axis=0)
-    share = np.divide(counts[1], pooled, out=np.zeros_like(pooled), where=pooled > 0)
-    gap = b.mean - a.mean
-    factor = a.total * b.total / (a.total + b.total)
-    scatter = a.scatter() + b.scatter()
-    scatter += factor * np.outer(gap, gap)
-    return Moments(
-        classes,
-        pooled,
-        means[0] + share[:, None] * (means[1] - means[0]),
-        a.scatter_diag + b.scatter_diag + factor * gap**2,
-        None,
-        scatter,
-        max(a.itemsize_error, b.itemsize_error),
-    )
+def _accumulated(moments: Moments) -> Accumulator:
+    """An accumulator that has collected what the moments hold."""
+    sums = Accumulator(moments.n_features)
+    sums.position = {label: i for i, label in enumerate(moments.classes.tolist())}
+    sums.counts, sums.total = moments.counts.copy(), moments.total
+    sums.origin = sums.mean = moments.mean
+    sums.class_sums = moments.counts[:, None] * (moments.means - moments.mean)
+    sums.diag, sums.upper = moments.scatter_diag.copy(), moments.scatter().copy()
+    sums.rounding = moments.itemsize_error
+    return sums

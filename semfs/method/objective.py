@@ -1,4 +1,4 @@
-"""The paper's objective as a function of moments: value, gradients, Gram columns.
+"""The paper's objective as a function of moments, and the quadratic form that solvers see.
 
 Notation of the paper (Eqs. 4 and 5): X (n, d) rows, X̄ their class means, A (C, m) class
 attributes, Y_s (n, m) the attribute row of each row's class, S = diag(s)::
@@ -7,14 +7,18 @@ attributes, Y_s (n, m) the attribute row of each row's class, S = diag(s)::
             = q − 2 tr(W'S B) + tr(W'S G S W) + γ ‖W‖²
     G = X'X + α M'N M,   B = (1 + α) M'N A,   q = (1 + α) tr(A'N A)
 
-with M the class means and N = diag(counts), because X'Y_s = X̄'Y_s = M'N A. Equivalently J
-is plain ridge regression of √(1+α) Y_s on F = X + (√(1+α) − 1) X̄, as F'F = G. With an
+with M the class means and N = diag(counts), because X'Y_s = X̄'Y_s = M'N A. With the scatter
+within classes S_w = X'X − M'N M this reads G = S_w + (1 + α) M'N M, and nothing asks that the
+classes told apart be those whose scatter is taken, or count as often as they have rows: M and N
+may be those of classes that are only expected, or of classes that all count alike. Equivalently
+J is plain ridge regression of √(1+α) Y_s on F = X + (√(1+α) − 1) X̄, as F'F = G. With an
 intercept, X and A are centred: both losses have the same optimal one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +29,15 @@ from semfs.method.moments import Moments
 from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
 
-__all__ = ["Objective", "reduce_rank"]
+__all__ = [
+    "Monitor",
+    "Objective",
+    "Quadratic",
+    "Solution",
+    "absolute_penalty",
+    "drowns",
+    "reduce_rank",
+]
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
@@ -33,11 +45,92 @@ SAFE_RELATIVE_PENALTY = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Objective:
-    """J of the paper for given moments, attributes and penalties.
+class Quadratic:
+    """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
 
-    Build it with `from_moments`. ``targets`` (C, r) are the attributes in an orthonormal
-    basis of their row space (`reduce_rank`); J and the row norms of W do not notice.
+    This is all that forward selection asks for. Whoever wants features to do something
+    further well returns another one.
+
+    Attributes
+    ----------
+    q : float
+        J when nothing is selected.
+    B : ndarray of shape (d, r)
+    diag : ndarray of shape (d,)
+        Diagonal of G.
+    gamma : float
+        The penalty, in absolute units.
+    columns : callable
+        From indices (b,) to those columns (d, b) of G.
+    rounding : float
+        Rounding unit of the data; gains that differ less are ties.
+
+    Examples
+    --------
+    >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
+    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).first_gains()
+    array([0.5, 1.8])
+    """
+
+    q: float
+    B: np.ndarray
+    diag: np.ndarray
+    gamma: float
+    columns: Callable[[np.ndarray], np.ndarray]
+    rounding: float
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return len(self.diag)
+
+    def first_gains(self) -> np.ndarray:
+        """Fall of J (d,) if the feature is the first to be selected."""
+        pivots = np.maximum(self.diag + self.gamma, np.finfo(float).tiny)
+        return np.einsum("ij,ij->i", self.B, self.B) / pivots
+
+    @property
+    def reach(self) -> float:
+        """How much all features together would lower J if each entered first."""
+        return float((self.B**2).sum() / max((self.diag + self.gamma).sum(), 1e-300))
+
+    def weighing(self, weight: float) -> Quadratic:
+        """Return the same J, multiplied by a weight."""
+        return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver found.
+
+    ``scores`` and ``order`` (d,) rank all features; ``W`` (d, r) solves Eq. 12 for the
+    selection ``s`` (d,), which is 0/1 for `forward_selection`; ``objective`` holds J after
+    each step. ``gram`` (k, k) is G of the features chosen, in their order, if known.
+    """
+
+    s: np.ndarray
+    W: np.ndarray
+    scores: np.ndarray
+    order: np.ndarray
+    objective: np.ndarray
+    converged: bool
+    gram: np.ndarray | None = None
+
+
+# Called after each step with its number, J, the feature added (or None) and a function that
+# makes the Solution so far; a true answer stops the solver.
+Monitor = Callable[[int, float, int | None, Callable[[], Solution]], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """J of the paper for given moments, classes to tell apart, targets and penalties.
+
+    Build it with `from_moments` (the classes of the moments) or `of_means` (other classes, such
+    as those to come). ``means`` (U, d), ``shares`` (U,) and ``targets`` (U, r) are those of the
+    classes to tell apart; the scatter within classes is that of ``moments``. Targets may be in
+    any orthonormal basis of their row space (`reduce_rank`); J and the row norms of W do not
+    notice.
 
     Examples
     --------
@@ -49,6 +142,8 @@ class Objective:
     """
 
     moments: Moments
+    means: np.ndarray
+    shares: np.ndarray
     targets: np.ndarray
     alpha: float
     penalty: float
@@ -61,92 +156,196 @@ class Objective:
         moments: Moments,
         targets: np.ndarray,
         *,
+        class_weight: np.ndarray | None = None,
+        **penalties: Any,
+    ) -> Objective:
+        """Return J of telling the classes of the moments apart.
+
+        Parameters
+        ----------
+        moments : Moments
+        targets : ndarray of shape (C, r)
+            Attributes of the classes.
+        class_weight : ndarray of shape (C,), optional
+            What a row of each class counts for in N; the scatter within classes is that of all
+            rows alike. Scaled so that N keeps its sum.
+        **penalties
+            ``alpha``, ``gamma``, ``penalty_scale`` and ``fit_intercept`` as in `of_means`.
+        """
+        shares = moments.counts
+        if class_weight is not None:
+            shares = shares * class_weight
+            shares = shares * (moments.total / shares.sum())
+        return cls.of_means(moments, moments.means, shares, targets, **penalties)
+
+    @classmethod
+    def of_means(
+        cls,
+        moments: Moments,
+        means: np.ndarray,
+        shares: np.ndarray,
+        targets: np.ndarray,
+        *,
         alpha: float = 1.0,
         gamma: float = 1.0,
         penalty_scale: str = "none",
         fit_intercept: bool = False,
     ) -> Objective:
-        """Return the objective; ``penalty_scale="gram"`` multiplies γ by tr(G)/d."""
+        """Return J of telling classes with these means (U, d) and counts (U,) apart.
+
+        ``penalty_scale="gram"`` multiplies γ by tr(G)/d.
+        """
         targets = np.asarray(targets, dtype=np.float64)
         if fit_intercept:
-            targets = targets - moments.counts @ targets / moments.total
-        return cls(moments, targets, float(alpha), float(gamma), penalty_scale, fit_intercept)
+            targets = targets - shares @ targets / shares.sum()
+        numbers = float(alpha), float(gamma)
+        return cls(moments, means, shares, targets, *numbers, penalty_scale, fit_intercept)
+
+    def quadratic(self) -> Quadratic:
+        """Return what forward selection needs to know."""
+        rounding = self.moments.itemsize_error
+        return Quadratic(self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+
+    def centred(self) -> Objective:
+        """Return the same with an intercept, γ in absolute units.
+
+        J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
+        the mean of the class means and ā that of their targets.
+        """
+        return Objective.of_means(
+            self.moments,
+            self.means,
+            self.shares,
+            self.targets,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            fit_intercept=True,
+        )
+
+    # ---- its parts -------------------------------------------------------------------
 
     @cached_property
     def gamma(self) -> float:
         """The penalty γ in absolute units."""
-        scale = float(self.diag.mean()) if self.penalty_scale == "gram" else 1.0
-        return self.penalty * scale
+        return absolute_penalty(self.penalty, self.penalty_scale, float(self.diag.mean()))
 
     @property
     def n_features(self) -> int:
         """Number of features d."""
         return self.moments.n_features
 
+    @property
+    def origin_weight(self) -> float:
+        """Weight of μμ' in G, which is about the origin unless there is an intercept."""
+        return 0.0 if self.fit_intercept else (1.0 + self.alpha) * float(self.shares.sum())
+
     @cached_property
-    def centre(self) -> np.ndarray:
-        """What is subtracted from X: its mean (d,) with an intercept, else zeros."""
-        return self.moments.mean if self.fit_intercept else np.zeros(self.n_features)
+    def mean(self) -> np.ndarray:
+        """Mean μ (d,) of the class means, weighted by their shares."""
+        if self.shares is self.moments.counts:
+            return self.moments.mean
+        return self.shares @ self.means / self.shares.sum()
 
     @cached_property
     def root(self) -> np.ndarray:
-        """N^½ M (C, d), centred: root'root is the between-class part of X'X.
+        """N^½ M (U, d) about μ: (1 + α) root'root is the between-class part of G.
 
         In float32 if the data are and γ is known to be large: products with it are then as
         precise as those with X, and take half the time.
         """
+        return self._root(self.means, self.shares, self.mean)
+
+    @cached_property
+    def _own_root(self) -> np.ndarray:
+        """The same of the moments' own classes: scatter − own_root'own_root is within."""
+        if self._plain:
+            return self.root
+        return self._root(self.moments.means, self.moments.counts, self.moments.mean)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the classes to tell apart are those of the moments, as often as they are."""
+        return self.means is self.moments.means and self.shares is self.moments.counts
+
+    def _root(self, means: np.ndarray, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
         safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
         single = safe and self.moments.itemsize_error > np.finfo(np.float64).eps
-        out = np.subtract(self.moments.means, self.centre, dtype=np.float32 if single else None)
-        out *= np.sqrt(self.moments.counts).astype(out.dtype)[:, None]
+        out = np.subtract(means, mean, dtype=np.float32 if single else None)
+        out *= np.sqrt(counts).astype(out.dtype)[:, None]
         return out
 
     @cached_property
     def B(self) -> np.ndarray:
         """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
-        weights = (1.0 + self.alpha) * np.sqrt(self.moments.counts)
+        weights = (1.0 + self.alpha) * np.sqrt(self.shares)
         targets = (weights[:, None] * self.targets).astype(self.root.dtype)
-        return (targets.T @ self.root).astype(np.float64).T
+        out = (targets.T @ self.root).astype(np.float64).T
+        if self.fit_intercept:
+            return out
+        return out + np.outer(self.mean, (1.0 + self.alpha) * (self.shares @ self.targets))
 
     @cached_property
     def q(self) -> float:
         """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
-        return float((1.0 + self.alpha) * (self.moments.counts @ self.targets**2).sum())
+        return float((1.0 + self.alpha) * (self.shares @ self.targets**2).sum())
 
     @cached_property
     def diag(self) -> np.ndarray:
         """Diagonal of G (d,)."""
-        origin = self._origin_weight * self.moments.mean**2
-        between = np.einsum("cd,cd->d", self.root, self.root).astype(np.float64)
-        return self.moments.scatter_diag + origin + self.alpha * between
+        out = self.moments.scatter_diag + (1.0 + self.alpha) * _squares(self.root)
+        out = np.maximum(out - _squares(self._own_root), 0.0)
+        return out + self.origin_weight * self.mean**2
 
     @property
     def precise(self) -> bool:
         """Whether γ is so small that float32 products would drown it."""
-        return self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
-
-    @property
-    def _origin_weight(self) -> float:
-        """Weight of mean·mean' in G: about the origin, X'X is scatter + n·mean·mean'."""
-        return 0.0 if self.fit_intercept else self.moments.total
+        return drowns(self.gamma, self.diag)
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
-        out = self.moments.stretched_columns(columns, self.alpha, precise=self.precise)
-        if self._origin_weight:
-            mean = self.moments.mean
-            out += (1.0 + self.alpha) * self._origin_weight * np.outer(mean, mean[columns])
+        moments = self.moments
+        if self.means is moments.means:
+            # X'X̄ = X̄'X̄ about the mean: class means added to the columns cost no product
+            gaps = self.stretch[:, None] ** 2 * (self.means[:, columns] - self.mean[columns])
+            gaps -= moments.means[:, columns] - moments.mean[columns]
+            out = moments.scatter_columns(columns, gaps, precise=self.precise)
+        else:
+            out = moments.scatter_columns(columns, precise=self.precise)
+            out -= self._own_root.T @ self._own_root[:, columns]
+            out += (1.0 + self.alpha) * (self.root.T @ self.root[:, columns])
+        if self.origin_weight:
+            out += self.origin_weight * np.outer(self.mean, self.mean[columns])
         return out
+
+    def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
+        """Scatter within classes (k, k) of some features, from G of these if it is known."""
+        if gram is None:
+            root = self._own_root[:, features].astype(np.float64)
+            return self.moments.scatter_columns(features)[features] - root.T @ root
+        root, mean = self.root[:, features].astype(np.float64), self.mean[features]
+        between = (1.0 + self.alpha) * (root.T @ root)
+        return gram - between - self.origin_weight * np.outer(mean, mean)
+
+    @property
+    def stretch(self) -> np.ndarray:
+        """How far the means of the moments' classes are stretched (C,): √((1 + α) n'/n)."""
+        return np.sqrt((1.0 + self.alpha) * self.shares / self.moments.counts)
+
+    # ---- the whole of it, for Algorithm 1 ----------------------------------------------
 
     def gram(self) -> np.ndarray:
         """G (d, d) in float64."""
-        out = self.moments.stretched_scatter(self.alpha, precise=self.precise)
+        if self._plain:
+            out = self.moments.stretched_scatter(self.alpha, precise=self.precise)
+        else:
+            between, own = (r.astype(np.float64) for r in (self.root, self._own_root))
+            out = self.moments.scatter(precise=self.precise) - own.T @ own
+            out += (1.0 + self.alpha) * (between.T @ between)
         if self.fit_intercept:
             return out
         if out is self.moments.scatter_matrix:
             out = out.copy()
-        weight = (1.0 + self.alpha) * self.moments.total
-        return add_outer(out, weight, self.moments.mean)
+        return add_outer(out, self.origin_weight, self.mean)
 
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""
@@ -158,41 +357,21 @@ class Objective:
     def value(self, W: np.ndarray, s: np.ndarray) -> float:
         """J at W (d, r) and s (d,)."""
         U = s[:, None] * W
-        fit = np.sum(U * (self.times(U) - 2.0 * self.B))
+        fit = np.sum(U * (self.gram() @ U - 2.0 * self.B))
         return float(self.q + fit + self.gamma * np.sum(W * W))
-
-    def gradient_W(self, W: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """∂J/∂W (d, r), paper Eq. 7."""
-        residual = self.times(s[:, None] * W) - self.B
-        return 2.0 * s[:, None] * residual + 2.0 * self.gamma * W
-
-    def gradient_s(self, W: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """∂J/∂s (d,), paper Eq. 10.
-
-        After an exact W-step it is −2γ‖w_i‖²/s_i (multiply row i of Eq. 12 by w_i); that
-        form has no cancellation and is what the solver uses.
-        """
-        return 2.0 * np.sum(W * (self.times(s[:, None] * W) - self.B), axis=1)
-
-    def times(self, V: np.ndarray) -> np.ndarray:
-        """G V (d, r), without the d × d matrix if n < d."""
-        factor = self.factor()
-        return self.gram() @ V if factor is None else factor.adjoint(factor.apply(V))
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """F (n, d) with F'F = G: rows √w_i (x_i + (√(1+α) − 1) x̄_i), centred if asked for.
+    """F = T X (n, d) with F'F = G: rows √w_i (x_i + (t_i − 1) x̄_i), centred if asked for.
 
-    Sparse rows stay sparse: F is applied as T·X with a small n × n map T.
+    t_i is the stretch of the row's class.
+
+    Applied as T (n, n) after X, so that sparse rows stay sparse.
     """
 
     X: Any
-    codes: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
-    stretch: float
-    fit_intercept: bool
+    T: np.ndarray
     targets: np.ndarray
 
     @classmethod
@@ -201,59 +380,47 @@ class Factor:
         moments, rows = objective.moments, objective.moments.rows
         if isinstance(rows, ArrayRows):
             rows = rows.own()  # n × n problems are solved in numpy
-        X = rows.X
-        X = X.astype(np.float64) if sp.issparse(X) else X.astype(np.float64) - objective.centre
+        X = rows.X.astype(np.float64)
+        if objective.fit_intercept and not sp.issparse(X):
+            X = X - objective.mean
         weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
-        targets = np.sqrt(weights)[:, None] * objective.targets[rows.codes]
-        stretch = np.sqrt(1.0 + objective.alpha)
-        return cls(
-            X,
-            rows.codes,
-            weights,
-            moments.counts,
-            stretch - 1.0,
-            objective.fit_intercept,
-            stretch * targets,
-        )
+        stretch = objective.stretch[rows.codes][:, None]
+        same_class = np.equal.outer(rows.codes, rows.codes)
+        own = weights / moments.counts[rows.codes]
+        T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)
+        if objective.fit_intercept:
+            T -= stretch * (own * (objective.shares / objective.shares.sum())[rows.codes])
+        roots = np.sqrt(weights)[:, None]
+        return cls(X, roots * T, stretch * roots * objective.targets[rows.codes])
 
     def apply(self, V: np.ndarray) -> np.ndarray:
         """F V for V (d, r)."""
-        return self._mix(self.X @ V)
+        return self.T @ (self.X @ V)
 
     def adjoint(self, V: np.ndarray) -> np.ndarray:
         """F'V for V (n, r)."""
-        return self.X.T @ self._mix_adjoint(V)
+        return self.X.T @ (self.T.T @ V)
 
     def dual_gram(self, s: np.ndarray) -> np.ndarray:
         """F S² F' (n, n)."""
         scaled = self.X.multiply(s) if sp.issparse(self.X) else self.X * s
         K = scaled @ scaled.T
-        K = K.toarray() if sp.issparse(K) else K
-        return self._mix(self._mix(K).T)
+        return self.T @ (K.toarray() if sp.issparse(K) else K) @ self.T.T
 
-    def _mix(self, V: np.ndarray) -> np.ndarray:
-        """T V: centre, stretch the class means, weight."""
-        weighted = self.weights[:, None] * V
-        class_means = self._class_sums(weighted) / self.counts[:, None]
-        out = V + self.stretch * class_means[self.codes]
-        if self.fit_intercept:
-            out -= (1.0 + self.stretch) * weighted.sum(axis=0) / self.counts.sum()
-        return np.sqrt(self.weights)[:, None] * out
 
-    def _mix_adjoint(self, V: np.ndarray) -> np.ndarray:
-        """T'V."""
-        U = np.sqrt(self.weights)[:, None] * V
-        class_means = self._class_sums(U) / self.counts[:, None]
-        out = self.stretch * class_means[self.codes]
-        if self.fit_intercept:
-            out -= (1.0 + self.stretch) * U.sum(axis=0) / self.counts.sum()
-        return U + self.weights[:, None] * out
+def _squares(root: np.ndarray) -> np.ndarray:
+    """Diagonal (d,) of root'root."""
+    return np.einsum("cd,cd->d", root, root).astype(np.float64)
 
-    def _class_sums(self, V: np.ndarray) -> np.ndarray:
-        n = len(self.codes)
-        index = (self.codes, np.arange(n))
-        indicator = sp.csr_array((np.ones(n), index), shape=(len(self.counts), n))
-        return indicator @ V
+
+def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:
+    """Return γ in absolute units; "gram" means units of the mean diagonal of G, tr(G)/d."""
+    return gamma * mean_diagonal if penalty_scale == "gram" else gamma
+
+
+def drowns(gamma: float, diag: np.ndarray) -> bool:
+    """Whether rounding errors of float32 products with G would drown γ."""
+    return gamma < SAFE_RELATIVE_PENALTY * float(diag.mean())
 
 
 def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

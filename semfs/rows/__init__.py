@@ -1,15 +1,23 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `tables`)
-or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in memory
-block by block, `sums` adds the blocks up, `writing` writes some columns of them.
+They are in memory (`memory`, `anndata`), on a device (`devices`), in files (`readers`, `hdf5`,
+`tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
+memory block by block, `sums` adds the blocks up, `writing` writes some columns of them.
 """
 
+from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource
 from semfs.rows.devices import ArrayRows, is_foreign
 from semfs.rows.labels import Labels
 from semfs.rows.memory import FAR, NEAR, Rows, add_outer, as_matrix, spans
-from semfs.rows.opening import as_source, open_blocks
+from semfs.rows.opening import (
+    Plain,
+    as_plain,
+    as_source,
+    column_places,
+    open_blocks,
+    plain_blocks,
+)
 from semfs.rows.sums import Accumulator
 
 __all__ = [
@@ -19,11 +27,17 @@ __all__ = [
     "ArrayRows",
     "BlockSource",
     "Labels",
+    "Plain",
     "Rows",
     "add_outer",
+    "as_genes",
     "as_matrix",
+    "as_plain",
     "as_source",
+    "column_places",
     "is_foreign",
     "open_blocks",
+    "plain_blocks",
     "spans",
+    "view",
 ]

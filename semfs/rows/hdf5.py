@@ -1,18 +1,23 @@
-"""HDF5 files, Zarr stores and AnnData: matrices and labels, read without trust."""
+"""HDF5, Zarr and AnnData files: matrices and labels, read without trust."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, array_reader, checked_sparse
+from semfs.rows.readers import ArrayReader, checked_sparse
 
 __all__ = [
     "checked_dataset",
+    "counts_noticed",
     "dataset_reader",
     "group_labels",
     "group_reader",
@@ -94,23 +99,14 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
 # ---- AnnData ----------------------------------------------------------------------------
 
 
-def h5ad_reader(data: Any, layer: str | None) -> ArrayReader:
-    """Return a reader of X, a layer or "raw" of an AnnData object or ``.h5ad`` file."""
-    if isinstance(data, Path):
-        with reading(data, ".h5ad"):
-            out = ArrayReader(partial(_h5ad_matrix, data, layer), data)
-            frame = "raw/var" if layer == "raw" else "var"
-            names = h5ad_column(data, frame, None)
-    elif data.isbacked and not data.is_view:
-        path = Path(data.filename)
-        out, names = ArrayReader(partial(_h5ad_matrix, path, layer), path), data.var_names
-    else:
-        holder = data.raw if layer == "raw" else data
-        X = holder.X if layer in (None, "raw") else data.layers[layer]
-        out, names = array_reader(X), holder.var_names
-    utils = need("anndata.utils", "data", what="AnnData")
-    index = need("pandas").Index([str(name) for name in names])
-    out.feature_names = utils.make_index_unique(index).tolist()
+def h5ad_reader(path: Path, layer: str | None) -> ArrayReader:
+    """Return a reader of X, a layer or "raw" of an ``.h5ad`` file."""
+    with reading(path, ".h5ad"):
+        out = ArrayReader(partial(_h5ad_matrix, path, layer), path)
+        with need("h5py").File(path, "r") as file:
+            out.frame = "raw/var" if layer == "raw" and "raw" in file else "var"
+        names = need("pandas").Index([str(n) for n in h5ad_column(path, out.frame, None)])
+    out.feature_names = need("anndata.utils").make_index_unique(names).tolist()
     return out
 
 
@@ -118,7 +114,8 @@ def _h5ad_matrix(path: Path, layer: str | None) -> Any:
     """X or a layer of a file, dense or sparse; stored by columns it must be read whole."""
     io = need("anndata.io", "data", what=str(path))
     file = need("h5py").File(path, "r")
-    name = {None: "X", "raw": "raw/X"}.get(layer, f"layers/{layer}")
+    name = "X" if layer is None else f"layers/{layer}"
+    name = "raw/X" if layer == "raw" and "raw" in file else name
     if name not in file:
         layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
         raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
@@ -156,3 +153,21 @@ def _check_node(path: Path, group: Any, name: str) -> None:
     node = group[name]
     for part in node if hasattr(node, "keys") else [name]:
         checked_dataset(path, node if hasattr(node, "keys") else group, part)
+
+
+def counts_noticed(reader: ArrayReader) -> ArrayReader:
+    """Return the reader; say what to do if some cells hold counts: large whole numbers."""
+    n = reader.n_rows or 0
+    picked = [next(reader.blocks(at, min(at + 50, n), 50))[1] for at in range(0, n, n // 4 + 1)]
+    found = np.concatenate([X.data if sp.issparse(X) else X[X != 0] for X in picked] or [[]])
+    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
+    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
+    if whole and (top > 30 or top > 8 * mean):
+        warnings.warn(
+            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
+            "of highest expression win. Normalise first: sc.pp.normalize_total(adata), then "
+            "sc.pp.log1p(adata); or name a layer that is normalised (layer=..., --layer).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return reader

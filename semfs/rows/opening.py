@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 
 from semfs.files import open_existing, parse_size
 from semfs.rows import hdf5, readers
+from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource, warn_of_texts
 from semfs.rows.labels import Labels
 from semfs.rows.memory import as_matrix
@@ -19,7 +21,7 @@ from semfs.rows.readers import Blocks, Reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
-__all__ = ["as_source", "open_blocks"]
+__all__ = ["Plain", "as_plain", "as_source", "column_places", "open_blocks", "plain_blocks"]
 
 
 def open_blocks(
@@ -108,10 +110,89 @@ def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
     if mapped and data.nbytes <= readers.MEMORY // 2:
         return None
-    known = mapped or isinstance(data, (str, Path)) or _is_anndata(data) or _is_lazy(data)
-    known = known or (_is_frame(data) and isinstance(y, str))
-    known = known or _is_chunked(data) or (y is None and _is_pairs(data))
+    known = mapped or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
+    known = known or (y is None and _is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Rows as scikit-learn takes them, their labels if known, and the names of the columns."""
+
+    X: Any
+    y: Any = None
+    names: Sequence[str] | None = None
+
+
+def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
+    """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
+
+    Parameters
+    ----------
+    X : array, frame, AnnData, `view` of it, path or Plain
+        Arrays and frames in memory are returned as they are.
+    y : array-like or str, optional
+        Labels, or the column that holds them.
+    names : sequence of str of shape (d,), optional
+        Columns to look up by name, in this order, where X has names.
+    needed : ndarray of bool of shape (d,), optional
+        Columns that must be there; others that are not are zero. By default all.
+    """
+    if isinstance(X, Plain):
+        aligned = _aligned(X.X, X.names, names, needed)
+        return replace(X, X=aligned, y=X.y if y is None else y)
+    known = y is not None and not isinstance(X, np.memmap)
+    source = as_source(X, y, None) if known else None
+    if source is not None:
+        X, y, _ = source.load()
+        return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
+    if not _is_stored(X):
+        return Plain(X, y)
+    reader = _opened(X, (), None, ())[0]
+    X = _aligned(reader.load(), reader.feature_names, names, needed)
+    return Plain(X, None, reader.feature_names)
+
+
+def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
+    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory already.
+
+    A block is valid until the next one is asked for.
+    """
+    if not _is_stored(X):
+        return None
+    reader = _opened(X, (), None, ())[0]
+    found = reader.blocks(0, None, reader.usual_step)
+    return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
+
+
+def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:
+    """Return where among the columns ``found`` the wanted ones are; -1 if one is not needed."""
+    position = {name: j for j, name in enumerate(found)}
+    places = np.array([position.get(name, -1) for name in wanted], dtype=np.intp)
+    absent = np.flatnonzero((places < 0) & (True if needed is None else needed))
+    if absent.size:
+        shown = ", ".join(str(wanted[j]) for j in absent[:5]) + ", …" * (len(absent) > 5)
+        raise ValueError(
+            f"{len(absent)} of the columns that were fitted are not among the {len(position)} "
+            f"of X: {shown}. Pass data that have them; of AnnData, "
+            "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
+        )
+    return places
+
+
+def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
+    """Columns of X named ``found``, as many and in the order of ``wanted``."""
+    if found is None or wanted is None or list(found) == list(wanted):
+        return X
+    places = column_places(found, wanted, needed)
+    there = np.flatnonzero(places >= 0)
+    picked = X[:, places[there]]
+    if sp.issparse(X):
+        parts = (picked.data, there[picked.indices], picked.indptr)
+        return sp.csr_array(parts, shape=(X.shape[0], len(wanted)))
+    out = np.zeros((len(X), len(wanted)), dtype=X.dtype)
+    out[:, there] = picked
+    return out
 
 
 def _opened(
@@ -124,8 +205,11 @@ def _opened(
         return _file(path if path.is_dir() else open_existing(path), y, name, key, drop)
     if _is_frame(data) or _is_lazy(data):
         return _table(data.collect() if _is_lazy(data) else data, y, name, drop)
-    if _is_anndata(data):
-        return hdf5.h5ad_reader(data, key), _given(_obs(data, name) if name else y, "data")
+    genes = as_genes(data)
+    if genes is not None:
+        genes = genes if key is None else view(genes.adata, key)
+        labels = genes.labels(name) if name else _given(y, "data")
+        return hdf5.counts_noticed(genes.reader()), labels
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
@@ -153,7 +237,7 @@ def _file(
         return readers.npz_reader(path, key), found
     if kind == ".h5ad":
         labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
-        return hdf5.h5ad_reader(path, key), labels.tidied()
+        return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
     if kind in (".h5", ".hdf5", ".hdf") or hdf5.is_zarr(path):
         labels = hdf5.group_labels(path, name) if name else _given(y, path)
         return hdf5.group_reader(path, key), labels
@@ -184,17 +268,6 @@ def _given(y: Any, where: Any) -> Labels:
     return Labels.of(y)
 
 
-def _obs(data: Any, name: str) -> Any:
-    if name not in data.obs:
-        found = ", ".join(map(str, list(data.obs)[:8]))
-        raise ValueError(f"obs has no column {name!r}; found: {found}.")
-    return Labels.of(data.obs[name].array).tidied()
-
-
-def _is_anndata(data: Any) -> bool:
-    return type(data).__module__.startswith("anndata") and hasattr(data, "obs")
-
-
 def _is_frame(data: Any) -> bool:
     known = type(data).__module__.partition(".")[0] in ("pandas", "polars")
     return known and type(data).__name__ == "DataFrame"
@@ -202,6 +275,12 @@ def _is_frame(data: Any) -> bool:
 
 def _is_lazy(data: Any) -> bool:
     return type(data).__module__.startswith("polars") and type(data).__name__ == "LazyFrame"
+
+
+def _is_stored(data: Any) -> bool:
+    """Whether data must be opened before they are rows of numbers."""
+    known = isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
+    return known or (_is_chunked(data) and not hasattr(data, "__dask_graph__"))
 
 
 def _is_chunked(data: Any) -> bool:

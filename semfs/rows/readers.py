@@ -63,6 +63,7 @@ class Reader:
     feature_names: list[str] | None = None
     label: str | None = None  # what the data call their labels
     left_out: Sequence[str] = ()  # columns that are no features
+    frame: str = "var"  # where an .h5ad file describes its genes, or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
     rereadable: bool = True

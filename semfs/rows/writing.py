@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, need
+from semfs.files import need
+from semfs.rows.anndata import GeneMatrix
 from semfs.rows.blocks import BlockSource
 from semfs.rows.tables import TEXT_TABLES, TableReader
 
-__all__ = ["WRITTEN", "annotate_h5ad", "feature_names", "write_columns"]
+__all__ = ["WRITTEN", "feature_names", "of_genes", "write_columns", "write_h5ad"]
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
 
@@ -36,7 +37,8 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
     columns : ndarray of int of shape (k,)
         Columns to keep, in the order to write them.
     path : Path
-        Target; its ending chooses the format. NPY holds the matrix alone.
+        Target; its ending chooses the format. NPY holds the matrix alone; for ``.h5ad`` there
+        is `write_h5ad`.
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
@@ -44,8 +46,6 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
             _write_npy(file, source, columns)
     elif suffix == ".npz":
         _write_npz(path, source, columns)
-    elif suffix == ".h5ad":
-        _write_h5ad(path, source, columns)
     else:
         _write_table(path, source, columns)
 
@@ -143,30 +143,72 @@ def _plain(batch: Any) -> Any:
 # ---- AnnData ------------------------------------------------------------------------------
 
 
-def _write_h5ad(path: Path, source: BlockSource, columns: np.ndarray) -> None:
+def write_h5ad(
+    source: BlockSource,
+    path: Path,
+    columns: dict[str, np.ndarray],
+    uns: dict[str, Any],
+    kept: np.ndarray | None = None,
+) -> None:
+    """Write an AnnData file with results: a copy of the source's, or some of its genes.
+
+    Parameters
+    ----------
+    source : BlockSource
+        An opened ``.h5ad`` file.
+    path : Path
+        Target.
+    columns : dict of ndarray of shape (d,)
+        A value for each gene of the matrix that was used. In a copy they go into ``var``; if
+        that matrix is raw into ``raw.var``, and for the genes it shares also into ``var``.
+    uns : dict
+        Becomes ``uns["semfs"]``.
+    kept : ndarray of int of shape (k,), optional
+        Write only these genes; if the matrix is raw it becomes ``X``.
+    """
     origin = source.reader.path
     if origin is None or origin.suffix.lower() != ".h5ad":
-        raise ValueError(f"{path}: only data from an .h5ad file can be written as .h5ad.")
-    data = need("anndata", "data", what="An .h5ad file").read_h5ad(origin, backed="r")
-    if data.n_vars != source.n_features:
-        raise FileError(f"{origin}: genes of raw cannot be cut out; leave out --subset.")
-    try:
-        data[:, columns].to_memory().write_h5ad(path)
-    finally:
-        data.file.close()
-
-
-def annotate_h5ad(
-    origin: Path, target: Path, columns: dict[str, np.ndarray], uns: dict[str, Any]
-) -> None:
-    """Copy an H5AD file and add columns to ``var`` and a dict ``uns["semfs"]``."""
-    io = need("anndata.io", "data", what="An .h5ad file")
-    shutil.copyfile(origin, target)
-    with need("h5py").File(target, "r+") as file:
-        var, order = file["var"], list(file["var"].attrs["column-order"])
-        for name, values in columns.items():
-            io.write_elem(var, name, values)
-        var.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
+        raise ValueError("only data from an .h5ad file can be written as .h5ad.")
+    anndata = need("anndata", "data", what="An .h5ad file")
+    if kept is None:
+        shutil.copyfile(origin, path)
+    else:
+        data = anndata.read_h5ad(origin, backed="r")
+        genes = GeneMatrix(data, None, source.reader.frame == "raw/var", None)
+        try:
+            genes.keep(kept).to_memory().write_h5ad(path)
+        finally:
+            data.file.close()
+        columns = {name: values[kept] for name, values in columns.items()}
+    with need("h5py").File(path, "r+") as file:
+        frame = "var" if kept is not None else source.reader.frame
+        _add_columns(file[frame], columns)
+        if frame != "var":
+            shared = _index(file["var"])
+            _add_columns(file["var"], of_genes(columns, feature_names(source), shared))
         if "uns" not in file:
-            io.write_elem(file, "uns", {})
-        io.write_elem(file["uns"], "semfs", uns)
+            anndata.io.write_elem(file, "uns", {})
+        anndata.io.write_elem(file["uns"], "semfs", uns)
+
+
+def _add_columns(frame: Any, columns: dict[str, np.ndarray]) -> None:
+    order = list(frame.attrs["column-order"])
+    for name, values in columns.items():
+        need("anndata.io").write_elem(frame, name, values)
+    frame.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
+
+
+def _index(frame: Any) -> Any:
+    return need("anndata.io").read_elem(frame[frame.attrs["_index"]])
+
+
+def of_genes(columns: dict[str, np.ndarray], names: Any, wanted: Any) -> dict[str, np.ndarray]:
+    """Return columns (d,) of named genes for other genes: False or NaN where one is unknown."""
+    known = {name: j for j, name in reversed(list(enumerate(names)))}
+    places = np.array([known.get(name, -1) for name in wanted])
+    found, out = places >= 0, {}
+    for column, values in columns.items():
+        picked = values[places]
+        partly = picked & found if picked.dtype == bool else np.where(found, picked, np.nan)
+        out[column] = picked if found.all() else partly
+    return out

@@ -1,11 +1,15 @@
-"""Base class of all selectors: from scores to a ranking, a mask and feature names."""
+"""Base classes of all selectors: from scores to a ranking, and what a linear model adds."""
 
 from __future__ import annotations
 
+import functools
+import html
+import inspect
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +18,36 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from semfs.rows.devices import as_numpy, floating_dtypes
-from semfs.selectors.display import features_html, short_repr
-from semfs.validation import encode_labels
+from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.files import memory_limit, size_text
+from semfs.method.moments import Moments
+from semfs.rows import Rows, as_genes, as_plain, column_places, plain_blocks
+from semfs.rows.devices import (
+    as_numpy,
+    check_same_namespace,
+    floating_dtypes,
+    like,
+    spread_columns,
+)
+from semfs.selectors.prediction import ClassPredictor
+from semfs.validation import check_integer, encode_labels, label_array
 
-__all__ = ["RankingSelector", "constant_columns", "stable_order"]
+__all__ = [
+    "LinearSelector",
+    "RankingSelector",
+    "constant_columns",
+    "row_wise",
+    "stable_order",
+    "validated",
+]
+
+# scikit-learn's words about rows whose names we have compared ourselves
+NO_NAMES = "X does not have valid feature names"
+
+#: Rows up to this size are remembered, so that `explain` needs no arguments.
+REMEMBERED_BYTES = 256 * 2**20
+#: A notebook shows at most this many features; get_feature_names_out() has the rest.
+SHOWN = 200
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
@@ -46,11 +75,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
         Without y, classes and codes are None, unless the selector's tags require y.
         """
+        plain = as_plain(X, y)
+        X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        X = validate_data(
+        X = validated(
             self,
-            X,
+            replace(plain, X=X),
             accept_sparse=("csr", "csc") if accept_sparse else False,
             dtype=floating_dtypes(X) or list(dtype),
             ensure_all_finite=ensure_all_finite,
@@ -122,17 +153,327 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 stacklevel=4,
             )
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return short_repr(self)[:N_CHAR_MAX]
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X.
 
-    def _html_repr(self) -> str:
-        """scikit-learn's diagram, and below it the chosen features once there are some."""
-        diagram = super()._html_repr()
-        return diagram + features_html(self) if hasattr(self, "support_") else diagram
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d), AnnData or path
+            Rows with all the features seen in `fit`. In AnnData genes are found by name.
+
+        Returns
+        -------
+        X_selected : array-like of shape (n, k)
+            Of AnnData an AnnData object, as slicing it returns it.
+        """
+        genes = as_genes(X)
+        if genes is not None:
+            return genes.keep(self._places(genes.names))
+        if plain_blocks(X) is None:
+            return super().transform(X)
+        plain = as_plain(X, names=getattr(self, "feature_names_in_", None))
+        return plain.X[:, self._get_support_mask()]
+
+    def _places(self, names: list[str]) -> np.ndarray:
+        """Where among columns of these names the selected ones are."""
+        support = self.get_support()
+        if hasattr(self, "feature_names_in_"):
+            return column_places(names, self.feature_names_in_[support])
+        if len(names) != len(support):
+            raise ValueError(f"X has {len(names)} features, {len(support)} were fitted.")
+        return np.flatnonzero(support)
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
         return as_numpy(self.support_)
+
+    def _name_of(self, feature: int) -> str:
+        names = getattr(self, "feature_names_in_", None)
+        return f"x{feature}" if names is None else str(names[feature])
+
+    # ---- how it looks ------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The call that makes it, tables and long lists in words, defaults left out."""
+        signature = inspect.signature(type(self)).parameters
+        shown = []
+        for name, value in sorted(self.get_params(deep=False).items()):
+            text = _in_words(name, value)
+            if text != _in_words(name, signature[name].default):
+                shown.append(f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and below it the chosen features once there are some."""
+        diagram = super()._html_repr()
+        if not hasattr(self, "support_"):
+            return diagram
+        known = "".join(
+            f"<li>{html.escape(what)}: {html.escape(said)}</li>"
+            for what, said in getattr(self, "knowledge_", {}).items()
+        )
+        return diagram + (f"<ul>{known}</ul>" if known else "") + self._features_html()
+
+    def _features_html(self) -> str:
+        """The chosen features, best first, to unfold; names are untrusted text."""
+        order, scores = (np.asarray(as_numpy(v)) for v in (self.order_, self.scores_))
+        chosen = order[: int(self.get_support().sum())].tolist()
+        names = [html.escape(self._name_of(j)) for j in chosen]
+        rows = "".join(
+            f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
+            for rank, (name, j) in enumerate(zip(names, chosen[:SHOWN]), start=1)
+        )
+        more = len(chosen) - SHOWN
+        rest = f"<p>… and {more:,} more: get_feature_names_out()</p>" if more > 0 else ""
+        first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return (
+            f"<details><summary>{len(chosen):,} of {self.n_features_in_:,} features chosen: "
+            f"{first}</summary><table><thead><tr><th>rank</th><th>feature</th><th>score</th>"
+            f"</tr></thead><tbody>{rows}</tbody></table>{rest}</details>"
+        )
+
+
+def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Return X as scikit-learn's `validate_data` does, also of AnnData, files and lazy frames.
+
+    What lies sparse there is made dense for selectors that need it so, if memory allows.
+    """
+    known = None if reset else getattr(selector, "feature_names_in_", None)
+    plain = as_plain(X, names=known)
+    X, named = plain.X, plain.names is not None
+    if named and sp.issparse(X) and not options["accept_sparse"]:
+        X = _dense(X, type(selector).__name__)
+    with warnings.catch_warnings():
+        if named:  # and compared already
+            warnings.filterwarnings("ignore", NO_NAMES)
+        X = validate_data(selector, X, reset=reset, **options)
+    if named and reset:
+        selector.feature_names_in_ = np.array(plain.names, dtype=object)
+    return X
+
+
+def _dense(X: Any, name: str) -> np.ndarray:
+    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if size > memory_limit() // 4:
+        raise ValueError(
+            f"{name} needs dense data, which would take {size_text(size)}. Choose highly "
+            "variable genes or fewer cells first, or a selector that takes sparse data."
+        )
+    return X.toarray()
+
+
+def row_wise(method: Callable) -> Callable:
+    """Let a method that looks at one row at a time take AnnData and files, block by block."""
+
+    @functools.wraps(method)
+    def of_any(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        blocks = plain_blocks(X, names=names, needed=self.get_support())
+        if blocks is None:
+            return method(self, X, *args, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", NO_NAMES)
+            return np.concatenate([method(self, block, *args, **options) for block in blocks])
+
+    return of_any
+
+
+class LinearSelector(RankingSelector):
+    """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
+
+    coef_: np.ndarray
+    selection_: np.ndarray
+    intercept_: np.ndarray
+    class_table_: AttributeTable
+    class_means_: np.ndarray
+    within_: np.ndarray
+    new_table_: AttributeTable | None
+
+    @property
+    def attribute_names_in_(self) -> np.ndarray:
+        """Names (m,) of the attributes of the table given."""
+        return self.class_table_.names
+
+    @row_wise
+    def predict_attributes(self, X: Any) -> np.ndarray:
+        """Predict the attributes (n, m) of each row of X (n, d).
+
+        By a ridge regression of its own on the selected features, all classes alike.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`; only the selected ones are read.
+
+        Returns
+        -------
+        attributes : ndarray of shape (n, m)
+            In the columns of the table given.
+        """
+        Z = self._selected(X, "predict_attributes")
+        return like(self._predictor().attributes(Z), X)
+
+    @row_wise
+    def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
+        """Return the likeliest class of each row, by descriptions where no rows were seen.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`.
+        class_table : like `attributes`, optional
+            Descriptions of the classes to choose among, for example of the unseen ones. By
+            default all classes of the fitted table, seen or to come.
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+            Class labels.
+        """
+        Z, table = self._selected(X, "predict"), self._candidates(class_table)
+        best = np.argmax(self._predictor().scores(Z, table), axis=1)
+        return like(table.classes[best], X)
+
+    @row_wise
+    def decision_function(self, X: Any, class_table: Any = None) -> np.ndarray:
+        """Return how likely each class is for each row: log-likelihoods up to a constant.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows with all the features seen in `fit`.
+        class_table : like `attributes`, optional
+            Descriptions of the classes; by default all of the fitted table, seen ones first.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, n_classes)
+            Larger is likelier; columns in the order of the table.
+        """
+        Z, table = self._selected(X, "decision_function"), self._candidates(class_table)
+        return like(self._predictor().scores(Z, table), X)
+
+    def _selected(self, X: Any, method: str) -> np.ndarray:
+        """The selected columns (n, k) of X, in float64."""
+        check_is_fitted(self)
+        check_same_namespace(X, self, attribute="coef_", method=method)
+        types = floating_dtypes(X) or [np.float64, np.float32]
+        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        picked = X[:, np.flatnonzero(self._get_support_mask())]
+        picked = picked.toarray() if sp.issparse(picked) else as_numpy(picked)
+        return np.asarray(picked, dtype=np.float64)
+
+    def _predictor(self) -> ClassPredictor:
+        same = None
+        if self.n_features_in_ == self.class_table_.values.shape[1]:
+            same = np.flatnonzero(self._get_support_mask())
+        return ClassPredictor(
+            self.class_table_, as_numpy(self.class_means_), as_numpy(self.within_), same
+        )
+
+    def _candidates(self, class_table: Any) -> AttributeTable:
+        """The classes to choose among."""
+        seen, new = self.class_table_, self.new_table_
+        if class_table is None:
+            if new is None:
+                return seen
+            labels = label_array([*seen.classes.tolist(), *new.classes.tolist()])
+            return AttributeTable(np.vstack([seen.values, new.values]), labels, seen.names)
+        table = as_attribute_table(class_table)
+        if table.values.shape[1] != seen.values.shape[1]:
+            raise ValueError(
+                f"class_table has {table.values.shape[1]} attributes, but the selector was "
+                f"fitted with {seen.values.shape[1]}. Use the same columns in the same order."
+            )
+        return table
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Put the selected columns back in their places, zeros elsewhere.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, k)
+            Selected columns.
+
+        Returns
+        -------
+        X_original : array-like of shape (n, d)
+            All columns.
+        """
+        if floating_dtypes(X) is None:
+            return super().inverse_transform(X)
+        return spread_columns(X, self.get_support())
+
+    def _transform(self, X: Any) -> Any:
+        check_same_namespace(X, self, attribute="support_", method="transform")
+        return super()._transform(X)
+
+    # ---- explaining --------------------------------------------------------------------
+
+    def explain(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        n_bootstraps: int = 100,
+        random_state: Any = 0,
+    ) -> Any:
+        """Explain the chosen features, by name; needs pandas.
+
+        Parameters
+        ----------
+        X, y : array-like, optional
+            The rows and labels of `fit`. By default those of the last `fit`, which are
+            remembered, by reference, if they take up to 256 MB (not by saved or pickled
+            selectors). Without rows only gains and weights are explained.
+        sample_weight : array-like of shape (n,), optional
+            Row weights that go with X.
+        n_bootstraps : int, default=100
+            Bootstraps of the classes for the stability of the selection; 0 for none. They
+            take labelled rows into account, not `target_attributes` or unlabelled rows.
+        random_state : int, default=0
+            Seed of the bootstraps.
+
+        Returns
+        -------
+        explanation : Explanation
+            Print it, look at its frames (``features``, ``attributes``, ``weights``,
+            ``classes``, ``duplicates``, ``stability``) or plot it (``plot_gains``,
+            ``plot_attributes``, ``plot_stability``).
+        """
+        from semfs.selectors.explanation import explain_selection
+
+        check_is_fitted(self)
+        check_integer("n_bootstraps", n_bootstraps, 0)
+        moments = getattr(self, "_evidence", None)
+        if X is not None:
+            model: Any = getattr(self, "best_estimator_", self)
+            data = model._training_data(X, y, sample_weight, reset=False)
+            moments = data.moments.without_empty_classes()
+            fitted = self.class_table_.classes
+            if not np.array_equal(moments.classes, fitted):
+                raise ValueError(
+                    f"explain needs rows of the {len(fitted)} classes that were fitted, from "
+                    f"{fitted[0]!r} to {fitted[-1]!r}; found {len(moments.classes)}, from "
+                    f"{moments.classes[0]!r} to {moments.classes[-1]!r}."
+                )
+        return explain_selection(
+            self, moments, n_bootstraps=n_bootstraps, random_state=random_state
+        )
+
+    def _remember(self, moments: Moments) -> None:
+        """Keep what `explain` needs, by reference, unless it is large."""
+        rows = moments.rows
+        size = rows.nbytes if isinstance(rows, Rows) else 8 * moments.n_features**2
+        small = size <= REMEMBERED_BYTES and (rows is None or isinstance(rows, Rows))
+        self._evidence = moments if small else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_evidence", None)  # the data do not travel with the selector
+        return state
 
 
 def check_n_features_to_select(k: Any) -> None:
@@ -157,3 +498,29 @@ def constant_columns(X: Any) -> np.ndarray:
         low = np.asarray(X.min(axis=0).todense()).ravel()
         return top == low
     return np.asarray(X.max(axis=0) == X.min(axis=0))
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name.endswith("attributes") and not (
+        value is None or (isinstance(value, str) and value == "table")
+    ):
+        return f"<{_table_size(value)}>"
+    shape = getattr(value, "shape", ())
+    if shape:
+        return f"<array of shape {tuple(shape)}>"
+    text = repr(value)
+    if len(text) > 80:
+        size = f" of {len(value)}" if hasattr(value, "__len__") else ""
+        return f"<{type(value).__name__}{size}>"
+    return text
+
+
+def _table_size(table: Any) -> str:
+    if isinstance(table, Mapping):
+        first = next(iter(table.values()), ())
+        return f"{len(table)} classes × {np.size(first)} attributes"
+    shape = tuple(np.shape(table))
+    if len(shape) != 2:
+        return type(table).__name__
+    m = shape[1] - 1 if hasattr(table, "get_columns") else shape[1]  # polars: labels first
+    return f"{shape[0]} classes × {m} attributes"

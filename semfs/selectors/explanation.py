@@ -13,7 +13,7 @@ from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective
 from semfs.rows import Rows
-from semfs.validation import feature_indices
+from semfs.validation import class_weights, feature_indices
 
 __all__ = ["Explanation", "explain_selection"]
 
@@ -296,23 +296,22 @@ def _selection_counts(
     few, rows = moments, moments.rows
     if len(columns) < moments.n_features:
         X = rows.X[:, columns]
-        few = Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
+        few = Moments.from_checked(X, rows.codes, moments.classes, rows.weights).compact()
+    weights = class_weights(model.class_weight, moments.classes, moments.counts)
+    weights = np.ones(C) if weights is None else weights
     again, rng = type(model)(**params), np.random.default_rng(random_state)
     counts, done = np.zeros(moments.n_features), 0
     while done < n_bootstraps:
-        times = np.bincount(rng.integers(0, C, C), minlength=C).tolist()
-        if C - times.count(0) > 1:  # a single class has nothing to tell apart
-            drawn = few.reweighted(dict(zip(moments.classes.tolist(), times)))
-            counts[columns[np.asarray(again.fit_moments(drawn).order_)[:k]]] += 1
+        times = np.bincount(rng.integers(0, C, C), minlength=C)
+        if (times > 0).sum() > 1:  # a single class has nothing to tell apart
+            again.class_weight = dict(zip(moments.classes.tolist(), (times * weights).tolist()))
+            counts[columns[np.asarray(again.fit_moments(few).order_)[:k]]] += 1
             done += 1
     return counts
 
 
 def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """The features that bootstraps choose from, and the parameters of a fit to them alone.
-
-    The moments are weighted as in the fit, so that class weights are not applied again.
-    """
+    """The features that bootstraps choose from, and the parameters of a fit to them alone."""
     params = model.get_params(deep=False)
     names = getattr(model, "feature_names_in_", None)
     include, exclude = (
@@ -325,7 +324,7 @@ def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[
         objective = Objective.from_moments(
             moments, model.class_table_.values, **{name: params[name] for name in kind}
         )
-        gains = (objective.B**2).sum(axis=1) / (objective.diag + objective.gamma)
+        gains = objective.quadratic().first_gains()
         gains[~np.isfinite(np.asarray(model.scores_))] = -1.0  # excluded or constant
         gains[[*np.asarray(model.order_)[:k], *include]] = np.inf
         columns = np.sort(np.argsort(-gains, kind="stable")[: max(N_CANDIDATES, 4 * k)])
@@ -334,7 +333,7 @@ def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[
     place = {feature: i for i, feature in enumerate(columns.tolist())}
     limits = {"include": [place[j] for j in include] or None}
     limits["exclude"] = [place[j] for j in exclude if j in place] or None
-    plain = {"n_features_to_select": k, "class_weight": None, "target_attributes": None}
+    plain = {"n_features_to_select": k, "target_attributes": None}
     return columns, params | limits | plain | {"verbose": 0}
 
 

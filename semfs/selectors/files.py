@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,10 +14,10 @@ from semfs.attributes.files import write_table
 from semfs.files import appearing, need
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
-from semfs.rows.writing import WRITTEN, annotate_h5ad, feature_names, write_columns
+from semfs.rows.writing import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.validation import feature_indices
 
-__all__ = ["FileSelection", "select_features"]
+__all__ = ["FileSelection", "result_columns", "result_summary", "select_features"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +76,12 @@ def select_features(
         reduced data, all rows of them; the ranked feature table is written beside it as
         ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
         ``reduced`` in the format of the data. An .h5ad file is written whole, with
-        ``var["semfs_selected"]``, ``var["semfs_rank"]``, ``var["semfs_score"]`` and
-        ``uns["semfs"]`` (see `subset`).
+        ``var["semfs_selected"]``, ``var["semfs_rank"]``, ``var["semfs_score"]`` (also in
+        ``raw.var`` if raw was used) and ``uns["semfs"]``; see `subset`.
     unseen : iterable of class labels, default=()
         Classes whose rows must not be used.
     subset : bool, default=False
-        Write only the chosen genes into an .h5ad file.
+        Write only the chosen genes into an .h5ad file; those of raw become its ``X``.
     resume : bool, default=False
         Continue a selection that was killed while it read data beyond memory. Its state is
         beside the output, as ``NAME.partial``, until the selection is done.
@@ -116,20 +115,16 @@ def select_features(
     assert seen.labels is not None
     _fit(selector, seen, target.with_name(f"{target.name}.partial"), resume, scheduler)
     features = _feature_table(selector, feature_names(source))
+    chosen = np.flatnonzero(selector.support_)
     with appearing(target) as beside, appearing(table_path) as table_beside:
-        if target.suffix.lower() == ".h5ad" and not subset:
-            annotate_h5ad(_origin(source), beside, _columns(selector), _summary(selector))
+        if target.suffix.lower() == ".h5ad":
+            columns, summary = result_columns(selector), result_summary(selector)
+            write_h5ad(source, beside, columns, summary, chosen if subset else None)
         else:
-            write_columns(source, np.flatnonzero(selector.support_), beside)
+            write_columns(source, chosen, beside)
         write_table(features, table_beside)
     n_rows = int((seen.labels.codes >= 0).sum())
     return FileSelection(selector, features, [target, table_path], n_rows)
-
-
-def _origin(source: BlockSource) -> Path:
-    if source.reader.path is None or source.reader.path.suffix.lower() != ".h5ad":
-        raise ValueError("only data from an .h5ad file can be written as .h5ad.")
-    return source.reader.path
 
 
 def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
@@ -184,27 +179,31 @@ def _feature_table(selector: Any, names: np.ndarray) -> Any:
     return pandas.DataFrame(columns).set_index("rank")
 
 
-def _columns(selector: Any) -> dict[str, np.ndarray]:
+def result_columns(selector: Any, key: str = "semfs") -> dict[str, np.ndarray]:
+    """Return what a fitted selector says of each feature, as columns (d,) of AnnData's var."""
     return {
-        "semfs_selected": selector.support_,
-        "semfs_rank": selector.ranking_,
-        "semfs_score": selector.scores_,
+        f"{key}_selected": selector.support_,
+        f"{key}_rank": selector.ranking_,
+        f"{key}_score": selector.scores_,
     }
 
 
-def _summary(selector: Any) -> dict[str, Any]:
-    """What ``uns["semfs"]`` tells about a selection."""
+def result_summary(selector: Any) -> dict[str, Any]:
+    """Return what AnnData's uns tells about a selection: texts, numbers and arrays of them."""
     import sklearn
 
     import semfs
 
-    left_out = ("attributes", "s_init")
-    parameters = {k: v for k, v in selector.get_params().items() if k not in left_out}
+    simple = (bool, int, float, str, np.generic)
+    parameters = {
+        name: value if isinstance(value, simple) else str(value)
+        for name, value in selector.get_params().items()
+        if value is not None and name != "attributes" and not hasattr(value, "shape")
+    }
     return {
-        "params": json.dumps(parameters, default=str),
-        "n_features_to_select": int(selector.n_features_to_select),
+        "params": parameters,
         "classes": np.array([str(c) for c in selector.classes_], dtype=object),
         "attributes": np.array([str(a) for a in selector.attribute_names_in_], dtype=object),
-        "semfs_version": semfs.__version__,
-        "sklearn_version": sklearn.__version__,
+        "objective": np.asarray(selector.objective_, dtype=np.float64),
+        "versions": {"semfs": semfs.__version__, "scikit-learn": sklearn.__version__},
     }

@@ -1,187 +1,110 @@
-"""What a fitted selector predicts: attributes of rows, and classes by their descriptions."""
+"""Which class a row belongs to, seen or described only: Gaussians about class means.
+
+The mean of a seen class is known, that of another class is predicted from its description
+(`MeanModel`); classes share the covariance within seen classes, and what predictions miss is
+added for those predicted. Only means and covariance of the chosen features are needed.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from scipy.spatial.distance import cdist
 
-from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.method.moments import Moments
-from semfs.rows import Rows
-from semfs.rows.devices import (
-    as_numpy,
-    check_same_namespace,
-    floating_dtypes,
-    is_foreign,
-    like,
-    predict_linear,
-    spread_columns,
-)
-from semfs.selectors.base import RankingSelector
-from semfs.selectors.explanation import Explanation, explain_selection
-from semfs.selectors.training import training_data
-from semfs.validation import check_integer
+from semfs.attributes import AttributeTable
+from semfs.attributes.targets import MeanModel
 
-__all__ = ["PredictingSelector"]
+__all__ = ["ClassPredictor"]
 
-#: Rows up to this size are remembered, so that `explain` needs no arguments.
-REMEMBERED_BYTES = 256 * 2**20
+#: How far covariances are shrunk to their diagonal.
+SHRINKAGE = 0.3
+#: Share of the covariance of prediction errors that is added for predicted means.
+ERROR_SHARE = 0.5
+#: Ridge of the prediction of attributes, in mean variances.
+RIDGE = 0.1
 
 
-class PredictingSelector(RankingSelector):
-    """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
+@dataclass(frozen=True, eq=False)
+class ClassPredictor:
+    """Scores of classes for rows Z (n, k) of the chosen features.
 
-    coef_: np.ndarray
-    selection_: np.ndarray
-    intercept_: np.ndarray
-    class_table_: AttributeTable
+    Parameters
+    ----------
+    table : AttributeTable
+        The C seen classes and their attributes (m,).
+    means : ndarray of shape (C, k)
+        Their means.
+    within : ndarray of shape (k, k)
+        The covariance within classes.
+    same : ndarray of int of shape (k,), optional
+        The attributes that stand for the chosen features, where both live in one space.
 
-    def explain(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        sample_weight: Any = None,
-        n_bootstraps: int = 100,
-        random_state: Any = 0,
-    ) -> Explanation:
-        """Explain the chosen features, by name; needs pandas.
+    Examples
+    --------
+    >>> classes = np.arange(9)
+    >>> table = AttributeTable(np.c_[classes, classes % 2] * 1.0, classes, ["size", "odd"])
+    >>> means = table.values @ [[2.0, 0.0], [0.0, 9.0]]
+    >>> predictor = ClassPredictor(table, means, np.eye(2))
+    >>> new = AttributeTable(np.array([[3.5, 1.0], [7.5, 0.0]]), np.array([9, 10]), table.names)
+    >>> predictor.scores(np.array([[7.0, 9.0], [15.0, 0.0]]), new).argmax(axis=1)
+    array([0, 1])
+    """
 
-        Parameters
-        ----------
-        X, y : array-like, optional
-            The rows and labels of `fit`. By default those of the last `fit`, which are
-            remembered, by reference, if they take up to 256 MB (not by saved or pickled
-            selectors). Without rows only gains and weights are explained.
-        sample_weight : array-like of shape (n,), optional
-            Row weights that go with X.
-        n_bootstraps : int, default=100
-            Bootstraps of the classes for the stability of the selection; 0 for none. They
-            take labelled rows into account, not `target_attributes` or unlabelled rows.
-        random_state : int, default=0
-            Seed of the bootstraps.
+    table: AttributeTable
+    means: np.ndarray
+    within: np.ndarray
+    same: np.ndarray | None = None
 
-        Returns
-        -------
-        explanation : Explanation
-            Print it, look at its frames (``features``, ``attributes``, ``weights``,
-            ``classes``, ``duplicates``, ``stability``) or plot it (``plot_gains``,
-            ``plot_attributes``, ``plot_stability``).
-        """
-        check_is_fitted(self)
-        check_integer("n_bootstraps", n_bootstraps, 0)
-        moments = getattr(self, "_evidence", None)
-        if X is not None:
-            model = getattr(self, "best_estimator_", self)
-            data = training_data(model, X, y, sample_weight, reset=False)
-            moments = data.moments.without_empty_classes()
-            if not np.array_equal(moments.classes, self.class_table_.classes):
-                raise ValueError(
-                    "explain needs rows of the classes that were fitted: "
-                    f"{_shorten(self.class_table_.classes)}; found {_shorten(moments.classes)}."
-                )
-        return explain_selection(
-            self, moments, n_bootstraps=n_bootstraps, random_state=random_state
-        )
+    def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
+        """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
+        sd = np.sqrt(np.maximum(np.diag(self.within), 0.0))
+        sd = np.where(sd > 0, sd, np.abs(self.means).max(axis=0, initial=1e-300) + 1e-300)
+        known = {label: i for i, label in enumerate(self.table.classes.tolist())}
+        place = np.array([known.get(label, -1) for label in table.classes.tolist()])
+        place[place >= 0] = [
+            c if np.array_equal(self.table.values[c], table.values[u]) else -1
+            for u, c in enumerate(place.tolist())
+            if c >= 0
+        ]
+        out = np.empty((len(Z), len(place)))
+        V = self.within / np.outer(sd, sd)
+        seen, new = place >= 0, place < 0
+        if seen.any():
+            out[:, seen] = _log_likelihood(Z / sd, self.means[place[seen]] / sd, V)
+        if new.any():
+            means, errors = self._predicted(table.values[new])
+            E = errors / sd
+            V = V + ERROR_SHARE * (E.T @ E) / len(E)
+            out[:, new] = _log_likelihood(Z / sd, means / sd, V)
+        return out
 
-    def _remember(self, moments: Moments) -> None:
-        """Keep what `explain` needs, by reference, unless it is large."""
-        rows = moments.rows
-        size = rows.nbytes if isinstance(rows, Rows) else 8 * moments.n_features**2
-        small = size <= REMEMBERED_BYTES and (rows is None or isinstance(rows, Rows))
-        self._evidence = moments if small else None
+    def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means (U, k) of classes with attributes A (U, m), and errors (C, k) of seen ones."""
+        seen = self.table.values
+        own = None if self.same is None else seen[:, self.same]
+        sd = np.sqrt(np.maximum(np.diag(self.within), np.finfo(float).tiny))
+        model = MeanModel.fit(seen, self.means / sd, None if own is None else own / sd)
+        new = None if self.same is None else A[:, self.same] / sd
+        return model.predict(A, new) * sd, model.errors * sd
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_evidence", None)  # the data do not travel with the selector
-        return state
-
-    @property
-    def attribute_names_in_(self) -> np.ndarray:
-        """Names (m,) of the attributes of the table given."""
-        return self.class_table_.names
-
-    def predict_attributes(self, X: Any) -> np.ndarray:
-        """Predict the attributes (n, m) of each row of X (n, d).
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`; only the selected ones are read.
-
-        Returns
-        -------
-        attributes : ndarray of shape (n, m)
-            In the columns of the table given.
-        """
-        check_is_fitted(self)
-        return self._attributes_of(X, "predict_attributes")
-
-    def _attributes_of(self, X: Any, method: str) -> Any:
-        check_same_namespace(X, self, attribute="coef_", method=method)
-        types = floating_dtypes(X) or [np.float64, np.float32]
-        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
-        coef, s, intercept = map(as_numpy, (self.coef_, self.selection_, self.intercept_))
-        used = np.flatnonzero(s)
-        W = s[used, None] * coef[used]
-        if is_foreign(X):
-            return predict_linear(X, used, W, intercept)
-        picked = X[:, used]
-        out = picked @ W if sp.issparse(X) else picked.astype(np.float64, copy=False) @ W
-        return out + intercept
-
-    def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
-        """Return the class whose description is nearest to each row's predicted attributes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`.
-        class_table : like `attributes`, optional
-            Descriptions to choose among, for example those of unseen classes. By default
-            those of the seen classes.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-            Class labels.
-        """
-        check_is_fitted(self)
-        predicted = as_numpy(self._attributes_of(X, "predict"))
-        table = self.class_table_ if class_table is None else as_attribute_table(class_table)
-        if table.values.shape[1] != self.coef_.shape[1]:
-            raise ValueError(
-                f"class_table has {table.values.shape[1]} attributes, but the selector was "
-                f"fitted with {self.coef_.shape[1]}. Use the same columns in the same order."
-            )
-        return like(table.classes[pairwise_distances_argmin(predicted, table.values)], X)
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Put the selected columns back in their places, zeros elsewhere.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, k)
-            Selected columns.
-
-        Returns
-        -------
-        X_original : array-like of shape (n, d)
-            All columns.
-        """
-        if floating_dtypes(X) is None:
-            return super().inverse_transform(X)
-        return spread_columns(X, self.get_support())
-
-    def _transform(self, X: Any) -> Any:
-        check_same_namespace(X, self, attribute="support_", method="transform")
-        return super()._transform(X)
+    def attributes(self, Z: np.ndarray) -> np.ndarray:
+        """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
+        A, M = self.table.values, self.means
+        mean, average = M.mean(axis=0), A.mean(axis=0)
+        total = self.within + np.cov(M.T, bias=True).reshape(self.within.shape)
+        sd = np.sqrt(np.maximum(np.diag(total), np.finfo(float).tiny))
+        H = total / np.outer(sd, sd) + RIDGE * np.eye(len(sd))
+        W = np.linalg.solve(H, ((M - mean) / sd).T @ (A - average) / len(A))
+        return average + ((Z - mean) / sd) @ W
 
 
-def _shorten(labels: np.ndarray, most: int = 6) -> str:
-    shown = ", ".join(repr(label) for label in labels.tolist()[:most])
-    return shown + (", …" if len(labels) > most else "")
+def _log_likelihood(Z: np.ndarray, means: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """Log-likelihood (n, U) of Gaussians with a common covariance V, up to a constant."""
+    diagonal = np.diag(np.diag(V))
+    V = (1.0 - SHRINKAGE) * V + SHRINKAGE * diagonal
+    values, Q = np.linalg.eigh(V)
+    values = np.maximum(values, 1e-9 * max(values[-1], np.finfo(float).tiny))
+    root = Q / np.sqrt(values)
+    distances = cdist(Z @ root, means @ root, "sqeuclidean")
+    return -0.5 * (distances + np.log(values).sum())

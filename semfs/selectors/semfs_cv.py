@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,12 @@ from threadpoolctl import threadpool_limits
 from semfs.attributes import align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.method.moments import Moments
-from semfs.rows import Rows
-from semfs.selectors.base import check_n_features_to_select
-from semfs.selectors.folds import ClassSums, Resample, Setting, screen_features
-from semfs.selectors.prediction import PredictingSelector
+from semfs.rows import Plain
+from semfs.selectors.base import LinearSelector, check_n_features_to_select
+from semfs.selectors.folds import ClassFolds, Setting
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import rows_beyond_memory, training_data
-from semfs.selectors.unlabeled import spread_agreement
-from semfs.validation import check_integer, feature_indices
+from semfs.selectors.training import FeatureLimits, check_two_classes, rows_beyond_memory
+from semfs.validation import check_integer
 
 __all__ = ["SemFSCV"]
 
@@ -31,11 +29,10 @@ FEWEST_CLASSES = 6
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 
-# What folds share (see `Setting`); other parameters in a grid cost a fit per fold.
-_SHARED = ("alpha", "gamma", "penalty_scale", "fit_intercept", "class_weight", "label_weight")
+Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
 
 
-class SemFSCV(PredictingSelector):
+class SemFSCV(LinearSelector):
     """SemFS with parameters chosen on held-out seen classes.
 
     Whole classes are held out in turn. Features are chosen on the other classes, and the
@@ -69,7 +66,7 @@ class SemFSCV(PredictingSelector):
         features.
     alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight
         As in `SemFS`; values of what is not in the grid.
-    target_attributes, unlabeled_weight, include, exclude
+    target_attributes, include, exclude
         As in `SemFS`. Descriptions of target classes and unlabelled rows are used in the final
         fit only.
     random_state : int, RandomState or None, default=0
@@ -94,10 +91,8 @@ class SemFSCV(PredictingSelector):
     n_features_ : int
         Number of features kept.
     n_splits_ : int
-        Number of folds; 0 with fewer than six seen classes. Then the features should also
-        reconstruct the seen rows, with the weight ``best_params_["unlabeled_weight"]``: the
-        more the classes agree on which features vary, and the fewer they are, the more
-        (`semfs.selectors.unlabeled.spread_agreement`).
+        Number of folds; 0 with fewer than six seen classes, which keep the parameters given
+        here.
 
     Notes
     -----
@@ -126,10 +121,10 @@ class SemFSCV(PredictingSelector):
         gamma: float = 10.0,
         penalty_scale: str = "gram",
         fit_intercept: bool = True,
-        class_weight: Any = None,
+        class_weight: Any = "balanced",
         label_weight: float = 0.0,
-        target_attributes: Any = None,
-        unlabeled_weight: float = 1.0,
+        target_attributes: Any = "table",
+        n_new_classes: int | str = "auto",
         include: Any = None,
         exclude: Any = None,
         random_state: Any = 0,
@@ -149,7 +144,7 @@ class SemFSCV(PredictingSelector):
         self.class_weight = class_weight
         self.label_weight = label_weight
         self.target_attributes = target_attributes
-        self.unlabeled_weight = unlabeled_weight
+        self.n_new_classes = n_new_classes
         self.include = include
         self.exclude = exclude
         self.random_state = random_state
@@ -171,7 +166,7 @@ class SemFSCV(PredictingSelector):
         X : array-like, frame or sparse matrix of shape (n, d)
             Rows of the seen classes, in memory.
         y : array-like of shape (n,)
-            Their labels; -1 marks unlabelled rows.
+            Their labels; -1, None, NaN and NA mark unlabelled rows.
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix, optional
@@ -185,25 +180,21 @@ class SemFSCV(PredictingSelector):
         with self._all_or_nothing():
             self._check_parameters()
             X, y, sample_weight = _in_memory(X, y, sample_weight)
-            probe = self._semfs(1, {"class_weight": None})
-            data = training_data(probe, X, y, sample_weight)
+            probe = self._semfs(1, {})
+            data = probe._training_data(X, y, sample_weight)
             moments = data.moments.without_empty_classes()
-            include, allowed = self._restrictions(
-                moments, getattr(probe, "feature_names_in_", None)
-            )
+            check_two_classes(moments)
             settings = self._settings(moments)
             ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
+            params, k = self._few_classes(settings), ks[-1]
             if splits:
+                names = getattr(probe, "feature_names_in_", None)
+                limits = FeatureLimits.of(moments, self.include, self.exclude, names)
                 # many small matrices: threads would spend their time waiting for each other
                 with threadpool_limits(1, user_api="blas"):
-                    paths = self._paths(moments, settings, splits, ks[-1], include, allowed)
+                    paths = self._paths(moments, settings, splits, ks[-1], limits)
                     params, k = self._choose(moments, settings, splits, ks, paths)
-            else:
-                unlabelled = data.unlabeled is not None or X_unlabeled is not None
-                params, k = self._few_classes(settings, moments, unlabelled), ks[-1]
-                if "unlabeled_weight" in params and not unlabelled:
-                    X_unlabeled = X
             final = self._semfs(k, params)
             by_name = self.include is not None or self.exclude is not None
             if by_name or data.unlabeled is not None or X_unlabeled is not None:
@@ -213,7 +204,7 @@ class SemFSCV(PredictingSelector):
                 if hasattr(probe, "feature_names_in_"):
                     final.feature_names_in_ = probe.feature_names_in_
             if not splits:
-                final = self._without_folds(final, params, ks)
+                self._set_curve(final, ks)
             self._adopt(final, params)
         return self
 
@@ -259,8 +250,8 @@ class SemFSCV(PredictingSelector):
         largest = min(100 if self.max_features is None else self.max_features, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
 
-    def _splits(self, moments: Moments) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Pairs of (training, test) class masks (C,); none if there are too few classes."""
+    def _splits(self, moments: Moments) -> list[Split]:
+        """The folds; none if there are too few classes."""
         C = len(moments.classes)
         if C < FEWEST_CLASSES:
             return []
@@ -288,7 +279,7 @@ class SemFSCV(PredictingSelector):
         self,
         moments: Moments,
         settings: list[dict[str, Any]],
-        splits: list[tuple[np.ndarray, np.ndarray]],
+        splits: list[Split],
         ks: list[int],
         paths: list[list[np.ndarray]],
     ) -> tuple[dict[str, Any], int]:
@@ -326,12 +317,10 @@ class SemFSCV(PredictingSelector):
         only if it is ahead of them by more than one standard error, paired over folds.
         """
         best = int(np.argmax(by_fold.mean(axis=1)))
-        own = [
-            i
-            for i, params in enumerate(settings)
-            if all(getattr(self, name) == value for name, value in params.items())
-        ]
-        if self.param_grid is not None or not own:
+        if self.param_grid is not None:
+            return best
+        own = [i for i, params in enumerate(settings) if params == self._own(params)]
+        if not own:
             return best
         lead = by_fold[best] - by_fold[own[0]]
         clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
@@ -341,77 +330,57 @@ class SemFSCV(PredictingSelector):
         self,
         moments: Moments,
         settings: list[dict[str, Any]],
-        splits: list[tuple[np.ndarray, np.ndarray]],
+        splits: list[Split],
         k: int,
-        include: np.ndarray,
-        allowed: np.ndarray,
+        limits: FeatureLimits,
     ) -> list[list[np.ndarray]]:
         """The first k features of every setting on every fold."""
         complete = [self._semfs(k, params) for params in settings]
-        shared = [_can_share(params) for params in settings]
-        table = None
-        if self.attributes is not None:
-            table = align_attributes(self.attributes, moments.classes).values
-        wanted = [
-            Setting.of_params(semfs.get_params()) for semfs, s in zip(complete, shared) if s
-        ]
-        engine = None
+        shared = [_can_share(*pair) for pair in zip(settings, complete)]
+        wanted = [Setting.of_params(s.get_params()) for s, own in zip(complete, shared) if own]
+        folds = None
         if wanted:
-            limit = None if self.n_candidates is None else max(self.n_candidates, 5 * k)
-            engine = _Folds(moments, table, wanted, splits, limit, allowed, include)
+            table = None
+            if self.attributes is not None:
+                table = align_attributes(self.attributes, moments.classes).values
+            n_candidates = None if self.n_candidates is None else max(self.n_candidates, 5 * k)
+            folds = ClassFolds(moments, table, wanted, splits, limits, n_candidates)
         found: list[list[np.ndarray]] = [[] for _ in settings]
         for train, _ in splits:
-            quick = iter(engine.paths(wanted, train, k) if engine is not None else ())
+            quick = iter(() if folds is None else folds.paths(train, k))
             for paths, semfs, is_shared in zip(found, complete, shared):
                 paths.append(next(quick) if is_shared else _fitted_path(semfs, moments, train))
         return found
 
-    def _restrictions(self, moments: Moments, names: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of forced features, and a mask of those that may be chosen."""
-        d = moments.n_features
-        include = feature_indices("include", self.include, d, names)
-        exclude = feature_indices("exclude", self.exclude, d, names)
-        allowed = ~moments.constant()
-        allowed[exclude] = False
-        allowed[include] = True
-        return include, allowed
-
     # ---- without folds --------------------------------------------------------------------
 
-    def _few_classes(
-        self, settings: list[dict[str, Any]], moments: Moments, unlabelled: bool
-    ) -> dict[str, Any]:
-        """A setting that needs no folds; a grid of one is taken at its word."""
-        if len(settings) == 1:
-            return settings[0]
-        if self.param_grid is not None:
-            return {name: getattr(self, name) for name in settings[0]}
-        if unlabelled or len(moments.classes) < 2:  # one class: SemFS will say so
-            return {}
-        agreement = spread_agreement(moments.rows, len(moments.classes))
-        return {"unlabeled_weight": agreement**2 / (len(moments.classes) - 1)}
+    def _own(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values that we, or else SemFS, have for these parameters."""
+        own = self._semfs(1, {}).get_params()
+        return {name: own[name] for name in names}
 
-    def _without_folds(self, fitted: SemFS, params: dict[str, Any], ks: list[int]) -> SemFS:
+    def _few_classes(self, settings: list[dict[str, Any]]) -> dict[str, Any]:
+        """A setting that needs no folds; a grid of one is taken at its word."""
+        return settings[0] if len(settings) == 1 else self._own(settings[0])
+
+    def _set_curve(self, fitted: SemFS, ks: list[int]) -> None:
         """Record the curve of gains; with "auto" keep what brings most of the fall of J."""
         gains = np.maximum(fitted.scores_[fitted.order_[: ks[-1]]], 0.0)
         share = np.cumsum(gains) / max(float(gains.sum()), np.finfo(float).tiny)
         mean = share[np.minimum(np.array(ks), len(share)) - 1]
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": np.zeros(len(ks))}
         self.cv_results_, self.best_score_, self.n_splits_ = {}, float("nan"), 0
-        if self.n_features_to_select != "auto":
-            return fitted
-        fitted.n_features_to_select = ks[int(np.argmax(mean >= AUTO_SHARE))]
-        fitted.support_ = fitted.ranking_ <= fitted.n_features_to_select
-        return fitted
+        if self.n_features_to_select == "auto":
+            fitted.n_features_to_select = ks[int(np.argmax(mean >= AUTO_SHARE))]
+            fitted.support_ = fitted.ranking_ <= fitted.n_features_to_select
 
     def _adopt(self, final: SemFS, params: dict[str, Any]) -> None:
         """Behave as the refitted selector from here on."""
         for name, value in vars(final).items():
             if name.endswith("_") or name == "_evidence":
                 setattr(self, name, value)
-        for name in ("feature_names_in_", "target_r2_", "target_used_"):
-            if not hasattr(final, name):
-                self.__dict__.pop(name, None)
+        if not hasattr(final, "feature_names_in_"):
+            self.__dict__.pop("feature_names_in_", None)
         self.best_estimator_, self.best_params_ = final, params
         self.n_features_ = int(final.get_support().sum())
 
@@ -427,48 +396,6 @@ class SemFSCV(PredictingSelector):
         for name in ("max_features", "n_candidates"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
-
-
-class _Folds:
-    """Paths on folds of the classes from shared sums over the candidate features."""
-
-    def __init__(
-        self,
-        moments: Moments,
-        table: np.ndarray | None,
-        settings: list[Setting],
-        splits: list[tuple[np.ndarray, np.ndarray]],
-        n_candidates: int | None,
-        allowed: np.ndarray,
-        include: np.ndarray,
-    ) -> None:
-        d = moments.n_features
-        limit = d if n_candidates is None else max(n_candidates, len(include))
-        self.diagonals = dict.fromkeys(settings, float("nan"))
-        self.columns = np.arange(d)
-        if limit < d:
-            self.columns, self.diagonals = screen_features(
-                moments, table, settings, limit, allowed=allowed, keep=include
-            )
-        membership = np.array([train for train, _ in splits]).T
-        groups = np.unique(membership, axis=0, return_inverse=True)[1].reshape(-1)
-        self.sums = ClassSums.of_columns(moments, self.columns, groups, table)
-        self.allowed = allowed[self.columns]
-        self.first = np.flatnonzero(np.isin(self.columns, include))
-
-    def paths(self, settings: list[Setting], train: np.ndarray, k: int) -> list[np.ndarray]:
-        """The first k features of each setting on the training classes (mask)."""
-        kinds: dict[tuple[bool, bool], Resample] = {}
-        found = []
-        for setting in settings:
-            kind = (setting.balanced, setting.fit_intercept)
-            if kind not in kinds:
-                times = train.astype(np.float64)
-                kinds[kind] = self.sums.resample(times, balanced=kind[0], fit_intercept=kind[1])
-            limits = {"allowed": self.allowed, "first": self.first}
-            path = kinds[kind].path(setting, k, self.diagonals[setting], **limits)
-            found.append(self.columns[path])
-        return found
 
 
 class _Judge:
@@ -502,14 +429,14 @@ class _Judge:
 
 def _columns(moments: Moments, features: np.ndarray) -> np.ndarray:
     """All columns (n, …) that clustering will ask for, in one pass over X."""
-    assert isinstance(moments.rows, Rows)
     X = moments.rows.X
     return X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
 
 
-def _can_share(params: Mapping[str, Any]) -> bool:
-    balanced = params.get("class_weight") in (None, "balanced")
-    return set(params) <= set(_SHARED) and balanced
+def _can_share(params: Mapping[str, Any], semfs: SemFS) -> bool:
+    """Whether folds share their sums for this setting; others cost a fit per fold."""
+    weighted = isinstance(semfs.class_weight, Mapping)
+    return params.keys() <= Setting.__dataclass_fields__.keys() and not weighted
 
 
 def _fitted_path(semfs: SemFS, moments: Moments, train: np.ndarray) -> np.ndarray:
@@ -517,6 +444,8 @@ def _fitted_path(semfs: SemFS, moments: Moments, train: np.ndarray) -> np.ndarra
     rows = moments.rows
     chosen = np.flatnonzero(train[rows.codes])
     weights = None if rows.weights is None else rows.weights[chosen]
+    if isinstance(semfs.target_attributes, str):  # the table describes what is held out
+        semfs.set_params(target_attributes=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         semfs.fit(rows.X[chosen], moments.classes[rows.codes[chosen]], weights)
@@ -547,4 +476,5 @@ def _in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
             "SemFSCV needs X in memory: it clusters held-out rows. Fit it on a sample of the "
             "rows, then SemFS(**best_params_) on all of them."
         )
-    return rows.load()
+    X, y, sample_weight = rows.load()
+    return Plain(X, y, rows.feature_names), y, sample_weight

@@ -1,74 +1,180 @@
-"""What a selector is fitted to: checked rows in memory or beyond it, as moments."""
+"""What a selector is fitted to: moments of labelled rows, and rows without a label."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+import scipy.sparse as sp
+from sklearn.utils import assert_all_finite
 
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
-from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import as_source, is_foreign
-from semfs.rows.devices import as_numpy
-from semfs.selectors.base import check_n_features_to_select
-from semfs.selectors.unlabeled import UNLABELED, unlabeled_rows
-from semfs.validation import check_weights, class_weights, label_array
+from semfs.rows import Rows, as_source, is_foreign
+from semfs.validation import feature_indices, is_missing
 
 __all__ = [
+    "FeatureLimits",
     "TrainingData",
-    "refuse_unlabeled",
+    "check_labelled",
+    "check_two_classes",
     "rows_beyond_memory",
-    "streamed",
-    "training_data",
+    "split_labels",
 ]
+
+#: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
+UNLABELED = -1
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Labelled rows ``X`` (None if they are not in memory), their moments, and those of
-    unlabelled rows (None if there are none)."""
+    """Labelled rows ``X`` (None if they are not in memory) and their moments; and rows
+    without a label (None if there are none)."""
 
     X: Any
     moments: Moments
-    unlabeled: Moments | None
+    unlabeled: Rows | None
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Any,
+        codes: np.ndarray,
+        classes: np.ndarray,
+        weights: np.ndarray | None,
+        *,
+        hidden: np.ndarray | None = None,
+        X_unlabeled: Any = None,
+    ) -> TrainingData:
+        """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
+        apart = []
+        if (hidden is not None or X_unlabeled is not None) and is_foreign(X):
+            raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")
+        if hidden is not None:
+            assert_all_finite(X[hidden], input_name="X")
+            apart.append((X[hidden], None if weights is None else weights[hidden]))
+            X, codes = X[~hidden], codes[~hidden]
+            weights = None if weights is None else weights[~hidden]
+        if X_unlabeled is not None:
+            apart.append((X_unlabeled, None))
+        moments = Moments.from_checked(X, codes, classes, weights)
+        return cls(X, moments, _stacked(apart) if apart else None)
 
 
-def training_data(
-    selector: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    reset: bool = True,
-    X_unlabeled: Any = None,
-) -> TrainingData:
-    """Validate rows in memory for a selector; finiteness shows in the moments."""
-    y, sample_weight = as_numpy(y), as_numpy(sample_weight)
-    hidden = _hidden_rows(selector, y)
-    X, classes, codes = selector._check_training_data(
-        X,
-        y if hidden is None else _with_stand_ins(y, hidden),
-        accept_sparse=True,
-        ensure_all_finite=False,
-        reset=reset,
-    )
-    weights = check_weights(sample_weight, X.shape[0])
-    parts = []
-    if hidden is not None:
-        _check_on_host(X)
-        parts.append(_without_labels(X[hidden], None if weights is None else weights[hidden]))
-        X, codes = X[~hidden], codes[~hidden]
-        weights = None if weights is None else weights[~hidden]
-    if X_unlabeled is not None:
-        _check_on_host(X)
-        parts.append(_without_labels(_check_more_rows(selector, X_unlabeled)))
-    weights = _row_weights(selector.class_weight, codes, classes, weights)
-    unlabeled = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
-    return TrainingData(X, Moments.from_checked(X, codes, classes, weights), unlabeled)
+def _stacked(parts: list[tuple[Any, np.ndarray | None]]) -> Rows:
+    """Rows of one class that stands for no class, sparse if the first part is."""
+    sparse = sp.issparse(parts[0][0])
+    matrices = [sp.csr_array(X) if sparse else _dense(X) for X, _ in parts]
+    X = (sp.vstack if sparse else np.concatenate)(matrices)
+    weights = None
+    if any(w is not None for _, w in parts):
+        weights = np.concatenate([np.ones(X.shape[0]) if w is None else w for X, w in parts])
+    return Rows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
+
+
+def _dense(X: Any) -> np.ndarray:
+    return X.toarray() if sp.issparse(X) else X
+
+
+@dataclass(frozen=True)
+class FeatureLimits:
+    """Constant columns (a mask), and indices of features to include and to exclude."""
+
+    constant: np.ndarray
+    include: np.ndarray
+    exclude: np.ndarray
+
+    @classmethod
+    def of(cls, moments: Moments, include: Any, exclude: Any, names: Any) -> FeatureLimits:
+        """Return the limits of features given by index or name."""
+        d = moments.n_features
+        return cls(
+            moments.constant(),
+            feature_indices("include", include, d, names),
+            feature_indices("exclude", exclude, d, names),
+        )
+
+    @property
+    def candidates(self) -> np.ndarray:
+        """Mask (d,) of the features that may be chosen."""
+        allowed = ~self.constant
+        allowed[self.exclude] = False
+        allowed[self.include] = True
+        return allowed
+
+
+def check_two_classes(moments: Moments) -> None:
+    """Raise unless there are rows of at least two classes."""
+    if len(moments.classes) < 2:
+        raise ValueError(
+            f"y has only one class ({moments.classes.tolist()[0]!r}). SemFS compares "
+            "classes: pass rows of at least two."
+        )
+
+
+# ---- labels ---------------------------------------------------------------------------
+
+
+def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None]:
+    """Return y with a stand-in where a label is missing, and a mask (n,) of these rows.
+
+    The mask is None if no label is missing. -1, None, NaN and NA mark missing labels; -1 does
+    not if ``attributes`` describes a class of that name.
+
+    Examples
+    --------
+    >>> split_labels([3, -1, None])
+    ([3, 3, 3], array([False,  True,  True]))
+    >>> split_labels(["ant", "bee"])
+    (['ant', 'bee'], None)
+    """
+    values = y.to_numpy() if hasattr(y, "to_numpy") else y
+    if not isinstance(values, (list, tuple)):
+        values = np.asarray(values)
+        if values.ndim != 1 or values.dtype.kind not in "ifO":
+            return y, None
+    if isinstance(values, np.ndarray) and values.dtype.kind in "if":
+        hidden, marked = np.isnan(values), values == UNLABELED
+    else:
+        hidden = np.array([is_missing(v) for v in values], dtype=bool)
+        marked = np.array([_is_mark(v) for v in values], dtype=bool)
+    if marked.any() and not _describes(attributes, UNLABELED):
+        hidden |= marked
+    if not hidden.any():
+        return y, None
+    if hidden.all():
+        raise ValueError("no row has a label: y holds only marks for missing ones.")
+    if isinstance(values, np.ndarray):
+        values = values.copy()
+        values[hidden] = values[~hidden][0]
+        return values, hidden
+    first = values[int(np.argmin(hidden))]
+    return [first if missing else v for v, missing in zip(values, hidden)], hidden
+
+
+def _is_mark(value: Any) -> bool:
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool) and bool(value == UNLABELED)
+
+
+def _describes(attributes: Any, label: Any) -> bool:
+    """Whether the attribute table describes a class of this label."""
+    if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
+        return False
+    return label in as_attribute_table(attributes).classes.tolist()
+
+
+def check_labelled(classes: np.ndarray, attributes: Any) -> None:
+    """Raise if sums over rows include unlabelled ones: they cannot be taken apart again."""
+    if any(map(_is_mark, classes)) and not _describes(attributes, UNLABELED):
+        raise ValueError(
+            f"some rows have the label {UNLABELED}, which means unlabelled. They need X in "
+            "memory: load it and use fit, or leave these rows out."
+        )
+
+
+# ---- rows beyond memory ---------------------------------------------------------------
 
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
@@ -82,116 +188,3 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
 
         return dask_rows(X, y, sample_weight)
     return as_source(X, y, sample_weight)
-
-
-def streamed(selector: Any, rows: Any, *, n_features: int | None = None) -> TrainingData:
-    """Moments of rows that stay on disk or on a cluster, or are loaded if there are few.
-
-    ``n_features`` is how many columns they must have.
-    """
-    check_n_features_to_select(selector.n_features_to_select)
-    if n_features not in (None, rows.n_features):
-        raise ValueError(f"X has {rows.n_features} features, those before had {n_features}.")
-    if selector.attributes is not None:
-        rows = rows.matched(as_attribute_table(selector.attributes).classes.tolist())
-    if rows.fits:
-        loaded = training_data(selector, *rows.load())
-        data = TrainingData(None, loaded.moments, loaded.unlabeled)
-    else:
-        data = TrainingData(None, _sum_up(selector, rows), None)
-        refuse_unlabeled(selector, data.moments.classes)
-    selector.n_features_in_ = rows.n_features
-    selector.__dict__.pop("feature_names_in_", None)
-    if rows.feature_names is not None:
-        selector.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-    return data
-
-
-def _sum_up(selector: Any, rows: Any) -> Moments:
-    class_weight = selector.class_weight
-    if class_weight is not None:
-
-        def factors(totals: dict[Any, float]) -> dict[Any, float] | None:
-            """Weight of each class, from the total weight of its rows unless it is given."""
-            if isinstance(class_weight, Mapping):
-                totals = dict.fromkeys(class_weight, 1.0)
-            counts = np.array(list(totals.values()))
-            weights = class_weights(class_weight, label_array(list(totals)), counts)
-            return None if weights is None else dict(zip(totals, weights.tolist()))
-
-        rows = rows.weighted(factors, balanced=isinstance(class_weight, str))
-    direct = selector.solver == "direct"
-    sums = rows.sums(
-        n_select=min(selector.n_features_to_select, rows.n_features) if direct else None,
-        precise=selector.penalty_scale != "gram" or selector.gamma < SAFE_RELATIVE_PENALTY,
-        verbose=selector.verbose,
-    )
-    return Moments.from_sums(*sums)
-
-
-def _row_weights(
-    class_weight: Any, codes: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
-) -> np.ndarray | None:
-    counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-    of_classes = class_weights(class_weight, classes, counts)
-    if of_classes is None:
-        return weights
-    return of_classes[codes] * (1.0 if weights is None else weights)
-
-
-# ---- unlabelled rows ------------------------------------------------------------------
-
-
-def refuse_unlabeled(selector: Any, classes: np.ndarray) -> None:
-    """Raise if summed-up moments have unlabelled rows: they cannot be taken apart again."""
-    if unlabeled_rows(classes) is not None and not _is_class(selector, UNLABELED):
-        raise ValueError(
-            f"some rows have the label {UNLABELED}, which means unlabelled. They need X in "
-            "memory: load it and use fit, or leave these rows out."
-        )
-
-
-def _hidden_rows(selector: Any, y: Any) -> np.ndarray | None:
-    """Mask (n,) of the rows without a label, or None."""
-    hidden = unlabeled_rows(y)
-    if hidden is None or _is_class(selector, UNLABELED):
-        return None
-    if hidden.all():
-        raise ValueError(
-            f"y is {UNLABELED} for every row, which means unlabelled. Label some rows."
-        )
-    return hidden
-
-
-def _is_class(selector: Any, label: Any) -> bool:
-    """Whether the attribute table describes a class of this label."""
-    table = selector.attributes
-    if table is None or isinstance(table, (np.ndarray, list, tuple)):
-        return False
-    return label in as_attribute_table(table).classes.tolist()
-
-
-def _with_stand_ins(y: Any, hidden: np.ndarray) -> Any:
-    """Labels with the first one in place of those that are missing; they are not used."""
-    y = y.to_numpy() if hasattr(y, "to_numpy") else y
-    if isinstance(y, (list, tuple)):
-        first = next(v for v, missing in zip(y, hidden) if not missing)
-        return [first if missing else v for v, missing in zip(y, hidden)]
-    y = np.array(y)
-    y[hidden] = y[~hidden][0]
-    return y
-
-
-def _without_labels(X: Any, weights: np.ndarray | None = None) -> Moments:
-    codes = np.zeros(X.shape[0], dtype=np.intp)
-    return Moments.from_checked(X, codes, np.array([UNLABELED]), weights)
-
-
-def _check_more_rows(selector: Any, X: Any) -> Any:
-    types = [np.float64, np.float32]
-    return validate_data(selector, X, accept_sparse="csr", dtype=types, reset=False)
-
-
-def _check_on_host(X: Any) -> None:
-    if is_foreign(X):
-        raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")

@@ -15,7 +15,6 @@ import typer
 from typer.testing import CliRunner
 
 import semfs
-from semfs import load
 from semfs.cli import app
 from semfs.cli.console import in_own_words, visible
 
@@ -90,15 +89,6 @@ def test_the_help_of_a_command_ends_with_an_example_and_names_no_flag_type(name)
     assert "bool" not in text
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion_can_be_installed(shell):
-    done = run(
-        _SEMFS_COMPLETE=f"source_{shell}", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
-    )
-    assert "semfs" in done.stdout, done.stderr
-    assert "complet" in done.stdout
-
-
 def test_output_in_a_pipe_has_no_escape_codes():
     for arguments in ([], ["--help"], ["datasets"], ["select", "none.csv"]):
         done = run(*arguments)
@@ -169,26 +159,6 @@ def test_a_wide_table_is_printed_in_full_on_a_narrow_screen():
     assert done.returncode == 0, done.stderr
     assert "…" not in done.stdout
     assert len(done.stdout.splitlines()[2].split()) == 1 + 10 + 1  # method, ten k, mean
-
-
-def test_select_keeps_the_selector_with_the_names_of_the_file(farm):
-    pd = pytest.importorskip("pandas")
-    saved = farm / "panel.npz"
-    assert f"Wrote {saved}" in invoke(*select(farm, "--save", saved)).output
-    frame = pd.read_csv(farm / "rows.csv").drop(columns="kind")
-    reduced = pd.read_csv(farm / "out.csv")
-    picked = load(saved).set_output(transform="pandas").transform(frame)
-    pd.testing.assert_frame_equal(picked, reduced[picked.columns])
-
-
-def test_a_selector_of_a_file_without_names_takes_plain_arrays(tmp_path):
-    X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
-    np.savez(tmp_path / "data.npz", X=X, y=y, A=np.eye(3))
-    files = ["-o", tmp_path / "out.npz", "--save", tmp_path / "s.npz"]
-    invoke("select", tmp_path / "data.npz", "-k", "2", *files)
-    back = load(tmp_path / "s.npz")
-    assert not hasattr(back, "feature_names_in_")
-    assert back.transform(X).shape == (30, 2)
 
 
 def test_class_labels_serve_where_there_is_no_table(farm):

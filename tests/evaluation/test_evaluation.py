@@ -18,7 +18,6 @@ from semfs.evaluation import (
     cluster_scorer,
     cluster_scores,
     clustering_accuracy,
-    knn_accuracy,
     normalized_mutual_info,
     starting_rows,
     zero_shot_accuracy,
@@ -129,14 +128,6 @@ def test_fewer_distinct_rows_than_classes_are_scored_without_a_warning():
     assert ((nmi >= 0) & (nmi <= 1)).all()
 
 
-def test_the_input_is_not_changed():
-    X, y, starts = (GOLDEN[f"toy12__{key}"].copy() for key in ("X", "y", "start_rows"))
-    cluster_scores(X, y, starts=starts)
-    knn_accuracy(X, y)
-    assert_array_equal(X, GOLDEN["toy12__X"])
-    assert_array_equal(starts, GOLDEN["toy12__start_rows"])
-
-
 def test_starting_rows_depend_on_sizes_and_seed_only():
     rows = starting_rows(50, 4, 20, 0)
     assert rows.shape == (20, 4)
@@ -146,12 +137,6 @@ def test_starting_rows_depend_on_sizes_and_seed_only():
     assert_array_equal(rows[0], [32, 29, 13, 49])  # pinned: stored results rely on it
     one, other = np.random.RandomState(5), np.random.RandomState(5)
     assert_array_equal(starting_rows(50, 4, 3, one), starting_rows(50, 4, 3, other))
-
-
-def test_cluster_scores_take_labels_of_any_type():
-    X, y = digits300()
-    names = [f"digit {v}" for v in y]
-    assert_array_equal(cluster_scores(X, names, n_repeats=3), cluster_scores(X, y, n_repeats=3))
 
 
 # --- accuracy and NMI -----------------------------------------------------------------
@@ -184,38 +169,11 @@ def test_nmi_divides_by_the_larger_entropy():
     true, predicted = [0, 0, 1, 1], [0, 1, 2, 3]
     assert_allclose(normalized_mutual_info(true, predicted), 0.5)
     assert normalized_mutual_info_score(true, predicted) > 0.6  # by their mean
-
-
-def test_nmi_of_one_cluster_is_1_with_one_class_and_0_with_two():
     assert normalized_mutual_info([7, 7], ["a", "a"]) == 1.0
     assert normalized_mutual_info([7, 8], ["a", "a"]) == 0.0
 
 
 # --- further measures -----------------------------------------------------------------
-
-
-def plain_knn_accuracy(X, y, k):
-    right = 0
-    for i in range(len(X)):
-        others = sorted((((X[j] - X[i]) ** 2).sum(), j) for j in range(len(X)) if j != i)
-        votes = [y[j] for _, j in others[:k]]
-        right += max(votes, key=lambda c: (votes.count(c), -votes.index(c))) == y[i]
-    return right / len(X)
-
-
-@pytest.mark.parametrize("d", [3, 40])
-@pytest.mark.parametrize("k", [1, 2, 5, 59])
-def test_knn_accuracy_is_that_of_the_plain_loop_with_the_nearest_voter_deciding(d, k):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 60)
-    X = rng.normal(size=(60, d)) + y[:, None]
-    assert_allclose(knn_accuracy(X, y, k), plain_knn_accuracy(X, y, k))
-    assert_allclose(knn_accuracy(sp.csr_array(X), y, k), plain_knn_accuracy(X, y, k))
-    assert_allclose(knn_accuracy(X + 1e6, y, k), plain_knn_accuracy(X, y, k))
-
-
-def test_rows_that_are_copies_are_each_others_neighbours():
-    assert knn_accuracy(np.r_[np.zeros(6), np.ones(6)][:, None], [0] * 6 + [1] * 6) == 1.0
 
 
 class NearestDescription:
@@ -251,16 +209,14 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, [7, 7, 7, 7]), "one class only .7."),
         (lambda: cluster_scores(X4, Y4, n_repeats=0), "n_repeats must be .* got 0"),
         (lambda: cluster_scores(X4, Y4, random_state=-1), "Seed must be between 0"),
-        (lambda: cluster_scores(X4, Y4, starts=[0, 1]), r"shape \(2,\), expected"),
-        (lambda: cluster_scores(X4, Y4, starts=[[0, 1, 2]]), r"shape \(1, 3\), expected"),
-        (lambda: cluster_scores(X4, Y4, starts=[[0, 4]]), "from 0 to 3; found 0 to 4"),
-        (lambda: cluster_scores(X4, Y4, starts=[[-1, 0]]), "found -1 to 0"),
+        (lambda: cluster_scores(X4, Y4, starts=[0, 1]), r"2 rows of X.*shape \(2,\)"),
+        (lambda: cluster_scores(X4, Y4, starts=[[0, 1, 2]]), r"2 rows of X.*shape \(1, 3\)"),
+        (lambda: cluster_scores(X4, Y4, starts=[[0, 4]]), "from 0 to 3; found .* 0 to 4"),
+        (lambda: cluster_scores(X4, Y4, starts=[[-1, 0]]), "found .* -1 to 0"),
         (lambda: cluster_scores(X4, Y4, starts=[[0, 1], [2, 2]]), "twice in one repeat"),
         (lambda: cluster_scores(X4, Y4, starts=[[0.0, 1.0]]), "whole numbers"),
         (lambda: starting_rows(3, 5), "3 rows cannot start 5 clusters"),
         (lambda: cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
-        (lambda: knn_accuracy(X4, Y4, 4), "n_neighbors < n_samples"),
-        (lambda: knn_accuracy(X4, Y4, 0), "'n_neighbors' .* Got 0"),
         (
             lambda: zero_shot_accuracy(NearestDescription(), [[0.0]], ["c"], {"a": [0.0]}),
             "no row for class 'c'",

@@ -58,11 +58,6 @@ def test_shuffled_folds_are_reproducible_and_differ_from_sorted_ones():
     assert shuffled != tests_of(ClassKFold(5))
 
 
-def test_splitters_print_as_scikit_learns_do():
-    assert repr(ClassKFold(3)) == "ClassKFold(n_splits=3, random_state=None, shuffle=False)"
-    assert "test_size=0.2" in repr(ClassShuffleSplit())
-
-
 def test_cross_validation_scores_a_selector_on_classes_it_has_not_seen():
     X, y = digits()
     cv = ClassKFold(5)

@@ -116,12 +116,6 @@ def test_weighted_and_plain_moments_can_be_added():
     assert_same_moments(total, Moments.from_data(np.tile(X, (3, 1)), np.tile(y, 3)))
 
 
-def test_class_weights_are_row_weights():
-    X, y, _ = make_problem()
-    expected = Moments.from_data(X, y, sample_weight=np.where(y == 1, 3.0, 1.0))
-    assert_same_moments(Moments.from_data(X, y).reweighted({1: 3.0}), expected)
-
-
 def test_keep_selects_classes():
     X, y, _ = make_problem()
     kept = Moments.from_data(X, y).keep([0, 2])

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 
 from problems import make_problem, paper_B, paper_gram, paper_objective, spread
 from semfs import Moments
-from semfs.method.objective import Objective, reduce_rank
-from semfs.method.solvers import solve_alternating
+from semfs.method.objective import Objective, Quadratic, reduce_rank
 
 
 def make_objective(X, y, A, **options):
@@ -67,29 +66,38 @@ def test_an_intercept_is_the_same_as_centring_rows_and_attributes():
     assert_allclose(with_intercept.B, by_hand.B, atol=1e-9)
 
 
-def test_gradients_agree_with_finite_differences():
-    X, y, A = make_problem(d=4)
-    objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
-    W, s = random_point(1, 4, 3)
-    h = 1e-5
-    for i in range(4):
-        step = np.eye(4)[i] * h
-        slope = (objective.value(W, s + step) - objective.value(W, s - step)) / (2 * h)
-        assert_allclose(objective.gradient_s(W, s)[i], slope, rtol=1e-6)
-        move = np.zeros_like(W)
-        move[i, 1] = h
-        slope = (objective.value(W + move, s) - objective.value(W - move, s)) / (2 * h)
-        assert_allclose(objective.gradient_W(W, s)[i, 1], slope, rtol=1e-6)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_quadratic_of_forward_selection_is_the_objective(fit_intercept):
+    X, y, A = make_problem(offset=2.0)
+    objective = make_objective(X, y, A, alpha=0.5, gamma=3.0, fit_intercept=fit_intercept)
+    quadratic = objective.quadratic()
+    G = quadratic.columns(np.arange(12))
+    assert_allclose(G, objective.gram(), atol=1e-9)
+    assert_allclose(quadratic.diag, np.diag(G))
+    W, _ = random_point(1, 12, 3)
+    J = quadratic.q + np.sum(W * (G @ W - 2.0 * quadratic.B)) + 3.0 * np.sum(W**2)
+    assert_allclose(J, objective.value(W, np.ones(12)))
+    gain = np.sum(quadratic.B[4] ** 2) / (G[4, 4] + 3.0)
+    assert_allclose(quadratic.first_gains()[4], gain)
 
 
-def test_after_the_W_step_the_gradient_of_s_is_minus_2_gamma_w2_over_s():
-    X, y, A = make_problem()
+def test_a_weight_multiplies_J_and_all_gains():
+    G, B = np.diag([1.0, 4.0]), np.array([[1.0, 2.0], [3.0, 0.0]])
+    quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
+    assert quadratic.weighing(4.0).q == 40.0
+    assert_allclose(quadratic.weighing(4.0).first_gains(), 4.0 * quadratic.first_gains())
+    assert quadratic.n_features == 2
+
+
+def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
+    X, y, A = make_problem(offset=2.0)
     objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
-    solution = solve_alternating(objective, max_iter=3, tol=0)
-    W, s = solution.W, solution.s
-    expected = -2 * objective.gamma * (W**2).sum(axis=1) / s
-    assert_allclose(objective.gradient_s(W, s), expected, rtol=1e-6)
-    assert (objective.gradient_s(W, s) <= 0).all()
+    W, s = random_point(2, 12, 3)
+    error = A[y].mean(axis=0) - X.mean(axis=0) @ (s[:, None] * W)
+    expected = objective.centred().value(W, s) + objective.origin_weight * (error @ error)
+    assert_allclose(objective.value(W, s), expected)
+    assert objective.origin_weight == 1.5 * 60
+    assert objective.centred().origin_weight == 0.0
 
 
 def test_alpha_shrinks_the_within_class_scatter():
@@ -155,3 +163,28 @@ def test_a_tiny_penalty_asks_for_double_precision():
     X, y, A = make_problem()
     assert make_objective(X, y, A, gamma=1e-6, penalty_scale="gram").precise
     assert not make_objective(X, y, A, gamma=1.0, penalty_scale="gram").precise
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_class_means_keep_the_precision_of_the_data(dtype):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 5)).astype(dtype), np.arange(30) % 3
+    options = {"penalty_scale": "gram", "fit_intercept": True}
+    assert make_objective(X, y, np.eye(3), gamma=1.0, **options).root.dtype == dtype
+    precise = make_objective(X, y, np.eye(3), gamma=1e-9, **options)
+    assert precise.root.dtype == np.float64
+
+
+def test_q_is_the_spread_of_the_targets():
+    X, y, A = make_problem()
+    spread_of_A = ((A[y] - A[y].mean(axis=0)) ** 2).sum()
+    q = make_objective(X, y, A, alpha=0.5, fit_intercept=True).q
+    assert_allclose(q, 1.5 * spread_of_A)
+
+
+def test_a_table_of_rank_one_is_reduced_to_one_column():
+    u, v = np.random.default_rng(0).normal(size=(2, 9))
+    targets, basis = reduce_rank(np.outer(u, v[:4]))
+    assert targets.shape == (9, 1)
+    assert basis.shape == (4, 1)
+    assert_allclose(targets @ basis.T, np.outer(u, v[:4]))

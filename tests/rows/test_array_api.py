@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose
 from problems import make_problem
 from semfs import Moments, SemFS
 from semfs.rows.devices import ArrayRows
-from semfs.selectors.training import training_data
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +108,7 @@ def test_non_finite_values_are_refused(xp):
 
 def test_moments_keep_rows_on_their_device(xp):
     X, y, _ = make_problem(n=100)
-    data = training_data(SemFS(4), xp.asarray(X), y)
+    data = SemFS(4)._training_data(xp.asarray(X), y)
     moments = data.moments
     assert isinstance(moments.rows, ArrayRows)
     assert moments.rows.X is data.X

@@ -1,5 +1,7 @@
 """Parameters chosen on held-out seen classes."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,9 +11,8 @@ from sklearn.base import clone
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.evaluation import ClassKFold, ClassShuffleSplit, cluster_scores
-from semfs.selectors.folds import ClassSums, Setting, forward_path, screen_features
-from semfs.selectors.semfs_cv import _Folds
-from semfs.selectors.unlabeled import spread_agreement
+from semfs.selectors.folds import ClassFolds, Setting
+from semfs.selectors.training import FeatureLimits
 
 GRID = {"gamma": [0.1, 1.0], "fit_intercept": [True, False]}
 
@@ -22,97 +23,72 @@ def problem(C=8, n=160, d=15, **options):
 
 def all_settings():
     return [
-        Setting(alpha, gamma, scale, centred, balanced, label_weight)
+        Setting(alpha, gamma, scale, centred, class_weight, label_weight)
         for alpha, gamma in ((0.0, 0.5), (1.0, 2.0))
         for scale in ("gram", "none")
         for centred in (True, False)
-        for balanced in (True, False)
+        for class_weight in (None, "balanced")
         for label_weight in (0.0, 0.7)
     ]
 
 
+def no_limits(moments, include=None, exclude=None):
+    return FeatureLimits.of(moments, include, exclude, None)
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_paths_on_folds_are_those_of_fits_on_the_training_rows(form, weighted):
+@pytest.mark.parametrize("table", [True, False])
+def test_paths_on_folds_are_those_of_fits_on_the_training_rows(form, weighted, table):
     X, y, A = problem(offset=2.0)
     weights = np.linspace(0.5, 2.0, len(y)) if weighted else None
+    A = A if table else None
     moments = Moments.from_data(form(X), y, sample_weight=weights)
     train = np.array([True, False, True, True, False, True, True, True])
-    folds = _Folds(
-        moments,
-        A,
-        all_settings(),
-        [(train, ~train)],
-        None,
-        np.ones(15, bool),
-        np.array([], int),
-    )
+    folds = ClassFolds(moments, A, all_settings(), [(train, ~train)], no_limits(moments))
     rows = train[y]
-    for setting, path in zip(all_settings(), folds.paths(all_settings(), train, 6)):
-        plain = SemFS(
-            6,
-            A,
-            alpha=setting.alpha,
-            gamma=setting.gamma,
-            penalty_scale=setting.penalty_scale,
-            fit_intercept=setting.fit_intercept,
-            class_weight="balanced" if setting.balanced else None,
-            label_weight=setting.label_weight,
-        ).fit(X[rows], y[rows], None if weights is None else weights[rows])
+    for setting, path in zip(all_settings(), folds.paths(train, 6)):
+        plain = SemFS(6, A, **asdict(setting)).fit(
+            X[rows], y[rows], None if weights is None else weights[rows]
+        )
         assert path.tolist() == plain.order_[:6].tolist(), setting
 
 
-def test_paths_without_attributes_are_those_of_labels():
-    X, y, _ = problem()
-    moments = Moments.from_data(X, y)
-    sums = ClassSums.of_columns(moments, np.arange(15), np.zeros(8, dtype=int), None)
-    path = sums.resample(np.ones(8), balanced=False, fit_intercept=True).path(
-        Setting(), 6, float("nan")
-    )
-    assert path.tolist() == SemFS(6).fit(X, y).order_[:6].tolist()
+def test_more_classes_than_candidates_change_nothing():
+    X, y, _ = problem(C=12, n=240, d=9)
+    moments, setting = Moments.from_data(X, y), Setting(gamma=1.0)
+    train = np.arange(12) < 11
+    splits = [(np.arange(12) != c, np.arange(12) == c) for c in range(12)]
+    few = ClassFolds(moments, None, [setting], splits, no_limits(moments)).paths(train, 5)
+    plain = SemFS(5, gamma=1.0).fit(X[y < 11], y[y < 11])
+    assert few[0].tolist() == plain.order_[:5].tolist()
 
 
-def test_a_class_that_counts_twice_is_two_copies_of_its_rows():
+def test_forced_features_enter_first_and_forbidden_ones_never_on_folds():
     X, y, A = problem()
-    moments = Moments.from_data(X, y)
-    times = np.array([2, 0, 1, 1, 3, 1, 1, 0])
-    sums = ClassSums.of_columns(moments, np.arange(15), np.arange(8), A)
-    path = sums.resample(times.astype(float), balanced=False, fit_intercept=True).path(
-        Setting(), 6, float("nan")
-    )
-    rows = np.repeat(np.arange(len(y)), times[y])
-    assert path.tolist() == SemFS(6, A).fit(X[rows], y[rows]).order_[:6].tolist()
-
-
-def test_forced_features_enter_first_and_forbidden_ones_never():
-    G, H = np.eye(5), np.diag([5.0, 4.0, 3.0, 2.0, 1.0])
-    allowed = np.array([False, True, True, True, True])
-    path = forward_path(G, H, 0.1, 5, allowed=allowed, first=np.array([3]))
-    assert path.tolist() == [3, 1, 2, 4]
-
-
-def test_a_copy_of_a_chosen_feature_does_not_enter_without_penalty():
-    X, y, A = problem()
-    X[:, 4] = X[:, 2]
-    B = X.T @ A[y]
-    path = forward_path(X.T @ X, B @ B.T, 0.0, 15)
-    assert len({2, 4} & set(path.tolist())) == 1
+    moments, train = Moments.from_data(X, y), np.arange(8) < 6
+    limits = no_limits(moments, include=[3], exclude=[1, 2])
+    folds = ClassFolds(moments, A, [Setting()], [(train, ~train)], limits, n_candidates=9)
+    (path,) = folds.paths(train, 20)
+    assert path[0] == 3
+    assert len(path) == len(set(path.tolist())) == 9
+    assert not {1, 2} & set(path.tolist())
 
 
 def test_screening_takes_the_features_of_largest_first_gain():
     X, y, A = problem()
-    moments = Moments.from_data(X, y)
+    moments, settings = Moments.from_data(X, y), [Setting()]
     ranked = SemFS(1, A).fit(X, y)  # beyond the first feature: by next gain
-    settings = [Setting()]
-    found, diagonals = screen_features(
-        moments, A, settings, 5, allowed=np.ones(15, bool), keep=np.array([14])
-    )
+    splits = [(np.arange(8) < 6, np.arange(8) >= 6)]
+    folds = ClassFolds(moments, A, settings, splits, no_limits(moments, [14]), 5)
+    found, diagonals = folds.columns, folds.diagonals
     assert ranked.order_[0] in found
     assert 14 in found
     assert len(found) == 5
-    Z = X - X.mean(axis=0)
-    M = np.stack([Z[y == c].mean(axis=0) for c in range(8)])[y]
-    assert_allclose(diagonals[settings[0]], (Z**2 + M**2).sum() / 15)
+    M = np.stack([X[y == c].mean(axis=0) for c in range(8)])
+    within, between = X - M[y], (M - M.mean(axis=0)) * np.sqrt(len(y) / 8)
+    expected = ((within**2).sum() + 2 * (between**2).sum()) / 15
+    assert_allclose(diagonals[settings[0]], expected)
 
 
 def test_the_best_setting_is_refitted_on_all_classes():
@@ -145,11 +121,39 @@ def test_results_are_those_of_clustering_the_held_out_classes():
     assert_allclose(selector.best_score_, results["mean_test_score"].max())
 
 
-def test_a_grid_beyond_what_folds_share_is_fitted_in_full():
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"n_swaps": [0, 3]},
+        {"n_swaps": [3], "gamma": [1.0, 10.0]},
+        {"solver": ["direct", "alternating"]},
+        {"solver": ["alternating"], "max_iter": [1, 5]},
+        {"class_weight": [None, {0: 5.0}]},
+    ],
+    ids=str,
+)
+def test_a_grid_beyond_what_folds_share_is_fitted_in_full(grid):
     X, y, A = problem()
-    grid = {"n_swaps": [0, 3], "gamma": [1.0]}
-    selector = SemFSCV(3, A, param_grid=grid, cv=4).fit(X, y)
-    assert set(selector.best_params_) == {"n_swaps", "gamma"}
+    selector = SemFSCV(3, A, param_grid=grid, cv=4, n_repeats=2).fit(X, y)
+    assert set(selector.best_params_) == set(grid)
+    again = SemFS(3, A, **selector.best_params_).fit(X, y)
+    assert_array_equal(selector.order_, again.order_)
+    few = SemFSCV(3, A, param_grid=grid).fit(X[y < 4], y[y < 4])  # too few classes for folds
+    assert few.n_splits_ == 0
+    assert set(few.best_params_) == set(grid)
+
+
+def test_own_class_weights_count_on_folds_too():
+    X, y, A = problem()
+    weights = {c: 1.0 + 20.0 * (c < 4) for c in range(8)}
+    folds = ClassKFold(4)
+    grid = {"gamma": [1.0]}
+    selector = SemFSCV(1, A, param_grid=grid, cv=folds, class_weight=weights).fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    for f, (train, test) in enumerate(folds.split(X, y)):
+        plain = SemFS(1, A, gamma=1.0, class_weight=weights).fit(X[train], y[train])
+        expected = np.mean(cluster_scores(X[test][:, plain.order_[:1]], y[test], 5, seed))
+        assert_allclose(selector.cv_results_[f"split{f}_test_score"], expected)
 
 
 def test_the_default_grid_has_24_settings_at_most():
@@ -203,17 +207,20 @@ def test_auto_keeps_to_the_budget_and_to_the_number_of_columns():
 
 
 @pytest.mark.parametrize("C", [2, 3, 5])
-def test_few_classes_get_a_fixed_setting_instead_of_folds(C):
+def test_few_classes_keep_the_parameters_given_instead_of_folds(C):
     X, y, A = problem(C=C)
-    selector = SemFSCV(4, A).fit(X, y)
+    selector = SemFSCV(4, A, gamma=3.0).fit(X, y)
     assert selector.n_splits_ == 0
-    weight = selector.best_params_["unlabeled_weight"]
-    rows = Moments.from_data(X, y).rows
-    assert weight == spread_agreement(rows, C) ** 2 / (C - 1)
+    assert selector.best_params_["gamma"] == 3.0
     assert selector.cv_results_ == {}
     assert np.isnan(selector.best_score_)
-    by_hand = SemFS(4, A, unlabeled_weight=weight).fit(X, y, X_unlabeled=X)
-    assert_array_equal(selector.order_, by_hand.order_)
+    assert_array_equal(selector.order_, SemFS(4, A, gamma=3.0).fit(X, y).order_)
+
+
+def test_one_class_is_refused_in_one_clear_line():
+    X, y, A = problem()
+    with pytest.raises(ValueError, match="only one class"):
+        SemFSCV(4, A).fit(X[y == 2], y[y == 2])
 
 
 def test_with_few_classes_auto_keeps_what_brings_most_of_the_fall_of_j():

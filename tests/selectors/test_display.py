@@ -48,7 +48,7 @@ def test_long_lists_are_cut_in_notebooks():
     page = page_of(VarianceSelector(250).fit(rng.normal(size=(5, 300))))
     assert "250 of 300 features chosen" in page
     assert "and 50 more" in page
-    assert page.count("<tr><td style=") == 200
+    assert page.count("<tr><td>") == 200
 
 
 def test_a_pipeline_with_the_selector_can_be_shown():

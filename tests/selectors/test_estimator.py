@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from problems import make_problem, naive_greedy
+from problems import make_problem, naive_greedy, spread
 from semfs import AS_PUBLISHED, Moments, SemFS
 
 SOLVERS = ["direct", "alternating"]
@@ -41,9 +41,8 @@ def named_problem(**options):
 
 def test_direct_chooses_what_the_naive_greedy_chooses():
     X, y, A = make_problem(n=80, d=15)
-    selector = SemFS(
-        6, attributes=A, alpha=0.5, gamma=2.0, penalty_scale="none", fit_intercept=False
-    ).fit(X, y)
+    options = {"penalty_scale": "none", "fit_intercept": False, "class_weight": None}
+    selector = SemFS(6, attributes=A, alpha=0.5, gamma=2.0, **options).fit(X, y)
     chosen, values = naive_greedy(X, y, A, 6, 0.5, 2.0)
     assert selector.order_[:6].tolist() == chosen
     assert_allclose(selector.objective_, values)
@@ -52,9 +51,8 @@ def test_direct_chooses_what_the_naive_greedy_chooses():
 
 def test_alpha_zero_is_semfs_without_the_center_loss():
     X, y, A = make_problem(n=80, d=15)
-    selector = SemFS(
-        4, attributes=A, alpha=0, gamma=1.0, penalty_scale="none", fit_intercept=False
-    ).fit(X, y)
+    options = {"penalty_scale": "none", "fit_intercept": False, "class_weight": None}
+    selector = SemFS(4, attributes=A, alpha=0, gamma=1.0, **options).fit(X, y)
     assert selector.order_[:4].tolist() == naive_greedy(X, y, A, 4, 0.0, 1.0)[0]
 
 
@@ -197,12 +195,27 @@ def test_balanced_classes_count_the_same():
     n, counts = len(y), np.bincount(y)
     explicit = {c: n / (4 * counts[c]) for c in range(4)}
     by_hand = SemFS(5, attributes=A, class_weight=explicit).fit(X, y)
-    by_rows = SemFS(5, attributes=A).fit(X, y, sample_weight=[explicit[c] for c in y])
-    moments = SemFS(5, attributes=A, class_weight="balanced").fit_moments(
-        Moments.from_data(X, y)
-    )
-    for other in (by_hand, by_rows, moments):
+    moments = SemFS(5, attributes=A).fit_moments(Moments.from_data(X, y).compact())
+    in_parts = SemFS(5, attributes=A)
+    for rows in np.array_split(np.arange(n), 3):
+        in_parts.partial_fit(X[rows], y[rows])
+    for other in (by_hand, moments, in_parts):
         assert_allclose(balanced.coef_, other.coef_, atol=1e-10)
+    assert not np.allclose(balanced.coef_, SemFS(5, A, class_weight=None).fit(X, y).coef_)
+
+
+def test_class_weights_multiply_class_means_not_the_scatter_within_classes():
+    X, y, A = make_problem(n=90, d=6)
+    weights = np.array([0.5, 2.0, 1.0, 3.0])
+    options = {"penalty_scale": "none", "gamma": 0.7, "alpha": 0.4}
+    selector = SemFS(6, A, class_weight=dict(enumerate(weights)), **options).fit(X, y)
+    n = np.bincount(y) * weights
+    n *= len(y) / n.sum()
+    M, within = np.stack([X[y == c].mean(axis=0) for c in range(4)]), X - spread(X, y)
+    M, T = M - n @ M / n.sum(), A - n @ A / n.sum()
+    G = within.T @ within + 1.4 * M.T @ (n[:, None] * M)
+    B = 1.4 * M.T @ (n[:, None] * T)
+    assert_allclose(selector.coef_, np.linalg.solve(G + 0.7 * np.eye(6), B), atol=1e-9)
 
 
 def test_classes_of_zero_weight_are_forgotten():
@@ -384,14 +397,19 @@ def test_clone_and_pickle_keep_everything():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_predicted_attributes_are_the_linear_model(solver, kind):
+def test_predicted_attributes_are_a_ridge_regression_on_the_chosen_columns(solver, kind):
     X, y, A = make_problem(offset=2.0)
     selector = SemFS(5, attributes=A, solver=solver).fit(X, y)
     data = sp.csr_array(X) if kind == "sparse" else X
-    expected = (X * selector.selection_) @ selector.coef_ + selector.intercept_
-    assert_allclose(selector.predict_attributes(data), expected, atol=1e-9)
-    # with an intercept, residuals of the seen classes average to zero
-    assert_allclose((selector.predict_attributes(X) - A[y]).mean(axis=0), 0, atol=1e-8)
+    Z, M = selector.transform(X), selector.transform(spread(X, y))
+    classes = [np.flatnonzero(y == c)[0] for c in range(4)]
+    means, within = M[classes], (Z - M).T @ (Z - M) / len(y)
+    total = within + np.cov(means.T, bias=True)
+    sd, centre = np.sqrt(np.diag(total)), means.mean(axis=0)
+    H = total / np.outer(sd, sd) + 0.1 * np.eye(5)
+    W = np.linalg.solve(H, ((means - centre) / sd).T @ (A - A.mean(axis=0)) / 4)
+    expected = A.mean(axis=0) + (Z - centre) / sd @ W
+    assert_allclose(selector.predict_attributes(data), expected, atol=1e-8)
 
 
 def test_unseen_classes_are_recognised_from_their_descriptions():

@@ -1,6 +1,5 @@
 """Features selected in a file: the reduced data, the ranked table, and all rows kept."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +135,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert_array_equal(back.var["semfs_selected"], expected.support_)
     assert_array_equal(back.var["semfs_rank"], expected.ranking_)
     assert back.var["semfs_score"].idxmax() == sample.feature_names[expected.order_[0]]
-    assert json.loads(back.uns["semfs"]["params"])["n_features_to_select"] == 20
+    assert back.uns["semfs"]["params"]["n_features_to_select"] == 20
     assert back.uns["mine"]["kept"] == 1
     again = rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)  # in place, twice
     assert_array_equal(again.selector.support_, expected.support_)
@@ -163,7 +162,7 @@ def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
     cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
     cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
     with pytest.warns(UserWarning, match="5 rows without a label"):
-        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen="Unseen")
+        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
     assert sparse.issparse(data.X)
     assert_array_equal(data.X.toarray(), sample.X[5:])
     assert set(data.unseen) == set(sample.unseen)

@@ -1,4 +1,4 @@
-"""The protocol of the paper: K-means on the rows of unseen classes, scored by ACC and NMI.
+"""How well columns tell unseen classes apart: the paper's clustering protocol, and others.
 
 The K-means runs are scikit-learn's, to the end (``tol=0``) or 100 iterations, the limit of
 litekmeans, and in one thread: several would add up the centres in an order of their own, and
@@ -15,16 +15,24 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-from semfs.evaluation.measures import accuracy_and_nmi
+from semfs.attributes import align_attributes
 from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
 
-__all__ = ["cluster_scorer", "cluster_scores", "starting_rows"]
+__all__ = [
+    "cluster_scorer",
+    "cluster_scores",
+    "clustering_accuracy",
+    "normalized_mutual_info",
+    "starting_rows",
+    "zero_shot_accuracy",
+]
 
 
 def cluster_scores(
@@ -73,7 +81,7 @@ def cluster_scores(
         starts = starting_rows(X.shape[0], K, n_repeats, random_state)
     starts = np.asarray(starts)
     _check_starts(starts, X.shape[0], K)
-    scores = [accuracy_and_nmi(codes, labels) for labels in _kmeans_labels(X, starts)]
+    scores = [_accuracy_and_nmi(codes, labels) for labels in _kmeans_labels(X, starts)]
     accuracies, nmis = np.array(scores).T
     return accuracies, nmis
 
@@ -118,21 +126,16 @@ def starting_rows(
 
 def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
     """Refuse what is not, for each repeat, K different rows."""
-    if starts.ndim != 2 or starts.shape[1] != K or not len(starts):
+    fine = (
+        starts.ndim == 2 and starts.shape[1] == K and len(starts) and starts.dtype.kind in "iu"
+    )
+    if not fine or starts.min() < 0 or starts.max() >= n:
         raise ValueError(
-            f"starts has shape {starts.shape}, expected (n_repeats, {K}): for each repeat one "
-            "row index per class."
-        )
-    if starts.dtype.kind not in "iu" or starts.min() < 0 or starts.max() >= n:
-        raise ValueError(
-            f"starts must hold rows of X, whole numbers from 0 to {n - 1}; found "
-            f"{starts.min()} to {starts.max()}."
+            f"starts must hold for each repeat {K} rows of X, whole numbers from 0 to {n - 1}; "
+            f"found {starts.dtype} of shape {starts.shape}, {starts.min()} to {starts.max()}."
         )
     if (np.diff(np.sort(starts, axis=1), axis=1) == 0).any():
-        raise ValueError(
-            "starts names a row twice in one repeat. Draw different rows, for example with "
-            "starting_rows."
-        )
+        raise ValueError("starts names a row twice in one repeat. Draw different rows.")
 
 
 def cluster_scorer(
@@ -140,9 +143,8 @@ def cluster_scorer(
 ) -> Callable[[Any, Any, Any], float]:
     """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test rows.
 
-    The scorer clusters ``estimator.transform(X)`` and compares with ``y``, so it serves
-    any selector, and any pipeline that ends in one; ``predict`` is not needed. Use it
-    with `ClassKFold` or `ClassShuffleSplit`: then the test rows are of unseen classes.
+    It clusters ``estimator.transform(X)``: any selector will do, or a pipeline that ends in
+    one. Use it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
 
     Parameters
     ----------
@@ -169,3 +171,97 @@ def cluster_scorer(
 def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any) -> float:
     accuracies, nmis = cluster_scores(estimator.transform(X), y, **settings)
     return float(np.mean(accuracies if metric == "accuracy" else nmis))
+
+
+def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
+    """Return the share of rows that agree under the best one-to-one match of labels.
+
+    Each class is matched with at most one cluster (Hungarian algorithm); the rows of
+    surplus clusters count as errors.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        Classes and clusters; labels of any hashable type, their names do not matter.
+
+    Examples
+    --------
+    >>> clustering_accuracy(["ant", "ant", "cat", "cat"], [1, 1, 0, 2])
+    0.75
+    """
+    return _accuracy_and_nmi(*_codes(y_true, y_pred))[0]
+
+
+def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
+    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)), between 0 and 1.
+
+    This is the normalisation of the paper, ``average_method="max"`` in scikit-learn
+    (whose default, the arithmetic mean, gives larger numbers). Two labelings that both
+    consist of one cluster agree perfectly: 1.0.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+
+    Examples
+    --------
+    >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 2]), 6)
+    0.666667
+    """
+    return _accuracy_and_nmi(*_codes(y_true, y_pred))[1]
+
+
+def _codes(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both labelings as numbers (n,)."""
+    check_consistent_length(y_true, y_pred)
+    return encode_labels(y_true)[1], encode_labels(y_pred)[1]
+
+
+def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
+    """Both scores of clusters (n,), from one table; scikit-learn's checks take longer."""
+    n, n_clusters = len(codes), int(clusters.max()) + 1
+    size = (int(codes.max()) + 1) * n_clusters
+    table = np.bincount(codes * n_clusters + clusters, minlength=size).reshape(-1, n_clusters)
+    hits = table[linear_sum_assignment(table, maximize=True)].sum()
+    H_codes, H_clusters = _entropy(table.sum(axis=1) / n), _entropy(table.sum(axis=0) / n)
+    largest, shared = max(H_codes, H_clusters), H_codes + H_clusters - _entropy(table / n)
+    return float(hits / n), float(np.clip(shared / largest, 0.0, 1.0)) if largest else 1.0
+
+
+def _entropy(p: np.ndarray) -> float:
+    p = p[p > 0]
+    return float(-(p @ np.log(p)))
+
+
+def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -> float:
+    """Return the mean over classes of the share of rows that ``selector.predict`` gets right.
+
+    The convention of Xian et al.: rare classes count as much as common ones.
+
+    Parameters
+    ----------
+    selector : fitted SemFS, or any object with ``predict(X, class_table=...)``
+    X : array-like of shape (n, d)
+        Rows with all features, as ``predict`` expects them.
+    y : array-like of shape (n,)
+        Their classes.
+    class_table : DataFrame, mapping or array, optional
+        Descriptions of the candidate classes: the unseen ones for zero-shot learning, all
+        for the generalised setting. By default those the selector was fitted with.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> selector = SimpleNamespace(predict=lambda X: ["ant", "cat", "ant"])
+    >>> zero_shot_accuracy(selector, [[0.1], [0.9], [0.2]], ["ant", "cat", "cat"])
+    0.75
+    """
+    classes, codes = encode_labels(y)
+    if class_table is None:
+        predicted = selector.predict(X)
+    else:
+        align_attributes(class_table, classes)  # a class that cannot be predicted is an error
+        predicted = selector.predict(X, class_table=class_table)
+    check_consistent_length(predicted, y)
+    hits = np.asarray(predicted) == classes[codes]
+    return float(np.mean(np.bincount(codes, weights=hits) / np.bincount(codes)))

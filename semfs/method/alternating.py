@@ -1,0 +1,375 @@
+"""Algorithm 1 of the paper: W for a given s (Eq. 12), s by projected gradient, in turns."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from semfs.method.objective import Factor, Monitor, Objective, Solution
+
+__all__ = ["STEP_RULES", "solve_alternating"]
+
+STEP_RULES = ("lipschitz", "exact")
+# Up to this many features each W-step is a Cholesky factorisation of its own.
+SMALL = 1024
+# Beyond, W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds
+# before the last a looser one serves, as J is computed for the W at hand.
+RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
+# Steps of conjugate gradients after which another Cholesky factor pays, at once or in the
+# next round.
+MOST_STEPS, MANY_STEPS = 8, 2
+# Weights of the last solutions, oldest first, that continue their course.
+EXTRAPOLATION = ((), (1,), (-1, 2), (1, -3, 3), (-1, 4, -6, 4))
+
+
+def solve_alternating(
+    objective: Objective,
+    *,
+    max_iter: int = 20,
+    tol: float = 1e-4,
+    n_inner: int = 1,
+    step: str | float = "lipschitz",
+    s_init: np.ndarray | None = None,
+    monitor: Monitor | None = None,
+) -> Solution:
+    """Algorithm 1: W by Eq. 12, s by projected gradient, in turns.
+
+    Parameters
+    ----------
+    objective : Objective
+    max_iter : int, default=20
+        Number of rounds. A round is an s-step and the exact W-step that answers it; a
+        first W-step precedes them.
+    tol : float, default=1e-4
+        Stop when a round lowers J by less than ``tol`` times its value.
+    n_inner : int, default=1
+        Projected gradient steps per round.
+    step : "lipschitz", "exact" or float, default="lipschitz"
+        1/λ_max of the Hessian 2·G∘(WW'), the step that minimises J along the projected
+        gradient, or a fixed length (halved while J would rise).
+    s_init : ndarray of shape (d,), optional
+        s₀, by default all ones.
+    monitor : Monitor, optional
+        Called after each round.
+
+    Examples
+    --------
+    >>> from semfs.method.moments import Moments
+    >>> X, y = np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 2
+    >>> X[:, 3] += 2 * y
+    >>> objective = Objective.from_moments(Moments.from_data(X, y), np.eye(2), gamma=1.0)
+    >>> int(solve_alternating(objective).order[0])
+    3
+    """
+    d = objective.n_features
+    s = np.ones(d) if s_init is None else np.array(s_init, dtype=np.float64)
+    w_step, s_step = _WStep(objective), _SStep(objective, n_inner, step)
+    W, J = w_step.solve(s)
+    history: list[float] = []
+    converged = False
+    for _ in range(max_iter):
+        # J after the exact W-step never rises: the s-step lowers it, or lets s grow, and with
+        # U = S W fixed J falls in every s_i.
+        s = s_step.move(w_step.curvature(W), W, s)
+        W, J_new = w_step.solve(s)
+        history.append(J_new)
+        converged = J - J_new <= tol * abs(J)
+        J = J_new
+        so_far = partial(_solution, s, W, list(history), converged)
+        stopped = monitor is not None and monitor(len(history), J, None, so_far)
+        if converged or stopped:
+            break
+    W, _ = w_step.solve(s, last=True)
+    return _solution(s, W, history, converged)
+
+
+def _solution(s: np.ndarray, W: np.ndarray, history: list[float], converged: bool) -> Solution:
+    order = np.argsort(-s, kind="stable")
+    return Solution(s, W, s, order, np.array(history), converged)
+
+
+# ---- W-step ------------------------------------------------------------------------------
+
+
+class _WStep:
+    """Eq. 12, (S G S + γI) W = S B, for a given s.
+
+    Solved about the mean μ of the rows, so that rows far from the origin lose no digits. With
+    G = C + ωμμ', B = D + ωμā' (ω is 0 with an intercept), H = C + γS⁻² and U = S W:
+
+        U = U₀ + ω v e',   H U₀ = D,   H v = μ,   e = (ā − U₀'μ) / (1 + ω μ'v)
+
+    Then e = ā − U'μ, and J = q₀ − tr(U'D) + ω e'ā with q₀ that of the centred problem.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        centred = objective.centred()
+        self.weight, self.mean = objective.origin_weight, objective.mean
+        self.average = objective.shares @ objective.targets / objective.shares.sum()
+        factor = centred.factor()
+        self.q = centred.q
+        self.D = centred.B if factor is None else factor.adjoint(factor.targets)
+        right = np.column_stack([self.D, self.mean]) if self.weight else self.D
+        self.system: _GramSystem | _RowSystem
+        if factor is None:
+            self.system = _GramSystem(centred, right)
+        else:
+            self.system = _RowSystem(centred, factor, right)
+
+    def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
+        """Return W for s, and J there."""
+        on = s > 0
+        goal = RESIDUAL if last else ROUND_RESIDUAL
+        U, left = self.system.solve(s, on, goal)  # H U = right − left
+        spare = 0.0
+        if self.weight:
+            v, left_v, U, left = U[:, -1], left[:, -1], U[:, :-1], left[:, :-1]
+            e = (self.average - self.mean @ U) / (1.0 + self.weight * (self.mean @ v))
+            U = U + self.weight * np.outer(v, e)
+            left = left + self.weight * np.outer(left_v, e)
+            spare = self.weight * float(e @ self.average)
+        J = self.q - float(np.vdot(U, self.D + left)) + spare
+        return np.divide(U, s[:, None], out=np.zeros_like(U), where=on[:, None]), J
+
+    def curvature(self, W: np.ndarray) -> LinearOperator:
+        """Q = G∘(WW') (d, d), half the Hessian of J in s."""
+        d, centred = len(W), self.system.curvature(W)
+        far = np.sqrt(self.weight) * self.mean[:, None] * W
+
+        def times(v: np.ndarray) -> np.ndarray:
+            v = v.ravel()
+            return centred(v) + far @ (far.T @ v)
+
+        return LinearOperator((d, d), matvec=times, dtype=np.float64)
+
+
+class _GramSystem:
+    """H V = right from the d × d matrix C, for one s after the other.
+
+    With many features the Cholesky factor of an earlier H serves: it is the preconditioner of
+    conjugate gradients, which start where the last solutions point to. The factor is in
+    float32 unless γ is too small for it; C and V are in float64.
+    """
+
+    def __init__(self, objective: Objective, right: np.ndarray) -> None:
+        self.C, self.gamma, self.right = objective.gram(), objective.gamma, right
+        self.exact = objective.n_features <= SMALL
+        self.dtype: type = np.float64 if objective.precise or self.exact else np.float32
+        self.on = np.zeros(0, dtype=bool)
+        self.factor: tuple | None = None
+        self.past: list[tuple[np.ndarray, np.ndarray]] = []  # solutions V and C V
+        self.scale = float(self.C.diagonal().max()) or 1.0
+        if not self.exact:
+            self.C32 = (self.C / self.scale).astype(np.float32)
+            self.Q32 = np.empty_like(self.C32)
+
+    def solve(
+        self, s: np.ndarray, on: np.ndarray, goal: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return V and right − H V; rows where s = 0 are left out."""
+        V, left = np.zeros((2, *self.right.shape))
+        if not np.array_equal(on, self.on):
+            self.on, self.G = on, self.C if on.all() else self.C[np.ix_(on, on)]
+            self.factor, self.steps, self.past = None, 0, []
+        if on.any():
+            ridge = self.gamma / s[on, None] ** 2
+            if self.exact:
+                V[on] = cho_solve(self._factorise(ridge), self.right[on])
+            else:
+                V[on], left[on] = self._iterate(_Equations(s[on], ridge, self.right[on], goal))
+        return V, left
+
+    def _factorise(self, ridge: np.ndarray) -> tuple:
+        """Cholesky factor of H, in float64 if float32 does not suffice."""
+        H: np.ndarray = np.array(
+            self.G.T, dtype=self.dtype, order="F", copy=True
+        )  # as LAPACK wants it
+        H[np.diag_indices_from(H)] += ridge[:, 0].astype(self.dtype)
+        try:
+            return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            if self.dtype is np.float64:
+                raise _penalty_lost() from None
+        self.dtype = np.float64
+        return self._factorise(ridge)
+
+    def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
+        V, GV = self._extrapolate(equations.right)
+        fresh = self.factor is None or self.steps >= MANY_STEPS
+        for _ in range(3):
+            if fresh:
+                self.factor = self._factorise(equations.ridge)
+            if self._descend(V, GV, equations):
+                break
+            if fresh:  # a current factor that does not help needs more digits
+                self.dtype = np.float64
+            fresh = True
+        self.past = [*self.past, (V, GV)][1 - len(EXTRAPOLATION) :]
+        return V, equations.left(V, GV)
+
+    def _extrapolate(self, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the last solutions point to, and C times that."""
+        V, GV = np.zeros_like(right), np.zeros_like(right)
+        for weight, (earlier, image) in zip(EXTRAPOLATION[len(self.past)], self.past):
+            V += weight * earlier
+            GV += weight * image
+        return V, GV
+
+    def _descend(self, V: np.ndarray, GV: np.ndarray, equations: _Equations) -> bool:
+        """Conjugate gradients, V and C V improved in place; whether the equations hold."""
+        P, rho = np.zeros_like(V), np.ones(V.shape[1])
+        for step in range(MOST_STEPS + 1):
+            self.steps, left = step, equations.left(V, GV)
+            if equations.hold(left):
+                return True
+            Z = cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
+            last, rho = rho, np.einsum("ij,ij->j", left, Z)
+            P = Z + _ratio(rho, last) * P
+            GP = (P.T @ self.G).T
+            length = _ratio(rho, np.einsum("ij,ij->j", P, GP + equations.ridge * P))
+            V += length * P
+            GV += length * GP
+        return False
+
+    def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
+        """v → (C∘WW') v; in float32, of matrices scaled to its range, if there are many."""
+        if self.exact:
+            return partial(np.matmul, self.C * (W @ W.T))
+        size = float(np.abs(W).max()) or 1.0
+        W32 = (W / size).astype(np.float32)
+        np.matmul(W32, W32.T.copy(), out=self.Q32)  # numpy is slow for W W' of one array
+        self.Q32 *= self.C32
+        return partial(_scaled_product, self.Q32, self.scale * size**2)
+
+
+class _Equations:
+    """H V = right with H = C + diag(ridge), to hold up to a goal relative to S right."""
+
+    def __init__(
+        self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float
+    ) -> None:
+        # all of them column by column in memory, as LAPACK wants it
+        self.s, self.ridge, self.right = s[:, None], ridge, np.asfortranarray(right)
+        sizes = np.linalg.norm(self.s * right, axis=0)
+        self.goals = goal * np.maximum(sizes, np.sqrt(np.mean(sizes**2)))
+
+    def left(self, V: np.ndarray, GV: np.ndarray) -> np.ndarray:
+        """right − H V."""
+        return self.right - GV - self.ridge * V
+
+    def hold(self, left: np.ndarray) -> bool:
+        return bool((np.linalg.norm(self.s * left, axis=0) <= self.goals).all())
+
+
+class _RowSystem:
+    """The same through the n × n matrix F S² F' when n < d, where C = F'F.
+
+    With K = F S² F' + γI, H⁻¹ = S² (I − F'K⁻¹F S²) / γ, and H⁻¹D = S²F'K⁻¹T for D = F'T.
+    """
+
+    def __init__(self, objective: Objective, factor: Factor, right: np.ndarray) -> None:
+        self.F, self.gamma, self.right = factor, objective.gamma, right
+
+    def solve(
+        self, s: np.ndarray, on: np.ndarray, residual: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return V and right − H V, which is 0."""
+        K, squares, T = self.F.dual_gram(s), s[:, None] ** 2, self.F.targets
+        K[np.diag_indices_from(K)] += self.gamma
+        mean = self.right[:, T.shape[1] :]  # a column, or none
+        if mean.size:
+            T = np.column_stack([T, self.F.apply(squares * mean)])
+        try:
+            dual = cho_solve(cho_factor(K, lower=True, overwrite_a=True), T)
+        except np.linalg.LinAlgError:
+            raise _penalty_lost() from None
+        V = squares * self.F.adjoint(dual)
+        if mean.size:
+            V[:, -1:] = (squares * mean - V[:, -1:]) / self.gamma
+        return V, np.zeros_like(V)
+
+    def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
+        """v → (C∘WW') v."""
+        return partial(self._curve, W)
+
+    def _curve(self, W: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.einsum("ij,ij->i", self.F.adjoint(self.F.apply(v[:, None] * W)), W)
+
+
+def _scaled_product(Q: np.ndarray, unit: float, v: np.ndarray) -> np.ndarray:
+    """unit · Q v with Q in float32."""
+    size = float(np.abs(v).max()) or 1.0
+    return unit * size * (Q @ (v / size).astype(np.float32)).astype(np.float64)
+
+
+def _penalty_lost() -> ValueError:
+    return ValueError(
+        "gamma is too small: rounding errors of X are larger, and some columns of X depend "
+        'on others. Use a larger gamma, or solver="direct".'
+    )
+
+
+def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a/b, and 0 for columns that are solved already (b = 0)."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
+# ---- s-step ------------------------------------------------------------------------------
+
+
+class _SStep:
+    """Projected gradient steps on J_s = q − 2b's + s'Qs, Q = G∘(WW') (Eqs. 9 to 11)."""
+
+    def __init__(self, objective: Objective, n_inner: int, step: str | float) -> None:
+        self.gamma, self.diag = objective.gamma, objective.diag
+        self.n_inner, self.step = n_inner, step
+        self.direction: np.ndarray | None = None
+
+    def move(self, Q: LinearOperator, W: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """Return the next s, after an exact W-step for this one."""
+        squares = np.einsum("ij,ij->i", W, W)
+        # After an exact W-step the gradient has this closed form; Eq. 10 evaluated as it stands
+        # is a difference of large numbers. Where s_i = 0 the row w_i is 0, and so is the slope.
+        gradient = -2.0 * self.gamma * _ratio(squares, s)
+        length = 0.0 if isinstance(self.step, str) else self.step
+        if self.step == "lipschitz" and squares.any():
+            length = 0.5 / self._largest_eigenvalue(Q, float(self.diag @ squares))
+        for _ in range(self.n_inner):
+            if self.step == "exact":
+                along = float(gradient @ (Q @ gradient))
+                length = 0.5 * float(gradient @ gradient) / along if along > 0 else 0.0
+            change, bend = _descent(Q, s, gradient, length)
+            s, gradient = s + change, gradient + 2.0 * bend
+        return s
+
+    def _largest_eigenvalue(self, Q: LinearOperator, trace: float) -> float:
+        """λ_max of Q, by Lanczos iterations that start at the direction of the last round."""
+        d = Q.shape[0]
+        if d <= 64:
+            return float(np.linalg.eigvalsh(Q @ np.eye(d))[-1])
+        # What is added to the last direction keeps another one from being overlooked.
+        noise = np.random.default_rng(0).standard_normal(d) / np.sqrt(d)
+        start = noise if self.direction is None else self.direction + 0.05 * noise
+        try:
+            values, vectors = eigsh(Q, k=1, which="LA", v0=start, ncv=6, tol=1e-6)
+        except ArpackNoConvergence:
+            return trace  # which it cannot exceed
+        self.direction = vectors[:, 0]
+        return float(values[0])
+
+
+def _descent(
+    Q: LinearOperator, s: np.ndarray, gradient: np.ndarray, length: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """A projected move (d,) that does not raise J, and Q times it."""
+    for _ in range(60):
+        move = np.maximum(s - length * gradient, 0.0) - s
+        bend = Q @ move
+        # J is quadratic in s, so its change g'm + m'Qm is known exactly.
+        if gradient @ move + move @ bend <= 0.0:
+            return move, bend
+        length *= 0.5
+    return np.zeros_like(s), np.zeros_like(s)

@@ -1,0 +1,116 @@
+"""Single-cell data as scanpy users hold them: genes chosen in an AnnData object, noted in it.
+
+`select_genes` is one call in scanpy's manner. Selectors take AnnData objects too: `view` names
+the layer, raw or gene symbols to use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from semfs.attributes import attributes_from_ontology, read_attributes
+from semfs.rows.anndata import as_genes, view
+from semfs.rows.writing import of_genes
+from semfs.selectors.files import result_columns, result_summary
+from semfs.selectors.semfs import SemFS
+
+__all__ = ["select_genes", "view"]
+
+ONTOLOGIES = (".obo", ".owl")
+
+
+def select_genes(
+    adata: Any,
+    groupby: str,
+    n_genes: int = 50,
+    attributes: Any = None,
+    layer: str | None = None,
+    use_raw: bool = False,
+    key_added: str = "semfs",
+    *,
+    gene_symbols: str | None = None,
+    copy: bool = False,
+    **parameters: Any,
+) -> Any:
+    """Choose genes that tell cell types apart, also those to come, and note them in the object.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Log-normalised cells, in memory or backed.
+    groupby : str
+        Column of ``obs`` with the cell types. Cells whose type is missing count as
+        unlabelled.
+    n_genes : int, default=50
+        Number of genes to choose.
+    attributes : DataFrame, mapping, "cl" or path, optional
+        Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
+        (types named as there, or by id; needs ``semfs[cl]``); so is the path of an OBO or OWL
+        file. Other files are tables with a row per type. By default only the labels count.
+    layer : str, optional
+        Layer to use instead of ``X``.
+    use_raw : bool, default=False
+        Whether to use ``adata.raw``, with its genes.
+    key_added : str, default="semfs"
+        How the names of the results begin.
+    gene_symbols : str, optional
+        Column of ``var`` with the names of genes that `include` and `exclude` mean.
+    copy : bool, default=False
+        Whether to return a copy with the results instead of changing ``adata``.
+    **parameters
+        Further parameters of `semfs.SemFS`, such as ``include`` or ``class_weight``.
+
+    Returns
+    -------
+    AnnData or None
+        Nothing, or the copy. What is added:
+
+        ``var["semfs_selected"]`` whether a gene was chosen, ``var["semfs_rank"]`` its place
+        (1 is the best) and ``var["semfs_score"]`` its importance. With ``use_raw`` they are in
+        ``raw.var``, and in ``var`` for the genes it shares.
+
+        ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``objective``
+        after each gene, ``versions``. It survives ``write_h5ad``.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from semfs.datasets import load_sample
+    >>> lung = load_sample()
+    >>> cells = anndata.AnnData(lung.X, obs={"cell_type": lung.y})
+    >>> cells.var_names = lung.feature_names
+    >>> select_genes(cells, "cell_type", n_genes=3, attributes=lung.attributes)
+    >>> cells[:, cells.var["semfs_selected"]].shape
+    (964, 3)
+    """
+    genes = as_genes(adata)
+    if genes is None or genes is adata:
+        raise TypeError(f"select_genes needs an AnnData object, got {type(adata).__name__}.")
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    genes = view(adata, layer, use_raw, gene_symbols)
+    genes.labels(groupby)  # refuse before descriptions are looked for
+    table = _descriptions(attributes, adata.obs[groupby])
+    selector = SemFS(n_genes, attributes=table, **parameters).fit(genes, groupby)
+    columns = result_columns(selector, key_added)
+    for name, values in columns.items():
+        genes.var[name] = values
+    if genes.use_raw:
+        for name, values in of_genes(columns, genes.var.index, adata.var_names).items():
+            adata.var[name] = values
+    summary = result_summary(selector)
+    summary["params"] |= {"groupby": groupby, "use_raw": genes.use_raw}
+    summary["params"] |= {} if genes.layer is None else {"layer": genes.layer}
+    adata.uns[key_added] = summary
+    return adata if copy else None
+
+
+def _descriptions(attributes: Any, types: Any) -> Any:
+    """The table of cell types; categories without a cell are described as well."""
+    if not isinstance(attributes, (str, Path)):
+        return attributes
+    if attributes != "cl" and Path(attributes).suffix.lower() not in ONTOLOGIES:
+        return read_attributes(attributes)
+    terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
+    return attributes_from_ontology([str(term).strip() for term in terms], attributes)

@@ -1,0 +1,208 @@
+"""Classes among rows that nobody has labelled: clusters of them, found with what is known.
+
+The seen classes tell two things about classes to come: along which directions rows of one class
+differ anyway (a metric), and how wide a class is (their number). Unlabelled rows are clustered
+in the leading principal components of both kinds of rows, in that metric if it serves the seen
+classes too, into as many clusters as make them as narrow as clusters of the seen rows are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
+from threadpoolctl import threadpool_limits
+
+__all__ = ["NewClasses", "find_new_classes", "too_few"]
+
+#: Number of principal components to cluster in.
+N_COMPONENTS = 32
+#: At most this many rows of either kind decide on components, metric and number.
+SAMPLE = 2000
+#: At most this many unlabelled rows are clustered; the others join the nearest cluster.
+LARGEST_SAMPLE = 20_000
+#: Fewer unlabelled rows than this are not clustered.
+FEWEST_ROWS = 10
+#: The metric is tried on halves of at most this many seen classes, so many times over.
+MOST_CLASSES, N_HALVES = 40, 3
+
+
+@dataclass(frozen=True)
+class NewClasses:
+    """Centres (K, p) of the new classes in a space that rows are projected to.
+
+    ``directions`` (d, p) and ``offset`` (p,) make the projection: Z = X @ directions - offset.
+    ``metric`` says whether it takes account of the scatter within the seen classes.
+    """
+
+    centres: np.ndarray
+    directions: np.ndarray
+    offset: np.ndarray
+    metric: bool
+
+    def assign(self, X: Any) -> np.ndarray:
+        """Return the nearest new class (n,) of each row of X (n, d)."""
+        Z = _project(X, self.directions) - self.offset
+        return np.argmin((self.centres**2).sum(axis=1) - 2.0 * Z @ self.centres.T, axis=1)
+
+
+def find_new_classes(
+    seen: Any,
+    codes: np.ndarray,
+    unlabeled: Any,
+    n_new_classes: int | str = "auto",
+    random_state: int = 0,
+) -> NewClasses:
+    """Cluster unlabelled rows into new classes.
+
+    Parameters
+    ----------
+    seen : ndarray or sparse matrix of shape (n, d)
+        Rows of the seen classes, or a sample of them.
+    codes : ndarray of int of shape (n,)
+        Their classes.
+    unlabeled : ndarray or sparse matrix of shape (n_unlabeled, d)
+        Rows without labels, or a sample of them.
+    n_new_classes : int or "auto", default="auto"
+        Number of clusters; "auto" compares with clusters of the seen rows.
+    random_state : int, default=0
+        Seed of samples and starting points.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(180) % 6
+    >>> X = 9.0 * np.eye(6)[y] + rng.normal(size=(180, 6))
+    >>> found = find_new_classes(X[y < 4], y[y < 4], X[y >= 4], n_new_classes=2)
+    >>> len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
+    2
+    """
+    rng = np.random.default_rng(random_state)
+    few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
+    codes = np.unique(codes[few_seen], return_inverse=True)[1]
+    directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
+    Z_seen = _project(seen[few_seen], directions) - mean
+    with threadpool_limits(1, user_api="openmp"):
+        W = _metric(Z_seen, codes, rng)
+        if W is not None:
+            directions, mean, Z_seen = directions @ W, mean @ W, Z_seen @ W
+        more = _sample(unlabeled.shape[0], LARGEST_SAMPLE, rng)
+        Z = _project(unlabeled[more], directions) - mean
+        if n_new_classes == "auto":
+            n_new_classes = _matching_number(Z_seen, codes.max() + 1, Z[:SAMPLE])
+        found = KMeans(int(n_new_classes), n_init=5, random_state=0).fit(Z)
+    used = np.unique(found.labels_)
+    return NewClasses(found.cluster_centers_[used], directions, mean, W is not None)
+
+
+def too_few(n: int, n_new_classes: int | str) -> str:
+    """Return why n unlabelled rows cannot be clustered; empty if they can."""
+    wanted = FEWEST_ROWS if n_new_classes == "auto" else max(FEWEST_ROWS, int(n_new_classes))
+    if n >= wanted:
+        return ""
+    return f"not used: {n} are too few to cluster. Give at least {wanted}, or leave them out"
+
+
+def _sample(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Indices of at most ``most`` of n rows, in random order if there are more."""
+    return np.arange(n) if n <= most else rng.permutation(n)[:most]
+
+
+def _project(X: Any, V: np.ndarray) -> np.ndarray:
+    return np.asarray(X @ V.astype(X.dtype), dtype=np.float64)
+
+
+def _principal_directions(
+    parts: list[Any], rng: np.random.Generator, n_rounds: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal directions (d, p) of largest spread of all rows, and the mean along them.
+
+    Subspace iteration: a few products with the rows, which may be sparse.
+    """
+    n, d = sum(part.shape[0] for part in parts), parts[0].shape[1]
+    mean = sum(np.asarray(part.sum(axis=0), dtype=np.float64).ravel() for part in parts) / n
+    p = min(N_COMPONENTS, d, n - 1)
+    V = rng.standard_normal((d, min(p + 10, d)))
+    for _ in range(n_rounds):
+        images = [_project(part, V) - mean @ V for part in parts]
+        V = sum(
+            np.asarray(part.T @ Z.astype(part.dtype), dtype=np.float64)
+            for part, Z in zip(parts, images)
+        ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
+        V, _ = np.linalg.qr(V)
+    Z = np.concatenate([_project(part, V) - mean @ V for part in parts])
+    V = V @ np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :p]
+    return V, mean @ V
+
+
+def _whitening(Z: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The square root (p, p) of the inverse within-class covariance, half way to spherical."""
+    means = _class_means(Z, codes)
+    E = Z - means[codes]
+    S = E.T @ E / len(E)
+    S[np.diag_indices_from(S)] += np.trace(S) / len(S)
+    values, Q = np.linalg.eigh(S)
+    return (Q / np.sqrt(np.maximum(values, np.finfo(float).tiny))) @ Q.T
+
+
+def _class_means(Z: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    sums = np.zeros((codes.max() + 1, Z.shape[1]))
+    np.add.at(sums, codes, Z)
+    return sums / np.bincount(codes)[:, None]
+
+
+def _metric(Z: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """The whitening (p, p) by the scatter within the seen classes, or None if it does not help.
+
+    It is learned on one half of the classes and judged by how well K-means finds the other.
+    """
+    C = codes.max() + 1
+    if C < 4 or not np.ptp(Z):
+        return None
+    gain = 0.0
+    for _ in range(N_HALVES):
+        some = rng.permutation(C)[:MOST_CLASSES]
+        for learn, judge in (np.array_split(some, 2), np.array_split(some, 2)[::-1]):
+            W = _whitening(*_rows_of(Z, codes, learn))
+            Z_judge, labels = _rows_of(Z, codes, judge)
+            gain += _agreement(Z_judge @ W, labels) - _agreement(Z_judge, labels)
+    return _whitening(Z, codes) if gain > 0.0 else None
+
+
+def _rows_of(
+    Z: np.ndarray, codes: np.ndarray, classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.isin(codes, classes)
+    return Z[rows], np.unique(codes[rows], return_inverse=True)[1]
+
+
+def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
+    """NMI of K-means and the classes."""
+    found = KMeans(codes.max() + 1, n_init=2, random_state=0).fit_predict(Z)
+    return float(normalized_mutual_info_score(codes, found))
+
+
+def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
+    """The smallest number of clusters that are as narrow as those of the seen rows are."""
+    width = _width(Z_seen, n_seen)
+    low, high = 1, max(2, len(Z) // 5)  # at least five rows each
+    if _width(Z, high) > width:
+        return high
+    while high - low > max(1, low // 8):
+        middle = int(np.sqrt(low * high)) if high > 2 * low else (low + high) // 2
+        middle = max(middle, low + 1)
+        if _width(Z, middle) <= width:
+            high = middle
+        else:
+            low = middle
+    return max(2, high)
+
+
+def _width(Z: np.ndarray, k: int) -> float:
+    """Mean squared distance from the centre of the cluster, for k clusters."""
+    if k >= len(Z):
+        return 0.0
+    return KMeans(k, n_init=2, random_state=0).fit(Z).inertia_ / (len(Z) - k)

@@ -1,0 +1,338 @@
+"""Algorithm 1 against the paper's formulas written out."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse.linalg import ArpackNoConvergence, aslinearoperator
+
+import semfs.method.alternating as alternating
+from problems import make_problem, spread
+from semfs import Moments
+from semfs.method.alternating import solve_alternating
+from semfs.method.objective import Objective
+
+
+def make_objective(X, y, A, **options):
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+
+
+@pytest.fixture
+def iterative(monkeypatch):
+    """Small problems are solved as large ones are."""
+    monkeypatch.setattr(alternating, "SMALL", 1)
+
+
+def naive(X, y, A, alpha, gamma, rounds, fit_intercept):
+    """J, s and W: W by least squares without normal equations, λ_max from all eigenvalues."""
+    if fit_intercept:
+        X, A = X - X.mean(axis=0), A - A[y].mean(axis=0)
+    F = X + (np.sqrt(1 + alpha) - 1) * spread(X, y)
+    G, d = F.T @ F, X.shape[1]
+    right = np.vstack([np.sqrt(1 + alpha) * A[y], np.zeros((d, A.shape[1]))])
+    s, history = np.ones(d), []
+    for _ in range(rounds + 1):
+        left = np.vstack([F * s, np.sqrt(gamma) * np.eye(d)])
+        W = np.linalg.lstsq(left, right, rcond=None)[0]
+        history.append(((right - left @ W) ** 2).sum())
+        last = s
+        s = s + gamma * (W**2).sum(axis=1) / s / np.linalg.eigvalsh(G * (W @ W.T))[-1]
+    return np.array(history[1:]), last, W
+
+
+def random_case(seed, offset=0.0):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(12, 120)), int(rng.integers(3, 90))
+    X, y, A = make_problem(seed, n=n, d=d, C=6, m=3, offset=offset)
+    return X, y, A, float(rng.choice([0.0, 0.5, 1.0, 10.0])), 10.0 ** rng.uniform(-2, 3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_J_follows_the_path_of_exact_steps(seed):
+    X, y, A, alpha, gamma = random_case(seed)
+    fit_intercept = bool(seed % 2)
+    J, s, W = naive(X, y, A, alpha, gamma, 8, fit_intercept)
+    objective = make_objective(X, y, A, alpha=alpha, gamma=gamma, fit_intercept=fit_intercept)
+    found = solve_alternating(objective, max_iter=8, tol=-1.0)
+    assert_allclose(found.objective, J, rtol=1e-8)
+    assert_allclose(found.s, s, rtol=1e-8)
+    assert np.linalg.norm(found.W - W) <= 1e-8 * np.linalg.norm(W)
+
+
+@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_rows_far_from_the_origin_lose_no_digits(monkeypatch, small, offset, fit_intercept):
+    monkeypatch.setattr(alternating, "SMALL", small)
+    for seed in range(6):
+        X, y, A, alpha, gamma = random_case(seed, offset)
+        J, s, W = naive(X, y, A, alpha, gamma, 6, fit_intercept)
+        objective = make_objective(
+            X, y, A, alpha=alpha, gamma=gamma, fit_intercept=fit_intercept
+        )
+        found = solve_alternating(objective, max_iter=6, tol=-1.0)
+        assert_allclose(found.objective, J, rtol=1e-6)
+        assert_allclose(found.s, s, rtol=1e-6)
+        assert np.linalg.norm(found.W - W) <= 1e-6 * np.linalg.norm(W)
+
+
+def assert_equation_12(objective, solution, tolerance=1e-8):
+    s = solution.s[:, None]
+    left = s * (objective.gram() @ (s * solution.W)) + objective.gamma * solution.W
+    right = s * objective.B
+    assert np.linalg.norm(left - right) <= tolerance * np.linalg.norm(right)
+
+
+SETTINGS = [
+    {"n_inner": 1},
+    {"n_inner": 3},
+    {"n_inner": 12},
+    {"step": "exact"},
+    {"step": 1e-3},
+    {"step": 1e3},
+]
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+@pytest.mark.parametrize("gamma", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("shape", [(60, 12), (10, 25)])
+def test_J_never_rises_and_W_solves_equation_12(options, gamma, shape):
+    X, y, A = make_problem(n=shape[0], d=shape[1])
+    objective = make_objective(X, y, A, alpha=0.5, gamma=gamma)
+    start = np.random.default_rng(0).random(shape[1]) + 0.1
+    solution = solve_alternating(objective, max_iter=15, tol=0, s_init=start, **options)
+    assert (np.diff(solution.objective) <= 1e-9 * abs(solution.objective[0])).all()
+    assert_equation_12(objective, solution)
+    assert_allclose(solution.objective[-1], objective.value(solution.W, solution.s), rtol=1e-7)
+    assert (solution.s >= 0).all()
+
+
+def test_after_the_W_step_the_gradient_of_s_is_minus_2_gamma_w2_over_s():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
+    solution = solve_alternating(objective, max_iter=3, tol=0)
+    W, s = solution.W, solution.s
+    by_equation_10 = 2.0 * np.sum(W * (objective.gram() @ (s[:, None] * W) - objective.B), 1)
+    assert_allclose(by_equation_10, -2 * 2.0 * (W**2).sum(axis=1) / s, rtol=1e-6)
+    h = 1e-5 * np.eye(12)[4]
+    slope = (objective.value(W, s + h) - objective.value(W, s - h)) / 2e-5
+    assert_allclose(slope, by_equation_10[4], rtol=1e-5)
+
+
+def test_single_precision_rows_fewer_than_features_keep_the_digits_of_W():
+    rng = np.random.default_rng(0)
+    X, y, A = make_problem(n=40, d=120, offset=1.0)
+    X = (X * rng.uniform(0.1, 5.0, 120)).astype(np.float32)
+    _, _, W = naive(X.astype(float), y, A, 1.0, 0.1, 0, False)
+    objective = make_objective(X, y, A, alpha=1.0, gamma=0.1)
+    found, _ = alternating._WStep(objective).solve(np.ones(120))
+    assert np.linalg.norm(found - W) <= 1e-5 * np.linalg.norm(W)
+
+
+# ---- as large problems are solved ------------------------------------------------------
+
+
+def hard_problem(decay, m=3, d=60):
+    """Columns that share directions whose strength decays."""
+    X, y, A = make_problem(n=400, d=d, C=60, m=m)
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((d, d)))[0]
+    return X * np.arange(1.0, d + 1.0) ** -decay @ turn, y, A
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.5], ids=["even", "ill-conditioned"])
+@pytest.mark.parametrize("gamma", [1e-7, 1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("m", [3, 50])
+def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m):
+    options = {"gamma": gamma, "penalty_scale": "gram", "fit_intercept": True}
+    objective = make_objective(*hard_problem(decay, m), **options)
+    exact = solve_alternating(objective, max_iter=20, tol=-1.0)
+    monkeypatch.setattr(alternating, "SMALL", 1)
+    solution = solve_alternating(objective, max_iter=20, tol=-1.0)
+    assert_equation_12(objective, solution)
+    assert (np.diff(solution.objective) <= 1e-9 * solution.objective[0]).all()
+    assert_allclose(solution.objective, exact.objective, rtol=1e-6)
+    assert_allclose(solution.s, exact.s, rtol=1e-5)
+
+
+def test_few_factors_serve_many_rounds(monkeypatch, iterative):
+    """s settles: the factor of an earlier round is kept."""
+    calls = []
+    original = alternating.cho_factor
+
+    def count(*arguments, **options):
+        calls.append(arguments[0].dtype)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(alternating, "cho_factor", count)
+    objective = make_objective(*hard_problem(0.0), gamma=1e-2, penalty_scale="gram")
+    solve_alternating(objective, max_iter=20, tol=-1.0)
+    assert 1 <= len(calls) <= 10
+    assert set(calls) == {np.dtype(np.float32)}
+
+
+def test_where_single_precision_fails_double_takes_over(monkeypatch, iterative):
+    monkeypatch.setattr(Objective, "precise", False)
+    options = {"gamma": 1e-9, "penalty_scale": "gram"}
+    objective = make_objective(*hard_problem(3.0, m=30), **options)
+    assert_equation_12(objective, solve_alternating(objective, max_iter=3, tol=0))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_the_path_for_few_rows_equals_the_d_by_d_path(kind, fit_intercept):
+    X, y, A = make_problem(n=12, d=30)
+    weights = np.linspace(0.5, 2.0, 12)
+    data = sp.csr_array(X) if kind == "sparse" else X
+    rows = Moments.from_data(data, y, sample_weight=weights)
+    options = {"alpha": 0.5, "gamma": 0.3, "fit_intercept": fit_intercept}
+    thin = Objective.from_moments(rows, A, **options)
+    full = Objective.from_moments(rows.compact(), A, **options)
+    assert thin.factor() is not None
+    assert full.factor() is None
+    a, b = (solve_alternating(o, max_iter=10, tol=0, n_inner=2) for o in (thin, full))
+    assert_allclose(a.s, b.s, rtol=1e-6)
+    assert_allclose(a.W, b.W, atol=1e-7)
+    assert_allclose(a.objective, b.objective, rtol=1e-8)
+
+
+def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
+    X, y, A = make_problem(n=400, d=90)
+    objective = make_objective(X, y, A, gamma=10.0)
+    values = np.linspace(1.0, 5.0, 90)
+    Q = aslinearoperator(np.diag(values))
+    s_step = alternating._SStep(objective, 1, "lipschitz")
+    for _ in range(2):  # the second time from the direction of the first
+        assert_allclose(s_step._largest_eigenvalue(Q, values.sum()), 5.0)
+    overtaken = aslinearoperator(np.diag(np.where(values == 5.0, 5.0, values + 1.0)))
+    expected = values[-2] + 1.0  # another direction has become the largest
+    assert_allclose(s_step._largest_eigenvalue(overtaken, 1000.0), expected)
+
+    def give_up(*_, **__):
+        raise ArpackNoConvergence("", np.zeros(0), np.zeros((90, 0)))
+
+    monkeypatch.setattr(alternating, "eigsh", give_up)
+    assert s_step._largest_eigenvalue(Q, values.sum()) == values.sum()
+
+
+# ---- s ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
+def test_features_that_start_at_zero_stay_there(monkeypatch, small):
+    monkeypatch.setattr(alternating, "SMALL", small)
+    X, y, A = make_problem()
+    start = np.ones(12)
+    start[[2, 5]] = 0.0
+    objective = make_objective(X, y, A)
+    solution = solve_alternating(objective, max_iter=5, tol=0, s_init=start)
+    assert solution.s[[2, 5]].tolist() == [0, 0]
+    assert not solution.W[[2, 5]].any()
+    assert_equation_12(objective, solution)
+
+
+def test_with_all_features_left_out_nothing_is_fitted():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A)
+    solution = solve_alternating(objective, s_init=np.zeros(12))
+    assert not solution.W.any()
+    assert_allclose(solution.objective, [objective.q])
+
+
+@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
+def test_projection_can_switch_features_off_and_the_W_step_follows(monkeypatch, small):
+    monkeypatch.setattr(alternating, "SMALL", small)
+    X, y, A = make_problem(3, m=1, C=5)
+    X = X @ np.random.default_rng(3).standard_normal((12, 12))
+    objective = make_objective(X, y, A, gamma=300.0)
+    solution = solve_alternating(objective, max_iter=8, tol=0, n_inner=2000)
+    assert (solution.s == 0).any()
+    assert_equation_12(objective, solution)
+    assert (np.diff(solution.objective) <= 1e-9 * abs(solution.objective[0])).all()
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_step_that_is_too_long_is_halved_until_J_falls(unit):
+    Q = unit * np.diag([1.0, 2.0, 3.0])
+    s, gradient = np.ones(3), unit * np.array([-1.0, 2.0, -3.0])
+    move, bend = alternating._descent(Q, s, gradient, 64.0 / unit)
+    assert_allclose(bend, Q @ move)
+    assert (s + move >= 0).all()
+    assert gradient @ move + move @ Q @ move < 0
+    twice = np.maximum(s + 2.0 * move, 0.0) - s
+    assert gradient @ twice + twice @ Q @ twice > 0
+
+
+@pytest.mark.parametrize("step", ["lipschitz", "exact"])
+def test_targets_of_zero_leave_s_alone(step):
+    X, y, A = make_problem()
+    solution = solve_alternating(make_objective(X, y, 0.0 * A), step=step)
+    assert_array_equal(solution.s, np.ones(12))
+    assert not solution.W.any()
+    assert solution.objective.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"n_inner": 3}, {"step": "exact"}], ids=str)
+@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
+def test_the_step_does_not_depend_on_the_unit_of_the_attributes(monkeypatch, small, options):
+    monkeypatch.setattr(alternating, "SMALL", small)
+    X, y, A = hard_problem(0.0)
+    tiny, huge = (
+        solve_alternating(
+            make_objective(X, y, unit * A, gamma=1.0, penalty_scale="gram"),
+            max_iter=10,
+            tol=0,
+            **options,
+        )
+        for unit in (1e-12, 1e12)
+    )
+    assert_allclose(tiny.s, huge.s, rtol=1e-5)
+
+
+def test_from_equal_weights_the_ranking_is_that_of_ridge_row_norms():
+    """After an exact W-step every s_i grows by γ‖w_i‖²/s_i, so nothing is shrunk."""
+    X, y, A = make_problem(n=400, d=50)
+    objective = make_objective(X, y, A, alpha=1.0, gamma=0.1)
+    ridge = np.linalg.solve(objective.gram() + 0.1 * np.eye(50), objective.B)
+    expected = np.argsort(-np.linalg.norm(ridge, axis=1))[:10]
+    solution = solve_alternating(objective, max_iter=20, tol=0)
+    assert set(solution.order[:10].tolist()) == set(expected.tolist())
+    assert (solution.s >= 1).all()
+
+
+def test_the_relaxation_is_scale_degenerate():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A, gamma=5.0)
+    W, s = np.random.default_rng(0).standard_normal((12, 3)), np.ones(12)
+    values = [objective.value(W / tau, tau * s) for tau in (1, 2, 5, 100)]
+    penalty = 5.0 * (W**2).sum()
+    assert_allclose(values, [values[0] - penalty * (1 - tau**-2) for tau in (1, 2, 5, 100)])
+
+
+# ---- when it stops ---------------------------------------------------------------------
+
+
+def test_it_stops_by_itself_at_the_documented_tolerance():
+    objective = make_objective(*make_problem(), gamma=100.0)
+    default = solve_alternating(objective, max_iter=5000)
+    assert default.converged
+    assert len(solve_alternating(objective, tol=0).objective) == 20
+    falls = -np.diff(default.objective) / default.objective[:-1]
+    assert (falls[:-1] > 1e-4).all()
+    assert falls[-1] <= 1e-4
+    early = solve_alternating(objective, max_iter=5000, tol=1e-2)
+    assert len(early.objective) < len(default.objective)
+
+
+def test_a_monitor_sees_every_round_and_can_stop():
+    X, y, A = make_problem()
+    seen = []
+
+    def monitor(step, J, feature, solution):
+        seen.append((step, J, feature, len(solution().objective)))
+        return step == 3
+
+    solution = solve_alternating(make_objective(X, y, A), tol=0, monitor=monitor)
+    assert [s[0] for s in seen] == [s[3] for s in seen] == [1, 2, 3]
+    assert_allclose([s[1] for s in seen], solution.objective)
+    assert [s[2] for s in seen] == [None] * 3
+    assert not solution.converged

@@ -1,0 +1,286 @@
+"""Forward selection against the simplest thing that could work."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+import semfs.method.direct as direct_module
+from problems import fit_of, make_problem, naive_greedy
+from semfs import Moments, SemFS
+from semfs.method.direct import forward_selection
+from semfs.method.objective import Objective, Quadratic
+
+
+def make_objective(X, y, A, **options):
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+
+
+def select(objective, k, **options):
+    return forward_selection([objective.quadratic()], k, **options)
+
+
+def of_matrices(G, B, gamma, q=100.0):
+    return Quadratic(q, B, np.diag(G), gamma, lambda i: G[:, i], 1e-16)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.sampled_from([0.0, 0.3, 1.0, 20.0]),
+    gamma=st.sampled_from([1e-3, 0.1, 1.0, 50.0]),
+    shape=st.sampled_from([(60, 12), (10, 25), (30, 3)]),
+)
+def test_it_equals_a_greedy_that_refits_from_scratch(seed, alpha, gamma, shape):
+    X, y, A = make_problem(seed, n=shape[0], d=shape[1])
+    k = min(6, shape[1])
+    chosen, values = naive_greedy(X, y, A, k, alpha, gamma)
+    solution = select(make_objective(X, y, A, alpha=alpha, gamma=gamma), k)
+    assert solution.order[:k].tolist() == chosen
+    assert_allclose(solution.objective, values, rtol=1e-7, atol=1e-7 * values[0])
+
+
+def test_columns_come_in_batches_without_changing_the_answer(monkeypatch):
+    X, y, A = make_problem(n=80, d=40)
+    expected = select(make_objective(X, y, A), 20)
+    monkeypatch.setattr(direct_module, "SMALLEST_BATCH", 3)
+    monkeypatch.setattr(direct_module, "LARGEST_BATCH", 3)
+    solution = select(make_objective(X, y, A), 20)
+    assert solution.order[:20].tolist() == expected.order[:20].tolist()
+    assert_allclose(solution.objective, expected.objective)
+
+
+def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("d x d matrix formed")
+
+    monkeypatch.setattr(Moments, "scatter", refuse)
+    monkeypatch.setattr(Moments, "stretched_scatter", refuse)
+    X, y, A = make_problem(n=80, d=40)
+    assert len(select(make_objective(X, y, A), 10).objective) == 10
+
+
+def test_selections_are_nested():
+    X, y, A = make_problem(d=20)
+    long, short = (select(make_objective(X, y, A), k) for k in (10, 4))
+    assert long.order[:4].tolist() == short.order[:4].tolist()
+
+
+def test_W_solves_the_ridge_problem_on_the_chosen_features():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A, gamma=0.5)
+    solution = select(objective, 5)
+    S = solution.order[:5]
+    K = objective.gram()[np.ix_(S, S)] + 0.5 * np.eye(5)
+    assert_allclose(solution.W[S], np.linalg.solve(K, objective.B[S]), atol=1e-9)
+    assert_allclose(objective.value(solution.W, solution.s), solution.objective[-1])
+    assert not solution.W[solution.order[5:]].any()
+    assert solution.converged
+
+
+def test_scores_are_gains_and_the_rest_stays_below():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A)
+    solution = select(objective, 5)
+    gains = -np.diff(np.concatenate([[objective.q], solution.objective]))
+    assert_allclose(solution.scores[solution.order[:5]], gains)
+    assert (solution.scores[solution.order[5:]] <= gains[-1]).all()
+    assert sorted(solution.order.tolist()) == list(range(12))
+
+
+def test_scores_fall_along_the_order():
+    for seed in range(30):
+        X, y, A = make_problem(seed, n=40, d=10)
+        X[:, 0] = X[:, 1] + 0.1 * X[:, 2]  # together they say what neither says alone
+        for k in (1, 2, 4):
+            solution = select(make_objective(X, y, A, gamma=1e-6), k)
+            assert (np.diff(solution.scores[solution.order]) <= 0).all()
+
+
+def test_a_monitor_sees_every_feature_and_can_stop():
+    X, y, A = make_problem()
+    seen = []
+
+    def monitor(step, J, feature, solution):
+        seen.append((step, J, feature, len(solution().objective)))
+        return step == 3
+
+    solution = select(make_objective(X, y, A), 6, monitor=monitor)
+    assert [s[0] for s in seen] == [s[3] for s in seen] == [1, 2, 3]
+    assert_allclose([s[1] for s in seen], solution.objective)
+    assert [s[2] for s in seen] == solution.order[:3].tolist()
+
+
+# ---- several quadratics ----------------------------------------------------------------
+
+
+def two_quadratics(seed=0, d=10):
+    """Two problems over the same features, and their matrices."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for r, gamma in ((3, 0.5), (2, 2.0)):
+        F = rng.standard_normal((30, d)) @ rng.standard_normal((d, d))
+        made.append((F.T @ F, F.T @ rng.standard_normal((30, r)), gamma))
+    return [of_matrices(*parts) for parts in made], made
+
+
+def total_fit(made, S):
+    return sum(fit_of(G, B, S, gamma) for G, B, gamma in made)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sum_of_several_J_falls_as_a_naive_search_says(seed):
+    quadratics, made = two_quadratics(seed)
+    solution = forward_selection(quadratics, 6)
+    chosen = []
+    for step in range(6):
+        left = [j for j in range(10) if j not in chosen]
+        chosen.append(max(left, key=lambda j: total_fit(made, [*chosen, j])))
+        assert_allclose(solution.objective[step], 200.0 - total_fit(made, chosen))
+    assert solution.order[:6].tolist() == chosen
+    assert_allclose(solution.scores[chosen], -np.diff([200.0, *solution.objective]))
+    own = forward_selection(quadratics[:1], 6, include=np.array(chosen))
+    assert_allclose(solution.W, own.W)  # W is that of the first
+
+
+def test_a_problem_twice_at_half_weight_is_the_problem():
+    quadratics, _ = two_quadratics()
+    once = forward_selection(quadratics[:1], 6)
+    twice = forward_selection([quadratics[0].weighing(0.5)] * 2, 6)
+    assert once.order.tolist() == twice.order.tolist()
+    assert_allclose(once.objective, twice.objective)
+
+
+def test_exchange_finds_the_best_subset_for_the_sum():
+    found = 0
+    for seed in range(20):
+        quadratics, made = two_quadratics(seed, d=8)
+        best = max(total_fit(made, S) for S in itertools.combinations(range(8), 3))
+        solution = forward_selection(quadratics, 3, n_swaps=100)
+        fit = total_fit(made, solution.order[:3])
+        assert_allclose(200.0 - solution.objective[-1], fit, rtol=1e-6)
+        found += fit >= best * (1 - 1e-9)
+    assert found >= 19
+
+
+# ---- exchange --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma, spread", [(1e-3, 0), (1e-2, 1), (0.1, 1), (1.0, 1), (1e-6, 1)])
+def test_with_exchange_the_best_subset_of_small_problems_is_found(gamma, spread):
+    found = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(4, 10))
+        k = int(rng.integers(1, d))
+        X, y, A = make_problem(seed, n=40, d=d)
+        if spread:
+            X = X @ rng.standard_normal((d, d))  # strongly correlated columns
+        objective = make_objective(
+            X, y, A, gamma=gamma, penalty_scale="gram", fit_intercept=True
+        )
+        G = objective.gram()
+        best = max(
+            fit_of(G, objective.B, S, objective.gamma)
+            for S in itertools.combinations(range(d), k)
+        )
+        solution = select(objective, k, n_swaps=1000)
+        fit = fit_of(G, objective.B, solution.order[:k], objective.gamma)
+        assert_allclose(objective.q - solution.objective[-1], fit, rtol=1e-6)
+        found += fit >= best * (1 - 1e-9)
+    assert found >= 38  # 95 % of 40
+
+
+@pytest.mark.parametrize("gamma", [1e-6, 1.0, 50.0])
+def test_exchanges_never_raise_J(gamma):
+    for seed in range(20):
+        objective = make_objective(*make_problem(seed, n=40, d=10), gamma=gamma)
+        J = [select(objective, 4, n_swaps=n).objective[-1] for n in (0, 1, 2, 50)]
+        assert (np.diff(J) <= 1e-9 * objective.q).all()
+
+
+def test_no_more_exchanges_are_made_than_allowed():
+    for seed in range(20):
+        X, y, A = make_problem(seed, n=40, d=10)
+        X[:, 0] = X[:, 1:].sum(axis=1)  # tempting first, useless later
+        objective = make_objective(X, y, A, gamma=1e-6)
+        forward, one, many = (set(select(objective, 5, n_swaps=n).order[:5]) for n in (0, 1, 9))
+        assert len(forward - one) <= 1
+        if len(forward - many) >= 2:
+            assert len(forward - one) == 1
+            return
+    pytest.fail("no problem here needs two exchanges")
+
+
+# ---- forced, forbidden and equal features ----------------------------------------------
+
+
+def test_forced_features_come_first_and_are_never_swapped_out():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A)
+    worst = select(objective, 12).order[-2:]
+    solution = select(objective, 5, include=worst, n_swaps=50)
+    assert set(worst) <= set(solution.order[:5].tolist())
+    plain = select(objective, 5, include=worst)
+    assert set(plain.order[:2].tolist()) == set(worst.tolist())
+
+
+def test_features_that_are_no_candidates_rank_last():
+    X, y, A = make_problem()
+    objective = make_objective(X, y, A)
+    first = select(objective, 3).order[:3]
+    allowed = np.ones(12, dtype=bool)
+    allowed[first] = False
+    for n_swaps in (0, 50):
+        solution = select(objective, 4, candidates=allowed, n_swaps=n_swaps)
+        assert set(solution.order[-3:].tolist()) == set(first.tolist())
+        assert np.isneginf(solution.scores[first]).all()
+    assert len(select(objective, 12, candidates=allowed).objective) == 9
+
+
+def test_of_equal_columns_the_lowest_index_enters_and_the_copy_adds_nothing():
+    X, y, A = make_problem(d=6)
+    X = np.column_stack([X, X])
+    for rows in (slice(None), slice(None, None, -1)):
+        solution = select(make_objective(X[rows], y[rows], A, gamma=1e-9), 6)
+        assert sorted(solution.order[:6].tolist()) == list(range(6))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_features_equal_up_to_rounding_the_first_is_chosen(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 8)), np.arange(60) % 4
+    X[:, 6] += y
+    X[:, 2] = X[:, 6] * (1.0 - 1e-15)  # the later twin has the larger gain, in the last digits
+    assert SemFS(1).fit(X, y).order_[0] == 2
+
+
+def test_without_penalty_dependent_columns_come_after_all_others():
+    X, y, A = make_problem(d=8)
+    X[:, 5:] = X[:, :3] + X[:, 1:4]  # rank 5
+    chosen = select(make_objective(X, y, A, gamma=0.0), 5).order[:5]
+    assert np.linalg.matrix_rank(X[:, chosen]) == 5
+    everything = select(make_objective(X, y, A, gamma=0.0), 8, n_swaps=5)
+    assert len(everything.objective) == 8  # copies enter last, and explain nothing
+    assert_allclose(everything.objective[5:], everything.objective[4])
+
+
+def test_what_is_forbidden_stays_out_even_if_nothing_else_helps():
+    X, y, A = make_problem(d=6)
+    X[:, 5] = X[:, 3] + X[:, 4]
+    allowed = np.array([False, False, False, True, True, True])
+    found = select(make_objective(X, y, A, gamma=0.0), 3, candidates=allowed)
+    assert sorted(found.order[:3].tolist()) == [3, 4, 5]
+
+
+def test_small_gains_keep_their_digits():
+    """Norms of residuals are updated; where they fall by orders they are computed afresh."""
+    rng = np.random.default_rng(0)
+    F = np.linalg.qr(rng.standard_normal((40, 12)))[0]
+    B = np.diag(10.0 ** -np.arange(12.0))
+    solution = forward_selection([of_matrices(F.T @ F, B, 0.0)], 12)
+    assert solution.order.tolist() == list(range(12))
+    assert_allclose(solution.scores, 10.0 ** (-2 * np.arange(12.0)), rtol=1e-9)

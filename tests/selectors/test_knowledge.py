@@ -1,0 +1,323 @@
+"""Labels beside attributes, unlabelled rows, and descriptions of the classes to come."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from problems import make_problem
+from semfs import Moments, SemFS, SemFSCV
+from semfs.attributes.targets import MeanModel, _centred, _kernel, _left_out
+from semfs.method.objective import Objective
+
+FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
+
+
+def assert_same_fit(a, b):
+    for name in FITTED:
+        assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1.0):
+    """Class means are linear in the attributes; the last U classes are yet to come."""
+    rng = np.random.default_rng(seed)
+    A, map_ = rng.standard_normal((C, m)), rng.standard_normal((m, d))
+    y = np.repeat(np.arange(C - U), n_per_class)
+    X = (A @ map_)[y] + noise * rng.standard_normal((len(y), d))
+    return X, y, A, map_
+
+
+# ---- label_weight ---------------------------------------------------------------------
+
+
+def test_label_weight_zero_is_plain_semfs():
+    X, y, A = make_problem()
+    assert_same_fit(SemFS(5, A, label_weight=0.0).fit(X, y), SemFS(5, A).fit(X, y))
+
+
+@pytest.mark.parametrize("solver", ["direct", "alternating"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
+    solver, fit_intercept
+):
+    X, y, A = make_problem(C=5)
+    options = {"solver": solver, "fit_intercept": fit_intercept}
+    mixed = SemFS(5, A, label_weight=0.5, **options).fit(X, y)
+    wide = SemFS(5, np.hstack([A, np.sqrt(0.5) * np.eye(5)]), **options).fit(X, y)
+    assert_array_equal(mixed.order_, wide.order_)
+    assert_allclose(mixed.objective_, wide.objective_)
+    assert_allclose(mixed.coef_, wide.coef_[:, : A.shape[1]], atol=1e-8)
+    assert mixed.predict_attributes(X).shape == (len(X), A.shape[1])
+    assert_array_equal(mixed.predict(X).shape, y.shape)
+
+
+def test_a_huge_label_weight_ranks_as_labels_do():
+    X, y, A = make_problem(C=5)
+    mixed = SemFS(5, A, label_weight=1e8).fit(X, y)
+    assert_array_equal(mixed.order_[:5], SemFS(5).fit(X, y).order_[:5])
+
+
+# ---- unlabelled rows ------------------------------------------------------------------
+
+
+def unlabeled_problem():
+    X, y, A = make_problem(n=80, C=4, d=10)
+    hidden = np.arange(80) % 3 == 0
+    return X, np.where(hidden, -1, y), A, hidden
+
+
+def carried(selector, X, y, **options):
+    """The unlabelled rows that training data carry to the fit."""
+    return selector._training_data(X, y, **options).unlabeled
+
+
+def corners(n_seen=8, n_new=4, per_class=40, d=30, noise=0.5, seed=0):
+    """Classes in random places of a ten-dimensional space; the last ones have no labels."""
+    rng = np.random.default_rng(seed)
+    places = np.zeros((n_seen + n_new, d))
+    places[:, :10] = 3.0 * rng.standard_normal((n_seen + n_new, 10))
+    y = np.repeat(np.arange(n_seen + n_new), per_class)
+    X = places[y] + noise * rng.standard_normal((len(y), d))
+    seen = y < n_seen
+    return X[seen], y[seen], X[~seen], y[~seen]
+
+
+def test_new_classes_and_their_number_are_found():
+    X, y, X_new, y_new = corners()
+    selector = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    assert selector.n_new_classes_ == 4
+    pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
+    assert len(pairs) == 4
+    assert "160 rows, used: 4 clusters" in selector.knowledge_["unlabelled rows"]
+    assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
+
+
+def test_clusters_point_at_what_the_new_classes_differ_in():
+    X, y, X_new, y_new = corners()
+    X[:, 20:22] = np.random.default_rng(1).standard_normal((len(X), 2))
+    X_new[:, 20:22] += 8.0 * np.c_[y_new == 9, y_new == 10]  # seen classes do not differ there
+    assert not {20, 21} & set(SemFS(4).fit(X, y).order_[:4].tolist())
+    assert {20, 21} & set(SemFS(4).fit(X, y, X_unlabeled=X_new).order_[:4].tolist())
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_marked_rows_and_separate_rows_give_one_answer(form):
+    X, y, X_new, _ = corners()
+    apart = SemFS(5).fit(form(X), y, X_unlabeled=form(X_new))
+    labels = np.r_[y, np.full(len(X_new), -1)]
+    marked = SemFS(5).fit(form(np.vstack([X, X_new])), labels)
+    assert marked.classes_.tolist() == list(range(8))
+    assert_array_equal(marked.order_, apart.order_)
+    assert_array_equal(marked.unlabeled_labels_, apart.unlabeled_labels_)
+
+
+def test_seen_classes_weigh_less_the_more_unlabelled_rows_there_are():
+    X, y, X_new, _ = corners()
+    few = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new[::10])
+    many = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new)
+    assert "weigh 0.75" in few.knowledge_["unlabelled rows"]
+    assert "weigh 0.07" in many.knowledge_["unlabelled rows"]
+
+
+def test_too_few_unlabelled_rows_are_not_used_and_a_remedy_is_named():
+    X, y, X_new, _ = corners()
+    with pytest.warns(UserWarning, match="too few to cluster. Give at least 10"):
+        selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
+    assert_same_fit(selector, SemFS(5).fit(X, y))
+    assert selector.n_new_classes_ == 0
+
+
+def test_marked_and_separate_unlabelled_rows_add_up_with_their_weights():
+    X, y, A, hidden = unlabeled_problem()
+    weights = np.linspace(1.0, 2.0, len(y))
+    rows = carried(SemFS(5, A), X, y, X_unlabeled=X[:7], sample_weight=weights)
+    assert_array_equal(rows.X, np.vstack([X[hidden], X[:7]]))
+    assert_array_equal(rows.weights, np.concatenate([weights[hidden], np.ones(7)]))
+    sparse = carried(SemFS(5, A), X, y, X_unlabeled=sp.csr_array(X[:7]))
+    assert_array_equal(sparse.X, rows.X)
+    assert len(carried(SemFS(5, A), X[~hidden], y[~hidden], X_unlabeled=X[:7]).X) == 7
+
+
+def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
+    pd = pytest.importorskip("pandas")
+    X, y, A, hidden = unlabeled_problem()
+    table = dict(zip("abcd", A))
+    words = np.array([None if h else "abcd"[c] for c, h in zip(y, hidden)], dtype=object)
+    expected = SemFS(5, table).fit(X[~hidden], words[~hidden], X_unlabeled=X[hidden])
+    minus_one = np.where(hidden, -1, words)
+    kinds = [words, minus_one, list(words), list(minus_one), pd.Series(words)]
+    kinds += [pd.Series(words).astype("category"), pd.Series(words, dtype="string")]
+    for labels in kinds:
+        selector = SemFS(5, table).fit(X, labels)
+        assert selector.classes_.tolist() == list("abcd")
+        assert_array_equal(selector.order_, expected.order_)
+    for numbers in (np.where(hidden, np.nan, y), np.where(hidden, -1.0, y)):
+        assert_array_equal(SemFS(5, A).fit(X, numbers).order_, expected.order_)
+
+
+def test_a_described_class_may_be_called_minus_one():
+    X, y, A = make_problem(C=4)
+    table = {c - 1: row for c, row in enumerate(A)}
+    selector = SemFS(5, table).fit(X, y - 1)
+    assert selector.classes_.tolist() == [-1, 0, 1, 2]
+    assert_array_equal(selector.order_, SemFS(5, A).fit(X, y).order_)
+
+
+@pytest.mark.parametrize("make", [SemFS, SemFSCV])
+def test_unlabelled_rows_are_checked_as_others_are(make):
+    X, y, A, hidden = unlabeled_problem()
+    with pytest.raises(ValueError, match="features"):
+        make(5, A).fit(X, y, X_unlabeled=X[:, :3])
+    broken = X.copy()
+    broken[np.argmax(hidden), 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        make(5, A).fit(broken, y)
+    with pytest.raises(ValueError, match="NaN"):
+        make(5, A).fit(X[~hidden], y[~hidden], X_unlabeled=broken)
+
+
+def test_what_does_not_go_with_unlabelled_rows_is_refused():
+    X, y, A, _ = unlabeled_problem()
+    with pytest.raises(ValueError, match='solver="direct"'):
+        SemFS(5, A, solver="alternating").fit(X, y)
+    with pytest.raises(ValueError, match="label_weight"):
+        SemFS(5, A, label_weight=-1).fit(X, y)
+    with pytest.raises(ValueError, match="labelled rows only"):
+        SemFS(5).partial_fit(X, y)
+    with pytest.raises(ValueError, match="need X in memory"):
+        SemFS(5).fit_moments(Moments.from_data(X, y))
+    with pytest.raises(ValueError, match="X_unlabeled needs X in memory"):
+        SemFS(5).fit(iter([(X, y)]), X_unlabeled=X)
+
+
+# ---- descriptions of the classes to come ----------------------------------------------
+
+
+def test_errors_of_classes_left_out_are_those_of_refitting():
+    X, y, A, _ = described_problem(C=9, U=0)
+    M = np.stack([X[y == c].mean(axis=0) for c in range(9)])
+    M -= M.mean(axis=0)
+    raw = _kernel(A, A, 1.0)
+    for error, penalty in _left_out(_centred(raw), M @ M.T):
+        errors = 0.0
+        for i in range(9):
+            rest = np.arange(9) != i
+            K = raw[np.ix_(rest, rest)]
+            mean = M[rest].mean(axis=0)
+            dual = np.linalg.solve(_centred(K) + penalty * np.eye(8), M[rest] - mean)
+            k = raw[i, rest] - raw[i, rest].mean() - K.mean(axis=0) + K.mean()
+            errors += ((M[i] - mean - k @ dual) ** 2).sum()
+        assert_allclose(error, errors)
+    model = MeanModel.fit(A, M)
+    total = ((M * 9 / 8) ** 2).sum()  # each class about the mean of the others
+    assert_allclose(model.r2, 1 - (model.errors**2).sum() / total)
+
+
+def test_class_means_that_repeat_the_description_are_noticed():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 6))
+    means = 0.5 * A + 0.05 * rng.standard_normal((12, 6))
+    model = MeanModel.fit(A[:9], means[:9], A[:9])
+    assert_allclose(model.slope, 0.5, atol=0.05)
+    assert_allclose(model.predict(A[9:], A[9:]), means[9:], atol=0.3)
+    assert MeanModel.fit(A[:9], means[:9], rng.standard_normal((9, 6))).slope == 0.0
+
+
+def test_target_classes_have_predicted_means_and_the_seen_scatter():
+    X, y, A, map_ = described_problem()
+    moments = Moments.from_data(X, y)
+    means = A[18:] @ map_
+    options = {"alpha": 0.5, "fit_intercept": True}
+    shares = np.full(6, len(y) / 6)
+    target = Objective.of_means(moments, means, shares, np.eye(6), **options).quadratic()
+    within = X - moments.means[y]
+    between = means - means.mean(axis=0)
+    share = len(y) / 6
+    G = within.T @ within + 1.5 * share * between.T @ between
+    assert_allclose(target.columns(np.arange(20)), G)
+    assert_allclose(target.diag, np.diag(G))
+    assert_allclose(target.B, 1.5 * share * between.T)
+    whole = Objective.of_means(moments, means, shares, np.eye(6), **options)
+    assert_allclose(whole.gram(), G)
+    assert_allclose(target.q, 1.5 * share * (np.eye(6) - 1 / 6).trace())
+    assert_allclose(target.weighing(4.0).B, 2.0 * target.B)
+
+
+def test_good_descriptions_are_used_and_point_at_what_the_new_classes_differ_in():
+    X, y, A, map_ = described_problem(noise=0.5)
+    # the new classes differ in attribute 0 only, which columns 0 and 1 alone carry
+    A[18:, 1:] = 0.0
+    map_[0] = 0.0
+    map_[0, :2] = 0.3
+    X = (A @ map_)[y] + 0.5 * np.random.default_rng(3).standard_normal(X.shape)
+    plain = SemFS(2, A[:18]).fit(X, y)
+    aimed = SemFS(2, A[:18], target_attributes={c: A[c] for c in range(18, 24)}).fit(X, y)
+    assert aimed.target_r2_ > 0.5
+    assert aimed.knowledge_["classes to come"].startswith("6 described, used")
+    assert aimed.new_table_.classes.tolist() == list(range(18, 24))
+    assert_same_fit(aimed, SemFS(2, A).fit(X, y))  # the rows of the table that y does not have
+    assert not {0, 1} & set(plain.order_[:2].tolist())
+    assert {0, 1} & set(aimed.order_[:2].tolist())
+
+
+def test_rows_of_seen_classes_in_the_target_table_are_ignored():
+    X, y, A, _ = described_problem()
+    whole = SemFS(4, A, target_attributes=A).fit(X, y)
+    new = SemFS(4, A, target_attributes={c: A[c] for c in range(18, 24)}).fit(X, y)
+    assert_same_fit(whole, new)
+
+
+def test_descriptions_that_predict_nothing_are_not_used():
+    X, y, A, _ = described_problem()
+    noise = np.random.default_rng(9).standard_normal(A.shape)
+    selector = SemFS(4, noise, target_attributes=noise)
+    with pytest.warns(UserWarning, match="not used: descriptions predict"):
+        selector.fit(X, y)
+    assert selector.target_r2_ < 0.02
+    assert_same_fit(selector, SemFS(4, noise, target_attributes=None).fit(X, y))
+
+
+def test_descriptions_are_not_used_with_few_seen_classes():
+    X, y, A, _ = described_problem()
+    few = y < 4
+    with pytest.warns(UserWarning, match="4 seen classes; 8 are needed"):
+        selector = SemFS(4, A, target_attributes=A).fit(X[few], y[few])
+    assert_same_fit(selector, SemFS(4, A[:4]).fit(X[few], y[few]))
+    quiet = SemFS(4, A).fit(X[few], y[few])
+    assert "not used: 4 seen classes" in quiet.knowledge_["classes to come"]
+
+
+def test_what_was_said_of_descriptions_is_forgotten_by_the_next_fit():
+    X, y, A, _ = described_problem()
+    selector = SemFS(4, A, target_attributes=A).fit(X, y)
+    selector.set_params(target_attributes=None).fit(X, y)
+    assert np.isnan(selector.target_r2_)
+    assert selector.new_table_ is None
+
+
+@pytest.mark.parametrize(
+    "attributes, target, message",
+    [
+        (None, np.eye(24), "needs attributes"),
+        ("A", np.ones((24, 3)), "same attributes"),
+        ("A", {0: [0.0] * 5, 1: [1.0] * 5}, "0 classes that were not seen"),
+    ],
+)
+def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
+    X, y, A, _ = described_problem()
+    table = A if attributes == "A" else attributes
+    with pytest.raises(ValueError, match=message):
+        SemFS(4, table, target_attributes=target).fit(X, y)
+    with pytest.raises(ValueError, match='needs solver="direct"'):
+        SemFS(4, A, target_attributes=A, solver="alternating").fit(X, y)
+
+
+def test_descriptions_work_with_unlabelled_rows_and_exchanges():
+    X, y, A, _ = described_problem()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selector = SemFS(4, A, target_attributes=A, label_weight=0.5, n_swaps=3)
+        selector.fit(X, np.where(np.arange(len(y)) % 4 == 0, -1, y))
+    assert (np.diff(selector.objective_) <= 0).all()

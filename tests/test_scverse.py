@@ -1,0 +1,368 @@
+"""AnnData goes in and comes out: selectors, files and `select_genes` agree with arrays."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+
+pytest.importorskip("anndata")
+pytest.importorskip("typer")
+import anndata
+import pandas as pd
+from typer.testing import CliRunner
+
+from semfs import SemFS, SemFSCV
+from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
+from semfs.cli import app
+from semfs.scverse import select_genes, view
+
+TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
+SYMBOLS = [f"GENE{j}" for j in range(12)]
+NAMES = [f"ENSG{j:03}" for j in range(12)]
+TABLE = pd.DataFrame(
+    {"lymphocyte": [1.0, 1, 1, 0], "cytotoxic": [0.0, 0.5, 1, 0], "antigen": [1.0, 0, 0, 1]},
+    index=["B cell", "T cell", "NK cell", "monocyte"],
+)
+
+
+def matrix():
+    """Log-normalised expression (60, 12): four genes tell the types apart."""
+    rng = np.random.default_rng(0)
+    means = np.vstack([3 * np.eye(4, 12)[c] + 0.4 for c in range(4)])
+    X = np.log1p(rng.poisson(np.repeat(means, 15, axis=0)) * rng.uniform(0.9, 1.1, (60, 1)))
+    return X.astype(np.float32)
+
+
+X = matrix()
+HVG = np.array([5, 0, 2, 1, 7, 9, 3, 8])  # the genes of X, not in the order of raw
+
+
+def cells(form=sp.csr_matrix):
+    """The usual state: all genes in raw, variable ones in X, counts in a layer."""
+    obs = pd.DataFrame({"cell_type": pd.Categorical(TYPES)}, index=[f"c{i}" for i in range(60)])
+    out = anndata.AnnData(form(X), obs, pd.DataFrame({"symbol": SYMBOLS}, index=NAMES))
+    out.raw = out
+    out = out[:, HVG].copy()
+    out.layers["double"] = form(2 * X[:, HVG])
+    out.layers["counts"] = form(np.rint(40 * X[:, HVG]))
+    out.obsm["X_pca"] = X[:, :3]
+    return out
+
+
+def read_back(path):
+    """What anndata reads, checked: every part has the right size, and it can be cut."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = anndata.read_h5ad(path)
+    selected = out.var["semfs_selected"].to_numpy()
+    assert selected.dtype == bool
+    assert out[:, selected].to_memory().shape == (out.n_obs, selected.sum())
+    assert out.obsm["X_pca"].shape == (out.n_obs, 3)
+    return out
+
+
+def backed(adata, folder):
+    adata.write_h5ad(folder / "backed.h5ad")
+    return anndata.read_h5ad(folder / "backed.h5ad", backed="r")
+
+
+FORMS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
+
+
+@pytest.fixture(params=[*FORMS, *(f"backed {form}" for form in FORMS)])
+def adata(request, tmp_path):
+    kind = request.param.split()[-1]
+    out = cells(FORMS[kind])
+    return backed(out, tmp_path) if "backed" in request.param else out
+
+
+# ---- selectors ------------------------------------------------------------------------
+
+
+def test_semfs_takes_anndata_as_it_takes_arrays(adata):
+    plain = SemFS(3, TABLE).fit(X[:, HVG], TYPES)
+    selector = SemFS(3, TABLE).fit(adata, "cell_type")
+    assert_array_equal(selector.order_, plain.order_)
+    assert selector.feature_names_in_.tolist() == adata.var_names.tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_array_equal(selector.predict(adata), plain.predict(X[:, HVG]))
+        found = selector.predict_attributes(adata)
+    np.testing.assert_allclose(found, plain.predict_attributes(X[:, HVG]), rtol=1e-5, atol=1e-7)
+    chosen = selector.transform(adata)
+    assert isinstance(chosen, anndata.AnnData)
+    assert chosen.var_names.tolist() == selector.get_feature_names_out().tolist()
+    again = selector.explain(adata, "cell_type", n_bootstraps=5)
+    expected = plain.explain(X[:, HVG], TYPES, n_bootstraps=5)
+    assert again.stability.shape == expected.stability.shape
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        SemFSCV(3, attributes=TABLE, n_repeats=2),
+        SemFSCV(3, attributes=TABLE, n_repeats=2, include=[NAMES[7]]),
+        VarianceSelector(3),
+        MCFS(3),
+        LassoSelector(3, attributes=TABLE),
+        Markers(3),
+    ],
+    ids=lambda selector: type(selector).__name__,
+)
+def test_other_selectors_take_anndata(selector, adata):
+    names = pd.DataFrame(X[:, HVG], columns=adata.var_names)
+    order = selector.fit(names, TYPES).order_
+    selector.fit(adata, "cell_type")
+    assert_array_equal(selector.order_[:3], order[:3])
+    assert selector.transform(adata).shape == (60, 3)
+    assert selector.get_feature_names_out().tolist() == list(
+        selector.transform(adata).var_names
+    )
+
+
+def test_dense_methods_refuse_what_does_not_fit_into_memory(monkeypatch):
+    monkeypatch.setattr("semfs.selectors.base.memory_limit", lambda: 100)
+    with pytest.raises(ValueError, match=r"MCFS needs dense data, which would take 1\.9 kB"):
+        MCFS(3).fit(cells())
+
+
+def test_views_take_layers_raw_and_symbols(adata):
+    raw = view(adata, use_raw=True, gene_symbols="symbol")
+    selector = SemFS(3, TABLE).fit(raw, "cell_type")
+    expected = SemFS(3, TABLE).fit(X, TYPES)
+    assert_array_equal(selector.order_, expected.order_)
+    assert set(selector.get_feature_names_out()) <= set(SYMBOLS)
+    assert_array_equal(selector.predict(raw), expected.predict(X))
+    assert selector.transform(raw).var["symbol"].tolist() == list(
+        selector.get_feature_names_out()
+    )
+    doubled = VarianceSelector(3).fit(view(adata, layer="double"))
+    np.testing.assert_allclose(
+        doubled.scores_, 4 * VarianceSelector(3).fit(adata).scores_, 1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"layer": "nothing"}, "no layer 'nothing'; layers: double, counts, raw"),
+        ({"gene_symbols": "nothing"}, "var has no column 'nothing'; found: symbol"),
+    ],
+)
+def test_views_name_what_is_there(options, message):
+    with pytest.raises(ValueError, match=message):
+        view(cells(), **options)
+
+
+def test_a_view_needs_raw_to_take_it():
+    plain = cells()
+    del plain.raw
+    with pytest.raises(ValueError, match="no raw; layers: double, counts"):
+        view(plain, use_raw=True)
+
+
+def test_symbols_that_are_missing_or_double_are_told_apart():
+    adata = cells()
+    adata.var["symbol"] = ["A", "A", None, "B", "C", "D", "E", "F"]
+    names = view(adata, gene_symbols="symbol").names
+    assert names[:4] == ["A", "A-1", adata.var_names[2], "B"]
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_new_cells_are_matched_by_gene_name(form):
+    adata = cells(form)
+    selector = SemFS(3, TABLE).fit(adata, "cell_type")
+    other = adata[:, ::-1].copy()
+    assert_array_equal(selector.predict(other), selector.predict(adata))
+    fewer = selector.transform(adata)  # genes that were not chosen need not be there
+    assert_array_equal(selector.predict(fewer), selector.predict(adata))
+    with pytest.raises(ValueError, match="1 of the columns that were fitted are not among"):
+        selector.predict(fewer[:, 1:])
+    with pytest.raises(ValueError, match="1 of the columns that were fitted"):
+        selector.transform(fewer[:, 1:])
+    nameless = SemFS(3, TABLE).fit(X[:, HVG], TYPES)
+    assert_array_equal(nameless.transform(adata).var_names, fewer.var_names)
+    with pytest.raises(ValueError, match="X has 3 features, 8 were fitted"):
+        nameless.transform(fewer)
+
+
+@pytest.mark.parametrize(
+    "selector", [SemFS(3, TABLE), SemFSCV(3, attributes=TABLE, n_repeats=2)]
+)
+def test_unlabelled_cells_come_as_missing_types_or_as_anndata(selector):
+    adata, hidden = cells(), np.arange(60) % 5 == 0
+    adata.obs.loc[hidden, "cell_type"] = None
+    selector.fit(adata, "cell_type")
+    order = selector.order_
+    labelled, rest = adata[~hidden], adata[hidden].copy()[:, ::-1]
+    selector.fit(labelled, "cell_type", X_unlabeled=rest)
+    assert_array_equal(selector.order_, order)
+    plain = selector.fit(X[~hidden][:, HVG], TYPES[~hidden], X_unlabeled=X[hidden][:, HVG])
+    assert_array_equal(plain.order_, order)
+
+
+def test_cells_beyond_memory_are_predicted_in_blocks(monkeypatch, tmp_path):
+    adata = backed(cells(), tmp_path)
+    selector = SemFS(3, TABLE).fit(adata, "cell_type")
+    expected = selector.predict(adata.to_memory())
+    monkeypatch.setattr("semfs.rows.readers.BLOCK_BYTES", 1000)
+    assert_array_equal(selector.predict(adata), expected)
+    assert_array_equal(selector.predict(tmp_path / "backed.h5ad"), expected)
+
+
+@pytest.mark.filterwarnings("ignore:columns without numbers")
+def test_files_and_lazy_frames_are_transformed_and_predicted(tmp_path):
+    frame = pd.DataFrame(X, columns=NAMES)
+    selector = SemFS(3, TABLE).fit(frame, TYPES)
+    frame.insert(0, "type", TYPES)
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    np.save(tmp_path / "cells.npy", X)
+    sources = [tmp_path / "cells.npy", tmp_path / "cells.csv"]
+    sources.append(pytest.importorskip("polars").from_pandas(frame).lazy())
+    for source in sources:
+        found = selector.transform(source)
+        np.testing.assert_allclose(found, X[:, selector.support_], rtol=1e-6)
+        assert_array_equal(selector.predict(source), selector.predict(frame[NAMES]))
+    assert_array_equal(
+        LassoSelector(3).fit(sources[2], "type").order_, LassoSelector(3).fit(X, TYPES).order_
+    )
+
+
+# ---- counts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit", [SemFS(3).fit, VarianceSelector(3).fit])
+def test_counts_are_noticed_once(fit, adata):
+    with pytest.warns(UserWarning, match="raw counts") as caught:
+        fit(view(adata, layer="counts"), "cell_type")
+    assert len(caught) == 1
+    assert "sc.pp.log1p" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("values", [X, np.sign(X), X - 1, np.rint(X)])
+def test_other_numbers_are_no_counts(values):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SemFS(3).fit(anndata.AnnData(values), TYPES)
+
+
+def test_shallow_counts_are_noticed_by_their_range():
+    values = np.ones((60, 12))
+    values[3, 3] = 20
+    with pytest.warns(UserWarning, match="up to 21"):
+        SemFS(3).fit(anndata.AnnData(values + np.eye(60, 12)), TYPES)
+
+
+# ---- select_genes ---------------------------------------------------------------------
+
+
+def test_genes_are_noted_in_the_object(adata, tmp_path):
+    assert select_genes(adata, "cell_type", 3, TABLE, class_weight="balanced") is None
+    expected = SemFS(3, TABLE, class_weight="balanced").fit(X[:, HVG], TYPES)
+    assert_array_equal(adata.var["semfs_selected"], expected.support_)
+    assert_array_equal(adata.var["semfs_rank"], expected.ranking_)
+    np.testing.assert_allclose(adata.var["semfs_score"], expected.scores_, rtol=1e-5, atol=1e-7)
+    adata.to_memory().write_h5ad(tmp_path / "out.h5ad")
+    uns = read_back(tmp_path / "out.h5ad").uns["semfs"]
+    assert uns["params"]["class_weight"] == "balanced"
+    assert uns["params"]["groupby"] == "cell_type"
+    assert uns["classes"].tolist() == sorted(TABLE.index)
+    assert uns["attributes"].tolist() == list(TABLE)
+    assert len(uns["objective"]) == 3
+    assert set(uns["versions"]) == {"semfs", "scikit-learn"}
+
+
+def test_a_copy_is_returned_if_asked_for(adata):
+    done = select_genes(adata, "cell_type", 2, layer="double", key_added="mine", copy=True)
+    assert done.var["mine_selected"].sum() == 2
+    assert done.uns["mine"]["params"]["layer"] == "double"
+    assert "mine_rank" not in adata.var
+    assert "mine" not in adata.uns
+
+
+def test_genes_of_raw_are_noted_in_raw_and_where_they_are_shared(tmp_path):
+    adata = cells()
+    adata.var_names = [*adata.var_names[:-1], "unknown"]
+    select_genes(
+        adata, "cell_type", 3, TABLE, use_raw=True, gene_symbols="symbol", include=["GENE11"]
+    )
+    expected = SemFS(3, TABLE, include=[11]).fit(X, TYPES)
+    assert_array_equal(adata.raw.var["semfs_rank"], expected.ranking_)
+    assert_array_equal(adata.var["semfs_rank"][:-1], expected.ranking_[HVG[:-1]])
+    assert np.isnan(adata.var["semfs_rank"].iloc[-1])
+    assert not adata.var["semfs_selected"].iloc[-1]
+    adata.write_h5ad(tmp_path / "out.h5ad")
+    assert read_back(tmp_path / "out.h5ad").raw.var["semfs_selected"].sum() == 3
+
+
+def test_types_are_described_by_an_ontology(tmp_path):
+    pytest.importorskip("pronto")
+    terms = ["\n[Term]\nid: X:0\nname: lymphocyte\n"]
+    for number, name in enumerate(TABLE.index, start=1):
+        parent = "" if name == "monocyte" else "is_a: X:0\n"
+        terms.append(f"\n[Term]\nid: X:{number}\nname: {name}\n{parent}")
+    terms.append("\n[Term]\nid: X:9\nname: plasma cell\nis_a: X:1\n")
+    (tmp_path / "cells.obo").write_text("format-version: 1.2\n" + "".join(terms))
+    adata = cells()
+    adata.obs["cell_type"] = adata.obs["cell_type"].cat.add_categories("plasma cell")
+    select_genes(adata, "cell_type", 3, tmp_path / "cells.obo")
+    assert adata.uns["semfs"]["attributes"].tolist() == ["lymphocyte", "B cell"]
+    assert "plasma cell" not in adata.uns["semfs"]["classes"]
+    TABLE.to_csv(tmp_path / "cells.csv")
+    select_genes(adata, "cell_type", 3, str(tmp_path / "cells.csv"))
+    assert adata.uns["semfs"]["attributes"].tolist() == list(TABLE)
+
+
+def test_select_genes_says_what_it_needs():
+    with pytest.raises(ValueError, match="obs has no column 'nothing'; found: cell_type"):
+        select_genes(cells(), "nothing", attributes="cl")
+    with pytest.raises(TypeError, match="needs an AnnData object, got ndarray"):
+        select_genes(X, "cell_type")
+
+
+# ---- files ----------------------------------------------------------------------------
+
+
+def select(folder, *options):
+    TABLE.to_csv(folder / "types.csv")
+    arguments = f"select {folder}/in.h5ad -l cell_type -a {folder}/types.csv -k 3".split()
+    done = CliRunner().invoke(app, [*arguments, "-o", str(folder / "out.h5ad"), *options])
+    assert done.exit_code == 0, done.output
+    return read_back(folder / "out.h5ad")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("layer", [None, "double", "raw"])
+@pytest.mark.parametrize("subset", [False, True])
+def test_files_come_back_as_anndata_reads_them(form, layer, subset, tmp_path):
+    cells(FORMS[form]).write_h5ad(tmp_path / "in.h5ad")
+    options = [] if layer is None else ["--layer", layer]
+    out = select(tmp_path, *options, *(["--subset"] if subset else []))
+    genes = np.arange(12) if layer == "raw" else HVG
+    factor = 2 if layer == "double" else 1
+    expected = SemFS(3, TABLE).fit(factor * X[:, genes], TYPES)
+    ranks = pd.Series(expected.ranking_, index=np.array(NAMES)[genes])
+    names = ranks.index[expected.support_] if subset else np.array(NAMES)[HVG]
+    assert out.var_names.tolist() == list(names)
+    assert_array_equal(out.var["semfs_rank"], ranks[out.var_names])
+    assert out.uns["semfs"]["classes"].tolist() == sorted(TABLE.index)
+    assert out.uns["semfs"]["params"]["n_features_to_select"] == 3
+    values = out.X.toarray() if sp.issparse(out.X) else out.X
+    assert_array_equal(values, pd.DataFrame(X, columns=NAMES)[out.var_names])
+    if layer == "raw" and not subset:
+        assert_array_equal(out.raw.var["semfs_rank"], ranks)
+
+
+def test_scanpy_works_on_what_is_written(tmp_path):
+    sc = pytest.importorskip("scanpy")
+    cells().write_h5ad(tmp_path / "in.h5ad")
+    for options in ([], ["--layer", "raw"], ["--layer", "raw", "--subset"], ["--subset"]):
+        select(tmp_path, *options)
+        out = sc.read_h5ad(tmp_path / "out.h5ad")
+        sc.pp.filter_cells(out, min_genes=1)
+        sc.pp.normalize_total(out)
+        sc.pp.scale(out)
+        sc.pp.pca(out, n_comps=2, mask_var="semfs_selected")
+        assert out.obsm["X_pca"].shape == (out.n_obs, 2)
