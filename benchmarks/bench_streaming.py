@@ -1,7 +1,7 @@
 """Beyond memory: a 6.6 GB file, many sparse columns, and a selection that is killed.
 
     python benchmarks/bench_streaming.py --dir /scratch          # all parts, about six minutes
-    python benchmarks/bench_streaming.py --parts sparse,resume   # some of them
+    python benchmarks/bench_streaming.py --parts sparse           # some of them
     python benchmarks/bench_streaming.py --small                 # a quick look
 
 *passes*: n = 400,000, d = 4,096 float32. The unit is reading the file once and multiplying
@@ -20,7 +20,6 @@ import os
 import platform
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -118,9 +117,6 @@ MEASURED = {
     "semfs, as it comes": semfs_fit,
     "semfs, one pass (d x d)": lambda folder: semfs_fit(folder, passes="one"),
     "semfs, a few passes": lambda folder: semfs_fit(folder, passes="few"),
-    "semfs, one pass, checkpoint": lambda folder: semfs_fit(
-        folder, passes="one", checkpoint=folder / "checkpoint"
-    ),
     "read once, X'X (numpy), again": plain,
 }
 
@@ -199,64 +195,7 @@ def sparse(folder: Path, size: str) -> dict:
     return found | {"same_as_dense": same}
 
 
-SELECT = """
-import sys
-import semfs.rows.readers as readers
-from semfs.cli import app
-
-log, original = open(sys.argv.pop(1), "a", buffering=1), readers.FileReader._fill
-
-def watched(self, file, block, first):
-    log.write(f"{first} {len(block)}\\n")
-    original(self, file, block, first)
-
-readers.FileReader._fill = watched
-app()
-"""
-
-
-def resume(folder: Path, size: str) -> dict:
-    """A selection from the command line, whole; then one that is killed and continued."""
-    n, d, _ = SIZES[size]
-
-    def started(name: str, *options: str) -> subprocess.Popen:
-        data = ["X.npy", "-l", "y.npy", "-a", "A.csv", "-k", str(K), "-o", f"{name}.npy"]
-        command = [sys.executable, "-c", SELECT, f"{name}.log", "select", *data, *options]
-        return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-
-    def read(name: str) -> list[str]:
-        log = folder / f"{name}.log"
-        return log.read_text().splitlines() if log.exists() else []
-
-    forget(folder / "X.npy")
-    start = time.perf_counter()
-    assert started("whole").wait() == 0
-    seconds = time.perf_counter() - start
-    begins = [i for i, line in enumerate(read("whole")) if line.startswith("0 ")]
-    killed = started("killed")
-    while len(read("killed")) < 1.5 * begins[1] and killed.poll() is None:
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    before = len(read("killed"))
-    assert not (folder / "killed.npy").exists()
-    assert started("killed", "--resume").wait() == 0
-    same = (np.load(folder / "whole.npy") == np.load(folder / "killed.npy")).all()
-    found = {
-        "n": n,
-        "d": d,
-        "seconds": seconds,
-        "passes": len(begins),
-        "blocks": len(read("whole")),
-        "before_kill": before,
-        "read_twice": len(read("killed")) - len(read("whole")),
-        "same_answer": bool(same),
-    }
-    print(f"semfs select: {found}")
-    return found
-
-
-PARTS = {"passes": passes, "sparse": sparse, "resume": resume}
+PARTS = {"passes": passes, "sparse": sparse}
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""Tables of the benchmarks page, made from the files that `make bench` writes."""
+"""Tables of the pages, made from the files that the benchmarks write.
+
+As a script it renews the table of README.md.
+"""
 
 import json
 from collections.abc import Callable
@@ -6,6 +9,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 GENERATED = Path(__file__).parent / "generated"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def write_tables() -> None:
@@ -26,6 +30,14 @@ def write_tables() -> None:
     for name, (file, table) in tables.items():
         text = _text(RESULTS / f"{file}.json", table)
         (GENERATED / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def readme_with_table() -> str:
+    """Return README.md with the short table of knowledge.json between its marks."""
+    start, end = "<!-- knowledge:start -->\n", "<!-- knowledge:end -->"
+    before, rest = README.read_text(encoding="utf-8").split(start)
+    after = rest.split(end)[1]
+    return before + start + _text(RESULTS / "knowledge.json", knowledge_summary) + end + after
 
 
 def _text(results: Path, table: Callable[[dict], str]) -> str:
@@ -81,8 +93,8 @@ def baselines_table(found: dict) -> str:
 
 
 def streaming_table(found: dict) -> str:
-    """Passes over a large file, and what a killed selection read."""
-    part, again = found["passes"], found["resume"]
+    """Passes over a large file."""
+    part = found["passes"]
     n, d = part["n"], part["d"]
     lines = [
         f"n = {n:,}, d = {d:,} float32 ({4e-9 * n * d:.1f} GB, dropped from the page cache), "
@@ -96,13 +108,6 @@ def streaming_table(found: dict) -> str:
             f"| {row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | "
             f"{row['peak_mb']:.0f} |"
         )
-    lines += [
-        "",
-        f"`semfs select` on the same file reads {again['blocks']} blocks in "
-        f"{again['passes']:.0f} passes (the last one writes the reduced data). Killed with "
-        f"SIGKILL after block {again['before_kill']} and continued with `--resume`, it read "
-        f"{again['read_twice']} block twice and wrote the same file.",
-    ]
     return "\n".join(lines) + "\n"
 
 
@@ -217,3 +222,7 @@ def pairs_table(found: dict) -> str:
             cells.append(f"{acc:+.3f} ± {a:.3f} / {nmi:+.3f} ± {n:.3f}".replace(" ", "\u00a0"))
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    README.write_text(readme_with_table(), encoding="utf-8")

@@ -5,26 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "FileError",
-    "appearing",
-    "cache_folder",
-    "check_declared_size",
-    "memory_limit",
-    "need",
-    "open_existing",
-    "parse_size",
-    "reading",
-    "size_text",
-]
+__all__ = ["FileError", "appearing", "need", "open_existing", "reading"]
 
-#: From this size on, data that expand more than SUSPICIOUS_RATIO times are refused.
-LARGE = 2**30
+#: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
+LARGE = 2**28
 SUSPICIOUS_RATIO = 200
 # How files begin, and the endings they should have.
 _SIGNATURES = {
@@ -39,7 +30,13 @@ _BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
 class FileError(ValueError):
-    """A file does not hold what it should; the message names it and says what to do."""
+    """A file does not hold what it should; the message names it and says what to do.
+
+    It is one line without control characters, also where it quotes the file.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else " " for c in message))
 
 
 def open_existing(path: Any) -> Path:
@@ -90,8 +87,6 @@ def _remedy(path: Path) -> str:
 def appearing(path: Any) -> Iterator[Path]:
     """A name beside ``path``; what is written there is moved to it if the block succeeds.
 
-    Examples
-    --------
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "words.txt"
     >>> with appearing(target) as beside:
@@ -113,17 +108,7 @@ def appearing(path: Any) -> Iterator[Path]:
 
 
 def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
-    """Return an optional package, or say how to install it.
-
-    Parameters
-    ----------
-    name : str
-        Module to import.
-    extra : str, optional
-        The extra of semfs that brings it; by default the package itself is named.
-    what : str, default="This"
-        What needs it, to begin the sentence with.
-    """
+    """Return an optional package, or say how to install it: as an extra of semfs, or itself."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -147,25 +132,40 @@ def cache_folder() -> Path:
 
 
 def memory_limit() -> int:
-    """Bytes of memory in this machine: no array may declare more."""
+    """Bytes of memory that this process may have: no array may declare more."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        import resource
+    except (AttributeError, ImportError, OSError, ValueError):  # not a POSIX system
         return 16 * 2**30
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return total if allowed == resource.RLIM_INFINITY else min(total, allowed)
 
 
-def check_declared_size(path: Path, what: str, declared: int, stored: int) -> None:
-    """Refuse data that declare more bytes than can be true or can be held."""
-    if declared > memory_limit():
+def check_declared_size(
+    path: Path, what: str, declared: int, stored: int, *, held: bool = True
+) -> None:
+    """Refuse data that declare more bytes than their file has paid for, or memory can hold.
+
+    Up to LARGE is anybody's; beyond, a byte of the file buys SUSPICIOUS_RATIO. What is not
+    ``held`` but read in blocks may be larger than memory.
+    """
+    if held and declared > memory_limit():
         raise FileError(
             f"{path}: {what} declares {size_text(declared)}, more than this machine's memory "
             f"({size_text(memory_limit())}). Store it as .npy, which is read in blocks."
         )
-    if declared > max(stored, 1) * SUSPICIOUS_RATIO and declared > LARGE:
+    if declared > max(LARGE, stored * SUSPICIOUS_RATIO):
         raise FileError(
             f"{path}: {what} would expand from {size_text(stored)} to {size_text(declared)}, "
             "as a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
         )
+
+
+def check_archive(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
+    """Refuse members of a zip archive that are too large all together."""
+    total = sum(item.file_size for item in members)
+    check_declared_size(path, "its content", total, path.stat().st_size)
 
 
 def size_text(size: float) -> str:
@@ -179,12 +179,11 @@ def size_text(size: float) -> str:
 
 def parse_size(size: int | str) -> int:
     """Return the number of bytes that a text such as ``"512MB"`` or ``"2GiB"`` means."""
-    units = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
     if not isinstance(size, str):
         return int(size)
-    text = size.strip().lower()
-    for unit, factor in units.items():
-        with contextlib.suppress(ValueError):
-            if text.endswith(unit):
-                return int(float(text.removesuffix(unit)) * factor)
-    raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".')
+    found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", size.strip().lower())
+    try:
+        number, unit, binary = found.groups() if found else ("", "k", "")
+        return int(float(number) * (1024 if binary else 1000) ** ("kmg".index(unit) + 1))
+    except ValueError:
+        raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".') from None

@@ -12,21 +12,10 @@ SECONDS_BETWEEN_LINES = 1.0
 
 
 class Progress:
-    """Count steps of a long loop, ``total`` of them if known; silent unless ``verbose``.
+    """Count steps of a long loop; silent unless ``verbose``.
 
-    Parameters
-    ----------
-    label : str
-        What is being done.
-    total : int or None
-        Number of steps, with which the time left is told.
-    verbose : int
-        0 is silent.
-    unit : str, default=""
-        What is counted, such as "rows".
+    With the ``total`` number of steps the time left is told; ``unit`` is what is counted.
 
-    Examples
-    --------
     >>> with Progress("rounds", total=2, verbose=0) as progress:
     ...     for loss in (0.5, 0.25):
     ...         progress.step(f"loss {loss:.2f}")
@@ -49,7 +38,6 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
 
     @property
     def seconds(self) -> float:
@@ -82,12 +70,11 @@ def _rich_bar(unit: str) -> Any:
         from rich.console import Console
     except ImportError:
         return None
+    done = progress.TextColumn("{task.completed:,.0f} " + unit)
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.TextColumn("{task.completed:,.0f} " + unit)
-        if unit
-        else progress.MofNCompleteColumn(),
+        done if unit else progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),

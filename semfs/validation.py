@@ -14,19 +14,7 @@ from scipy.sparse import coo_array
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
-__all__ = [
-    "check_all_finite",
-    "check_distinct",
-    "check_integer",
-    "check_number",
-    "check_option",
-    "check_weights",
-    "class_weights",
-    "encode_labels",
-    "feature_indices",
-    "is_missing",
-    "label_array",
-]
+__all__ = ["check_weights", "class_weights", "encode_labels", "feature_indices", "is_missing"]
 
 
 def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -72,14 +60,7 @@ def is_missing(label: Any) -> bool:
 
 
 def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
-    """Raise if an item occurs twice; ``{}`` in the message stands for it.
-
-    Examples
-    --------
-    >>> check_distinct(["a", "b", "a"], "two columns are named {}. Rename one.")
-    Traceback (most recent call last):
-    ValueError: two columns are named 'a'. Rename one.
-    """
+    """Raise if an item occurs twice; ``{}`` in the message stands for it."""
     repeated = [item for item, times in Counter(items).items() if times > 1]
     if repeated:
         raise error(message.replace("{}", repr(repeated[0]), 1))
@@ -111,12 +92,7 @@ def class_weights(
 ) -> np.ndarray | None:
     """Return the weight (C,) of each class, or None if all are 1.
 
-    Parameters
-    ----------
-    class_weight : None, "balanced" or mapping class -> weight
-    classes : ndarray of shape (C,)
-    counts : ndarray of shape (C,)
-        Total weight of the rows of each class; "balanced" makes all classes equal.
+    "balanced" makes all classes equal, given the total weight (C,) of the rows of each.
     """
     if class_weight is None:
         return None
@@ -193,9 +169,8 @@ def check_number(
     wanted = f"a number of at least {at_least:g}" if above is None else f"above {above:g}"
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be {wanted}, got {value!r}.")
-    low = at_least if above is None else above
-    assert low is not None
-    if not np.isfinite(float(value)) or value < low or (above is not None and value == low):
+    inside = value >= at_least if above is None else value > above  # type: ignore[operator]
+    if not (inside and np.isfinite(float(value))):
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
 
 

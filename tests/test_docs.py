@@ -120,3 +120,9 @@ def test_broken_links_are_found(link, message, tmp_path):
 def test_the_version_is_the_same_everywhere():
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] in semfs.__version__
+
+
+def test_the_table_of_the_readme_is_that_of_the_benchmark():
+    fresh = load_module("benchmark_tables").readme_with_table()
+    found = (ROOT / "README.md").read_text("utf-8")
+    assert found == fresh, "run: python docs/benchmark_tables.py"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, appearing, check_declared_size, need, open_existing, reading
-from semfs.rows.labels import Labels
+from semfs.files import FileError, appearing, check_archive, need, open_existing, reading
+from semfs.rows import Labels
 from semfs.validation import check_distinct, is_missing
 
 __all__ = ["attributes_from_markers", "read_attributes", "write_table"]
@@ -100,15 +100,34 @@ def _read(path: Path) -> Any:
         if not isinstance(frame.index, pandas.RangeIndex):
             return frame
     elif suffix in _EXCEL:
-        with zipfile.ZipFile(path) as archive:
-            for item in archive.infolist():
-                check_declared_size(path, item.filename, item.file_size, item.compress_size)
+        _check_sheet(path)
         frame = pandas.read_excel(path, dtype=object, keep_default_na=False)
     else:
         frame = _text_table(path)
     frame.columns = names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
     return frame.set_index(names[0])
+
+
+def _check_sheet(path: Path) -> None:
+    """Refuse a sheet with more places than its text pays for: one far cell makes billions."""
+    with zipfile.ZipFile(path) as archive:
+        check_archive(path, archive.infolist())
+        paid = 10_000 + sum(item.file_size for item in archive.infolist())
+    openpyxl = need("openpyxl", "data", what=str(path))
+    book = openpyxl.load_workbook(path, read_only=True)
+    try:
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # what the file says of them may be wrong
+        for row in sheet.iter_rows(values_only=True):
+            paid -= 1 + len(row)
+            if paid < 0:
+                raise FileError(
+                    f"{path}: the sheet reaches far beyond its cells. Delete empty rows and "
+                    "columns, or save the table as .csv."
+                )
+    finally:
+        book.close()
 
 
 def _text_table(path: Path) -> Any:

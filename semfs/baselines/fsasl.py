@@ -68,7 +68,7 @@ class FSASL(Baseline):
     scores_, order_, ranking_ : ndarray of shape (d,)
         Row norms of W, and the ranking by them.
     coef_ : ndarray of shape (d, c)
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_rounds,)
         The value the original prints after each round; it need not decrease.
     mu_ : float
 

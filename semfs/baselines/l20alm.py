@@ -60,7 +60,7 @@ class L20ALM(Baseline):
         V for raw X, with k non-zero rows.
     intercept_, center_intercept_ : ndarray of shape (m,)
         b for raw X (predictions are ``X @ coef_ + intercept_``), and for centred X.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
     classes_ : ndarray of shape (C,)
 

@@ -62,7 +62,7 @@ class WkNN(Baseline):
         Weights; tiny negative scores rank the features of weight 0 by the last gradient of
         the loss (most negative first).
     weights_ : ndarray of shape (d,)
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_rounds,)
         Objective before each step, on its batch.
     classes_ : ndarray of shape (C,)
 

@@ -48,7 +48,6 @@ class Selection:
     gamma: Annotated[float | None, Option(help="Ridge penalty; by default that of SemFS.")] = (
         None
     )
-    resume: Annotated[bool, Option("--resume", help="Continue a killed selection.")] = False
     scheduler: Scheduler = None
     save: Annotated[Path | None, Option(help="Keep the selector here, for semfs.load.")] = None
     as_json: AsJson = False
@@ -81,7 +80,6 @@ def select(options: Selection) -> None:
         options.out,
         unseen=[*(options.unseen or ()), *hidden],
         subset=options.subset,
-        resume=options.resume,
         scheduler=options.scheduler,
     )
     if options.save is not None:

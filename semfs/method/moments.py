@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.rows import FAR, NEAR, Rows, as_matrix
+from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.sums import Accumulator
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 __all__ = ["Moments"]
@@ -148,8 +147,7 @@ class Moments:
     def from_sums(cls, sums: Accumulator, rows: Any = None) -> Moments:
         """Return the moments an accumulator has collected; it must not be used any more.
 
-        Without a scatter matrix they need ``rows`` (`semfs.rows.RowPasses`), which can be
-        read again.
+        Without a scatter matrix they need ``rows``, which can be read again.
         """
         classes, counts, means, diag, scatter = sums.result()
         return cls(classes, counts, means, diag, rows, scatter, sums.rounding)
@@ -167,7 +165,7 @@ class Moments:
         if _rows_stay([self, other]):
             return _stack([self, other])
         sums = _accumulated(self)
-        sums.merge(_accumulated(other))
+        sums += _accumulated(other)
         return self.from_sums(sums)
 
     def keep(self, classes: Iterable) -> Moments:
@@ -358,8 +356,7 @@ def _accumulated(moments: Moments) -> Accumulator:
     sums = Accumulator(moments.n_features)
     sums.position = {label: i for i, label in enumerate(moments.classes.tolist())}
     sums.counts, sums.total = moments.counts.copy(), moments.total
-    sums.origin = sums.mean = moments.mean
-    sums.class_sums = moments.counts[:, None] * (moments.means - moments.mean)
+    sums.mean, sums.means = moments.mean, moments.means.copy()
     sums.diag, sums.upper = moments.scatter_diag.copy(), moments.scatter().copy()
     sums.rounding = moments.itemsize_error
     return sums

@@ -2,14 +2,13 @@
 
 They are in memory (`memory`, `anndata`), on a device (`devices`), in files (`readers`, `hdf5`,
 `tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
-memory block by block, `sums` adds the blocks up, `writing` writes some columns of them.
+memory block by block, `writing` writes some columns of them.
 """
 
 from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.labels import Labels
-from semfs.rows.memory import FAR, NEAR, Rows, add_outer, as_matrix, spans
+from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix, spans
 from semfs.rows.opening import (
     Plain,
     as_plain,
@@ -18,7 +17,7 @@ from semfs.rows.opening import (
     open_blocks,
     plain_blocks,
 )
-from semfs.rows.sums import Accumulator
+from semfs.rows.readers import Labels
 
 __all__ = [
     "FAR",

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, array_reader
+from semfs.rows.readers import ArrayReader, Labels, array_reader
 
 __all__ = ["GeneMatrix", "as_genes", "view"]
 

@@ -8,40 +8,23 @@ costs the part it was at, which another one computes again.
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from semfs.files import need
-from semfs.rows.blocks import (
-    Block,
-    BlockSource,
-    ClassWeights,
-    StayingRows,
-    add_block,
-    add_columns,
-    check_budget,
-    check_rows,
-    wants_matrix,
-    warn_of_texts,
-    warn_of_unlabelled,
-)
-from semfs.rows.labels import Labels
-from semfs.rows.memory import as_matrix, libraries
-from semfs.rows.readers import MEMORY, array_reader
-from semfs.rows.sums import Accumulator
+from semfs.rows.blocks import BlockSource, StayingRows, warn_of_texts
+from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
+from semfs.rows.readers import MEMORY, Labels, array_reader
 from semfs.validation import check_weights
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
 
-# Sums of this many parts are added up by one task.
-FAN_IN = 4
-# Parts should be so long that multiplying them takes much longer than adding up their d × d
-# sums: this many rows per feature at least, for chunks (held in memory) and ranges of a file;
-# but so short that losing one costs little.
+FAN_IN = 4  # sums of this many parts are added up by one task
+# Parts are long, so that adding up d × d sums takes little time beside multiplying (this many
+# rows per feature, for chunks held in memory and ranges of a file), but few rows are lost.
 ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
 PARTS_PER_THREAD = 4
@@ -59,165 +42,85 @@ class ClusterError(ConnectionError):
     """The cluster could not finish; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A chunk of rows with labels and weights, as Dask hands it to a worker."""
-
-    X: Any
-    y: Any
-    weights: Any = None
-
-    def __sizeof__(self) -> int:
-        """Bytes, which a cluster takes into account."""
-        return object.__sizeof__(self) + getattr(self.X, "nbytes", 0)
-
-    def source(self) -> BlockSource:
-        """Return the rows as a source of one block."""
-        weights = None
-        if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64).reshape(-1)
-        reader = array_reader(as_matrix(self.X))
-        rows = max(1, self.X.shape[0])
-        return BlockSource(reader, Labels.of(self.y), weights, block_rows=rows)
-
-
-def _source(part: BlockSource | Chunk, class_weight: dict | None) -> BlockSource | None:
-    """The rows of a part; None if there are none."""
-    if isinstance(part, Chunk):
-        if part.X.shape[0] == 0:
-            return None
-        part = part.source()
-    return replace(part, class_weight=class_weight)
-
-
 @dataclass(frozen=True, eq=False)
 class ClusterRows(StayingRows):
     """Rows on a cluster; make it with `dask_rows` or `on_cluster`."""
 
-    parts: list[Any]
+    parts: list[Any]  # chunks (X, y, weights), or ranges of a source
     n_features: int
     feature_names: list[str] | None
     class_weight: dict | None = None
     memory: int = MEMORY
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
+    labels: Labels | None = None
+    verbose: int = 0
 
     fits = False
 
-    def weighted(self, class_weights: ClassWeights, *, balanced: bool) -> ClusterRows:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self._reduce(_label_weights, _sum_counters) if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
+    def label_weights(self) -> Any:
+        """Return the total weight of each class."""
+        return self._added_up("label_weights")
 
-    def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
-    ) -> tuple[Accumulator, ClusterRows | None]:
-        """Return the sums, and the rows if they must be read again for Gram columns.
+    def wants_matrix(self, n_select: int | None) -> bool:
+        """Whether to form the d × d matrix: as one machine would for files.
 
-        Files are read as often as one machine would read them; chunks, which may be costly
-        to make, once if there is room for d × d.
+        Chunks may be costly to make: they are gone through once if there is room for d × d.
         """
         if self.source is not None:
-            matrix = wants_matrix(self.source, n_select)
-        else:
-            matrix = n_select is None or 8 * self.n_features**2 <= self.memory
-            if n_select is None:
-                check_budget(self.n_features, self.memory, None)
-        sums = self._reduce(_part_sums, _merged, self.class_weight, matrix, precise)
-        return check_rows(sums), None if matrix else self
+            return self.source.wants_matrix(n_select)
+        return n_select is None or 8 * self.n_features**2 <= self.memory
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean."""
-        options = {"far": far, "precise": precise}
-        out = self._reduce(_part_columns, _sum, self.class_weight, columns, mean, options)
-        return np.array(out).T  # what came over the network may be read-only
+        options = {"columns": columns, "mean": mean, "total": total}
+        return np.array(self._added_up("columns", far=far, precise=precise, **options))
 
-    def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Refuse: rows are kept only if the matrix is not wanted."""
-        raise ValueError(
-            "these rows were summed up without their scatter matrix. Fit with "
-            'solver="alternating" from the beginning.'
-        )
+    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return the sums over all parts."""
+        sums = self._added_up("accumulated", matrix=matrix, precise=precise)
+        return Accumulator(self.n_features) if sums is None else sums
 
-    def _reduce(self, function: Callable, add: Callable, *arguments: Any) -> Any:
-        """Apply a function to every part and add up the results as a tree."""
+    def _added_up(self, method: str, **options: Any) -> Any:
+        """Call a method of `BlockSource` for every part, and add up the results as a tree."""
         import dask
 
-        partial, total = dask.delayed(function, pure=False), dask.delayed(add, pure=False)
-        level = [partial(part, *arguments) for part in self.parts]
+        of_part, added = dask.delayed(_of_part, pure=False), dask.delayed(_added, pure=False)
+        level = [of_part(part, self.class_weight, method, options) for part in self.parts]
         while True:
-            level = [total(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+            level = [added(level[i]) for i in spans(len(level), FAN_IN)]
             if len(level) == 1:
-                return _compute(level[0], self.client)
+                return _computed(level[0], self.client)
 
 
-# ---- what workers do ----------------------------------------------------------------
-
-
-def _blocks(part: Any, class_weight: dict | None, *, matrix: bool) -> Iterator[Block]:
-    """The rows of a part, while BLAS has one thread."""
-    source = _source(part, class_weight)
-    if source is not None:
-        with libraries().limit(limits=1, user_api="blas"):
-            yield from source.blocks(matrix=matrix)
-
-
-def _part_sums(
-    part: Any, class_weight: dict | None, matrix: bool, precise: bool
-) -> Accumulator | None:
-    """Sums over a part; None if it has no rows."""
-    sums = None
-    for block in _blocks(part, class_weight, matrix=matrix):
-        if sums is None:
-            sums = Accumulator(block.X.shape[1], matrix=matrix, precise=precise)
-        add_block(sums, block, overwrite=isinstance(part, BlockSource) and part.reader.ours)
-    return sums
-
-
-def _merged(parts: Sequence[Accumulator | None]) -> Accumulator:
-    """Sums over all parts, in a copy: Dask may want the first one again."""
-    found = [part for part in parts if part is not None]
-    if not found:
-        return Accumulator(0)
+def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -> Any:
+    """What a part contributes, None if it has no rows; BLAS has one thread meanwhile."""
+    if not isinstance(part, BlockSource):
+        X, y, weights = part
+        if not X.shape[0]:
+            return None
+        if weights is not None:
+            weights = np.asarray(weights, dtype=np.float64).reshape(-1)
+        reader = array_reader(as_matrix(X))
+        part = BlockSource(reader, Labels.of(y), weights, block_rows=X.shape[0])
     with libraries().limit(limits=1, user_api="blas"):
-        sums = found[0] if len(found) == 1 else copy.deepcopy(found[0])
-        for part in found[1:]:
-            sums.merge(part)
-    return sums
+        return getattr(replace(part, class_weight=class_weight), method)(**options)
 
 
-def _part_columns(
-    part: Any, class_weight: dict | None, columns: np.ndarray, mean: np.ndarray, options: dict
-) -> np.ndarray:
-    """What a part adds to rows (b, d) of the scatter matrix."""
-    out, weight, sparse = np.zeros((len(columns), len(mean))), 0.0, False
-    for block in _blocks(part, class_weight, matrix=False):
-        add_columns(out, block, columns, mean, **options)
-        n = block.X.shape[0] if block.weights is None else float(block.weights.sum())
-        weight, sparse = weight + n, sparse or not isinstance(block.X, np.ndarray)
-    # Sparse rows are multiplied as they are; the mean's part is taken off afterwards.
-    return out - weight * np.outer(mean[columns], mean) if sparse else out
+def _added(parts: Sequence[Any]) -> Any:
+    """The sum of contributions, in a copy: Dask may want the first one again."""
+    found = [part for part in parts if part is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    total = copy.deepcopy(found[0])
+    for part in found[1:]:
+        total += part
+    return total
 
 
-def _label_weights(part: Any) -> Counter:
-    """Total weight of each class in a part."""
-    source = _source(part, None)
-    return Counter() if source is None else source.label_weights()
-
-
-def _sum(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.sum(parts, axis=0)
-
-
-def _sum_counters(parts: Sequence[Counter]) -> Counter:
-    return sum(parts, Counter())
-
-
-# ---- waiting for the cluster --------------------------------------------------------
+# ---- waiting for the cluster ------------------------------------------------------------
 
 
 def connect(address: str) -> Any:
@@ -232,23 +135,22 @@ def connect(address: str) -> Any:
         ) from error
 
 
-def _compute(task: Any, client: Any) -> Any:
+def _computed(task: Any, client: Any) -> Any:
     import dask
 
     if client is None:
         get = dask.base.get_scheduler(collections=[task])
         client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
     if client is None or not hasattr(client, "compute"):
-        with libraries().limit(limits=1, user_api="blas"):  # tasks are threads of this process
-            return dask.compute(task)[0]
-    return _wait(client, client.compute(task))
+        return dask.compute(task)[0]
+    return _result(client, client.compute(task))
 
 
-def _wait(client: Any, future: Any) -> Any:
-    """Return the result, or an error that says what happened to the workers."""
+def _result(client: Any, future: Any) -> Any:
+    """Wait for the result; an error says what happened to the workers."""
     from distributed import KilledWorker, wait
 
-    began, lonely = _n_workers(client), 0.0
+    began, lonely = bool(client.nthreads()), 0.0
     while True:
         try:
             wait(future, timeout=2.0)
@@ -260,8 +162,9 @@ def _wait(client: Any, future: Any) -> Any:
                 f"{error.allowed_failures + 1} times, the last one at {last}. {OUT_OF_MEMORY}"
             ) from None
         except TimeoutError:
-            lonely = 0.0 if _n_workers(client) else lonely + 2.0
-        if lonely >= PATIENCE or client.status == "closed":
+            closed = client.status != "running"
+            lonely = lonely + 2.0 if closed or not client.nthreads() else 0.0
+        if lonely >= PATIENCE or closed:
             future.cancel()
             raise ClusterError(
                 f"the cluster has had no worker for {lonely:.0f} s. "
@@ -269,11 +172,7 @@ def _wait(client: Any, future: Any) -> Any:
             )
 
 
-def _n_workers(client: Any) -> int:
-    return len(client.scheduler_info()["workers"]) if client.status == "running" else 0
-
-
-# ---- from Dask collections and files to parts ---------------------------------------
+# ---- from Dask collections and files to parts -------------------------------------------
 
 
 def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
@@ -285,77 +184,70 @@ def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
     names = None
     if hasattr(X, "columns"):
         X, y = _features_and_labels(X, y)
-        names = [str(name) for name in X.columns]
-    elif X.ndim != 2:
+        X, names = X.to_dask_array(), [str(name) for name in X.columns]
+    if X.ndim != 2:
         raise ValueError(f"X must be a matrix, got a Dask array of shape {X.shape}.")
     if y is None or isinstance(y, str):
         raise ValueError("This selector requires y to be passed: labels, or a column's name.")
     here = not all(hasattr(v, "dask") for v in (y, sample_weight) if v is not None)
-    if names is None:
-        X, lengths = _whole_rows(X, known=here)
-    else:
-        lengths = X.map_partitions(len).compute() if here else [np.nan] * X.npartitions
-    ys, weights = _split(y, lengths, "y"), _split(sample_weight, lengths, "sample_weight")
-    chunks = np.ravel(X.to_delayed()).tolist()
-    parts = [Chunk(*part) for part in zip(chunks, ys, weights)]
+    X = _whole_rows(X, known=here)
+    if sample_weight is not None and not hasattr(sample_weight, "dask"):
+        sample_weight = check_weights(sample_weight, X.shape[0])
+    pieces = [_pieces(X, y, "y"), _pieces(X, sample_weight, "sample_weight")]
+    parts = list(zip(X.to_delayed().ravel().tolist(), *pieces))
     return ClusterRows(parts, int(X.shape[1]), names)
 
 
 def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
     """The columns of numbers, and the label column if y is its name."""
-    from pandas.api.types import is_numeric_dtype
+    label = y if isinstance(y, str) else None
+    if label is not None:
+        if label not in frame.columns:
+            raise ValueError(f"the frame has no column {label!r}.")
+        frame, y = frame.drop(columns=label), frame[label]
+    features = frame.select_dtypes(["number", "bool"])
+    if not len(features.columns):
+        raise ValueError(f"the frame has no column of numbers besides {label!r}.")
+    warn_of_texts([name for name in frame.columns if name not in features.columns])
+    return features, y
 
-    names = list(frame.columns)
-    if isinstance(y, str) and y not in names:
-        raise ValueError(f"the frame has no column {y!r}.")
-    others = [name for name in names if not (isinstance(y, str) and name == y)]
-    features = [name for name in others if is_numeric_dtype(frame.dtypes[name])]
-    if not features:
-        raise ValueError(f"the frame has no column of numbers besides {y!r}.")
-    warn_of_texts([name for name in others if name not in features])
-    return frame[features], frame[y] if isinstance(y, str) else y
 
-
-def _whole_rows(X: Any, *, known: bool) -> tuple[Any, Sequence[float]]:
-    """The array in chunks of whole rows, small ones joined, and their lengths."""
+def _whole_rows(X: Any, *, known: bool) -> Any:
+    """The array in chunks of whole rows, of known lengths if need be; small ones joined."""
     X = X.rechunk({1: X.shape[1]})
     if known and np.isnan(X.chunks[0]).any():
         X = X.compute_chunk_sizes()
     lengths, d = X.chunks[0], X.shape[1]
     wanted = min(ROWS_PER_FEATURE * d, MEMORY // 4 // max(1, d * X.dtype.itemsize))
-    if not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2:
-        X = X.rechunk({0: max(wanted, *lengths)})
-    return X, X.chunks[0]
+    small = not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2
+    return X.rechunk({0: max(wanted, *lengths)}) if small else X
 
 
-def _split(values: Any, lengths: Sequence[float], name: str) -> list[Any]:
+def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     """Labels or weights of each chunk of rows."""
+    lengths = X.chunks[0]
     if values is None:
         return [None] * len(lengths)
-    known = not np.isnan(lengths).any()
-    if not hasattr(values, "dask"):
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array()
+    elif not hasattr(values, "dask"):
         values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-        _check_length(len(values), int(sum(lengths)), name)
-        values = check_weights(values, len(values)) if name == "sample_weight" else values
-        return np.split(values, np.cumsum(lengths).astype(int)[:-1])
-    if known and hasattr(values, "chunks") and not np.isnan(values.chunks[0]).any():
-        _check_length(values.shape[0], int(sum(lengths)), name)
-        values = values.rechunk({0: tuple(lengths)})
-    parts = np.ravel(values.to_delayed()).tolist()
+    n = values.shape[0]
+    known = not np.isnan([*lengths, n]).any()
+    if known and n != sum(lengths):
+        raise ValueError(
+            f"X has {sum(lengths)} rows but {name} has {n} values: inconsistent numbers of "
+            "samples."
+        )
+    if not hasattr(values, "dask"):
+        return np.split(values, np.cumsum(lengths)[:-1])
+    parts = (values.rechunk({0: lengths}) if known else values).to_delayed().ravel().tolist()
     if len(parts) != len(lengths):
         raise ValueError(
             f"X has {len(lengths)} chunks of rows and {name} {len(parts)}. Give both the same "
             "partitions, or call compute_chunk_sizes() on arrays."
         )
     return parts
-
-
-def _check_length(found: int, expected: int, name: str) -> None:
-    if found != expected:
-        raise ValueError(
-            f"X has {expected} rows but {name} has {found} values: inconsistent numbers of "
-            "samples."
-        )
 
 
 def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
@@ -370,14 +262,18 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
-    warn_of_unlabelled(source)
     threads = sum(client.nthreads().values()) or 1
+    share = -(-n // (PARTS_PER_THREAD * threads))
+    parts: list[Any] = []
     if source.fits:
-        parts: list[Any] = _chunks(source.load(), PARTS_PER_THREAD * threads)
+        X, y, weights = source.load()
+        for r in spans(X.shape[0], share):
+            parts.append((X[r], y[r], None if weights is None else weights[r]))
     else:
-        rows = _rows_per_part(source, n, threads)
-        cuts = range(source.start, source.start + n, rows)
-        parts = [source.part(a, min(a + rows, source.start + n)) for a in cuts]
+        step = source.step(matrix=source.passes != "few")
+        wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
+        for r in spans(n, -(-wanted // step) * step):
+            parts.append(source.part(source.start + r.start, source.start + r.stop))
     return ClusterRows(
         parts,
         source.n_features,
@@ -385,19 +281,5 @@ def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
         memory=source.memory,
         client=client,
         source=None if source.fits else source,
+        labels=source.labels,
     )
-
-
-def _chunks(rows: tuple[Any, np.ndarray, Any], n_parts: int) -> list[Chunk]:
-    X, y, weights = rows
-    step = -(-X.shape[0] // min(X.shape[0], n_parts))
-    pieces = [slice(a, a + step) for a in range(0, X.shape[0], step)]
-    return [Chunk(X[p], y[p], None if weights is None else weights[p]) for p in pieces]
-
-
-def _rows_per_part(source: BlockSource, n: int, threads: int) -> int:
-    """Whole blocks, and some for each thread."""
-    enough = RANGE_ROWS_PER_FEATURE * source.n_features
-    rows = min(max(n // (PARTS_PER_THREAD * threads), enough), -(-n // threads))
-    step = source.step(matrix=source.matrix_fits and source.passes != "few")
-    return -(-rows // step) * step

@@ -6,6 +6,7 @@ d × b or d × d come back to numpy in float64, block by block.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +24,7 @@ from sklearn.utils._array_api import (
 
 from semfs.rows.memory import PASS_ROWS, Rows, spans
 
-__all__ = [
-    "ArrayRows",
-    "as_numpy",
-    "check_same_namespace",
-    "floating_dtypes",
-    "is_foreign",
-    "like",
-    "predict_linear",
-    "spread_columns",
-]
+__all__ = ["ArrayRows", "as_numpy", "check_same_namespace", "is_foreign", "like"]
 
 
 def is_foreign(X: Any) -> bool:
@@ -78,12 +70,10 @@ def floating_dtypes(X: Any) -> list | None:
     return [t for t in types if t is not None and t in usable]
 
 
-def predict_linear(X: Any, used: np.ndarray, W: np.ndarray, intercept: np.ndarray) -> Any:
-    """Return X[:, used] W + intercept where X is, in its best precision."""
+def take_columns(X: Any, columns: np.ndarray) -> Any:
+    """Return some columns of X (n, d) on its device."""
     xp, _, device = get_namespace_and_device(X)
-    dtype = _max_precision_float_dtype(xp, device)
-    picked = xp.astype(xp.take(X, xp.asarray(used, device=device), axis=1), dtype, copy=False)
-    return picked @ like(W, X) + like(intercept, X)
+    return xp.take(X, xp.asarray(columns, device=device), axis=1)
 
 
 def spread_columns(X: Any, support: np.ndarray) -> Any:
@@ -107,47 +97,41 @@ class ArrayRows:
     @property
     def rounding(self) -> float:
         """Rounding unit of the data."""
-        xp = self._xp()[0]
-        return float(xp.finfo(self.X.dtype).eps)
+        return float(self._xp()[0].finfo(self.X.dtype).eps)
 
     def _xp(self) -> tuple[Any, Any]:
         with config_context(array_api_dispatch=True):
             xp, _, device = get_namespace_and_device(self.X)
         return xp, device
 
-    def _block(self, rows: slice, shift: np.ndarray, dtype: Any) -> Any:
-        """Rows minus a shift (d,) or (r, d), on the device."""
-        xp, device = self._xp()
-        Z = xp.astype(self.X[rows, :], dtype, copy=False)
-        return Z - xp.asarray(shift, dtype=dtype, device=device)
-
-    def _weights(self, rows: slice, dtype: Any) -> Any:
-        xp, device = self._xp()
-        return xp.asarray(self.weights[rows], dtype=dtype, device=device)  # type: ignore[index]
-
     def _dtype(self, precise: bool) -> Any:
+        return _max_precision_float_dtype(*self._xp()) if precise else self.X.dtype
+
+    def _blocks(self, shifts: np.ndarray, dtype: Any) -> Iterator[tuple[slice, Any, Any]]:
+        """Rows minus a shift (d,), or that of their class (C, d); weights (r, 1) or 1."""
         xp, device = self._xp()
-        return _max_precision_float_dtype(xp, device) if precise else self.X.dtype
+        options = {"dtype": dtype, "device": device}
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            shift = shifts if shifts.ndim == 1 else shifts[self.codes[rows]]
+            Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
+            w: Any = 1.0
+            if self.weights is not None:
+                w = xp.asarray(self.weights[rows], **options)[:, None]
+            yield rows, Z, w
 
     def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
         xp, device = self._xp()
-        first = self._host(self.X[: min(64, self.X.shape[0]), :])
-        shift = first.mean(axis=0)
+        shift = self._host(self.X[: min(64, self.X.shape[0]), :]).mean(axis=0)
         shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
         sums, squares = np.zeros((n_classes, self.X.shape[1])), np.zeros(self.X.shape[1])
-        for rows in spans(self.X.shape[0], PASS_ROWS):
-            Z = self._block(rows, shift, self.X.dtype)
+        for rows, Z, w in self._blocks(shift, self.X.dtype):
             present, member = np.unique(self.codes[rows], return_inverse=True)
             member = xp.asarray(member, device=device)
             place = xp.arange(len(present), dtype=member.dtype, device=device)
             indicator = xp.astype(member[None, :] == place[:, None], self.X.dtype)
-            Z2 = Z * Z
-            if self.weights is not None:
-                w = self._weights(rows, self.X.dtype)
-                indicator, Z2 = indicator * w[None, :], Z2 * w[:, None]
-            sums[present] += self._host(indicator @ Z)
-            squares += self._host(xp.sum(Z2, axis=0))
+            sums[present] += self._host(indicator @ (Z * w))
+            squares += self._host(xp.sum(Z * Z * w, axis=0))
         return shift, sums, squares
 
     def columns(
@@ -155,36 +139,27 @@ class ArrayRows:
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         xp, device = self._xp()
-        index, dtype = xp.asarray(columns, device=device), self._dtype(precise)
-        out = np.zeros((len(columns), self.X.shape[1]))
-        for rows in spans(self.X.shape[0], PASS_ROWS):
-            Z = self._block(rows, mean, dtype)
-            picked = xp.take(Z, index, axis=1)
-            if self.weights is not None:
-                picked = picked * self._weights(rows, dtype)[:, None]
-            out += self._host(picked.T @ Z)
-        return out.T
+        index = xp.asarray(columns, device=device)
+        out = np.zeros((self.X.shape[1], len(columns)))
+        for _, Z, w in self._blocks(mean, self._dtype(precise)):
+            out += self._host(Z.T @ (xp.take(Z, index, axis=1) * w))
+        return out
 
     def scatter(
         self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
     ) -> np.ndarray:
         """Return scatter + alpha * between-class scatter (d, d) about the mean."""
-        xp, _ = self._xp()
-        dtype = self._dtype(precise)
         mean = counts @ means / counts.sum()
         shifts = mean - (np.sqrt(1.0 + alpha) - 1.0) * (means - mean)
         out = np.zeros((self.X.shape[1],) * 2)
-        for rows in spans(self.X.shape[0], PASS_ROWS):
-            Z = self._block(rows, shifts[self.codes[rows]], dtype)
-            if self.weights is not None:
-                Z = Z * xp.sqrt(self._weights(rows, dtype))[:, None]
-            out += self._host(Z.T @ Z)
+        for _, Z, w in self._blocks(shifts, self._dtype(precise)):
+            out += self._host(Z.T @ (Z * w))
         return out
 
     def own(self) -> Rows:
         """Return a copy of the rows in numpy."""
-        host = self._host(self.X, keep_type=True)
-        return Rows(np.array(host), self.codes, self.weights)
+        X = np.array(_convert_to_numpy(self.X, self._xp()[0]))
+        return Rows(X, self.codes, self.weights)
 
     def of_classes(self, full: np.ndarray) -> ArrayRows:
         """Return the rows of the classes in a mask (C,), under new codes."""
@@ -194,6 +169,5 @@ class ArrayRows:
         X = xp.take(self.X, xp.asarray(chosen, device=device), axis=0)
         return ArrayRows(X, (np.cumsum(full) - 1)[self.codes[chosen]], weights)
 
-    def _host(self, values: Any, *, keep_type: bool = False) -> np.ndarray:
-        out = _convert_to_numpy(values, self._xp()[0])
-        return out if keep_type else out.astype(np.float64)
+    def _host(self, values: Any) -> np.ndarray:
+        return _convert_to_numpy(values, self._xp()[0]).astype(np.float64)

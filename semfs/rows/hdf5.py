@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import warnings
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import FileError, check_declared_size, need, reading
-from semfs.rows.labels import Labels
-from semfs.rows.readers import ArrayReader, checked_sparse
+from semfs.rows.readers import ArrayReader, Labels, checked_sparse
 
 __all__ = [
+    "check_heaps",
     "checked_dataset",
     "counts_noticed",
     "dataset_reader",
@@ -25,6 +26,9 @@ __all__ = [
     "h5ad_reader",
     "is_zarr",
 ]
+
+# Files up to this size are searched for damaged heaps before the HDF5 library sees them.
+LARGEST_SEARCHED = 2**30
 
 
 def dataset_reader(dataset: Any) -> ArrayReader:
@@ -49,7 +53,8 @@ def group_labels(path: Path, name: str) -> Labels:
     """Return the labels in an array of an HDF5 file or a Zarr group."""
     array = _open_member(path, name)
     text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+    with reading(path, "HDF5"):
+        return Labels.of(array.asstr()[:] if text else array[:]).tidied()
 
 
 def is_zarr(path: Path) -> bool:
@@ -93,6 +98,7 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     check_declared_size(path, name, declared, dataset.id.get_storage_size())
+    _check_texts(path, dataset)
     return dataset
 
 
@@ -171,3 +177,41 @@ def counts_noticed(reader: ArrayReader) -> ArrayReader:
             stacklevel=2,
         )
     return reader
+
+
+# ---- damage that the library does not survive -------------------------------------------
+
+
+def check_heaps(path: Path) -> None:
+    """Refuse damaged heaps of text, in which the HDF5 library may run in circles.
+
+    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
+    (0 for free space), a count of references and a size.
+    """
+    size = path.stat().st_size
+    if not 0 < size <= LARGEST_SEARCHED:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(b"GCOL\x01")
+        while at >= 0:
+            length = int.from_bytes(data[at + 8 : at + 16], "little")
+            place, end = at + 16, at + length
+            while length <= size - at and place + 16 <= end:
+                index = int.from_bytes(data[place : place + 2], "little")
+                step = int.from_bytes(data[place + 8 : place + 16], "little")
+                step = step if index == 0 else 16 + step + -step % 8
+                if step < 16 or place + step > end:
+                    raise FileError(f"{path} is damaged (a heap of text). Copy it again.")
+                place += step
+            at = data.find(b"GCOL\x01", at + 4)
+
+
+def _check_texts(path: Path, dataset: Any) -> None:
+    """Refuse texts that say they are longer than the file: the library makes room for them."""
+    start, size = dataset.id.get_offset(), path.stat().st_size
+    text = need("h5py").check_string_dtype(dataset.dtype)
+    if text is not None and text.length is None and start is not None:
+        place = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
+        lengths = np.fromfile(path, place, dataset.size, offset=start)["length"]
+        if (lengths > size).any():
+            raise FileError(f"{path} is damaged (a text without end). Copy it again.")

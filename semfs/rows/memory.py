@@ -1,18 +1,17 @@
-"""Labelled rows in memory, and the passes over them: totals, Gram columns, scatter matrix.
+"""Labelled rows in memory, and sums over rows: totals, Gram columns, scatter matrix.
 
-Dense and sparse rows here; `devices`, `passes` and `cluster` have the same for rows elsewhere.
-`Moments` treats them alike.
+Products are taken in the precision of the rows, block by block, and added up in float64.
+`Rows` has all rows at hand; an `Accumulator` sees them once, block by block.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import pairwise, repeat
-from typing import Any, Protocol
+from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,13 +20,17 @@ from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
 from semfs.files import memory_limit
+from semfs.validation import check_all_finite, encode_labels, label_array
 
-__all__ = ["RowPasses", "Rows", "as_matrix", "column_products", "spans", "totals"]
+__all__ = ["Accumulator", "Rows", "as_matrix", "check_matrix_fits", "libraries", "spans"]
 
 # Rows per step of a pass: wide enough for BLAS, small enough that float32 partial sums
 # stay accurate before they are added up in float64.
 BLOCK_ROWS = 1024
 PASS_ROWS = 16 * BLOCK_ROWS
+# Columns of the scatter matrix that are multiplied at a time: little memory, and what is below
+# the diagonal is left out.
+PANEL = 1024
 # Smaller matrices are summed faster than threads start.
 THREADS_FROM = 2**22
 # A column whose mean exceeds its spread this many times is shifted before it is summed.
@@ -36,28 +39,13 @@ FAR = 32.0
 NEAR = 8.0
 
 
-class RowPasses(Protocol):
-    """What `Moments` asks of rows, wherever they are."""
-
-    def columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
-    ) -> np.ndarray:
-        """Columns (d, b) of the scatter matrix about the mean, in float64."""
-
-    def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Scatter + alpha * between-class scatter (d, d) about the mean, in float64."""
-
-    def of_classes(self, full: np.ndarray) -> Any:
-        """The rows of the classes in a mask (C,), under new codes."""
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The data themselves, the thinnest factor of the scatter matrix when n is not large.
 
-    X (n, d) dense or CSR and never copied, codes (n,), weights (n,) or None.
+    X (n, d) dense or CSR and never copied, codes (n,), weights (n,) or None. `ArrayRows`,
+    `BlockSource` and `ClusterRows` offer the same `columns`, `scatter`, `of_classes` and
+    `own` for rows that are elsewhere, and `Moments` treats them alike.
     """
 
     X: Any
@@ -90,13 +78,10 @@ class Rows:
 
     def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
-        if sp.issparse(self.X):
-            shift = None
-        else:
-            shift = _typical_row(self.X)
+        shift = None if sp.issparse(self.X) else _typical_row(self.X)
         sums, squares = totals(self.X, self.codes, n_classes, self.weights, shift)
-        d = self.X.shape[1]
-        return np.zeros(d) if shift is None else shift.astype(np.float64), sums, squares
+        zero = np.zeros(self.X.shape[1])
+        return zero if shift is None else shift.astype(np.float64), sums, squares
 
     def columns(
         self,
@@ -112,15 +97,23 @@ class Rows:
 
         ``gaps`` (C, b) are added to the columns of dense X, class by class.
         """
-        X, weights = self.X, self.weights
-        if sp.issparse(X):
-            out = column_products(X, columns, mean, weights)
-            return out.T - total * np.outer(mean, mean[columns])
-        out = np.zeros((len(columns), X.shape[1]))
-        for rows in self._passes():
-            w = None if weights is None else weights[rows]
-            add = None if gaps is None else gaps[self.codes[rows]]
-            out += column_products(X[rows], columns, mean, w, far=far, precise=precise, add=add)
+        if sp.issparse(self.X):  # plain products, and the mean's part afterwards
+            picked = _scaled(self.X[:, columns].astype(np.float64), self.weights)
+            return (self.X.T @ picked).toarray() - total * np.outer(mean, mean[columns])
+        dtype = np.float64 if precise else self.X.dtype
+        out = np.zeros((len(columns), self.X.shape[1]))
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            Z = np.take(self.X[rows], columns, axis=1)
+            Z = Z.astype(np.float64 if far else dtype, copy=False)
+            Z -= mean[columns].astype(Z.dtype)
+            Z = Z.astype(dtype, copy=False)
+            if gaps is not None:
+                Z += gaps[self.codes[rows]]
+            if self.weights is not None:
+                Z *= self.weights[rows].astype(dtype)[:, None]
+            # Z sums to zero over all rows, so X needs a shift only to keep its digits
+            X = self.X[rows].astype(dtype, copy=False)
+            out += Z.T @ (X - mean.astype(dtype) if far else X)
         return out.T
 
     def scatter(
@@ -139,99 +132,32 @@ class Rows:
         """
         check_matrix_fits(means.shape[1])
         mean = counts @ means / counts.sum()
-        if sp.issparse(self.X):
-            return self._sparse_scatter(means, mean, counts, alpha)
-        dtype = np.float64 if precise else self.X.dtype
-        if near and self.weights is None:
-            out = _sum_of_products(self.X[r].astype(dtype, copy=False) for r in self._passes())
+        dtype = np.float64 if precise or sp.issparse(self.X) else self.X.dtype
+        out, near = np.zeros((len(mean), len(mean))), near and self.weights is None
+        if sp.issparse(self.X) or near:
             root = (np.sqrt(alpha * counts)[:, None] * (means - mean)).astype(dtype)
+            add_products(out, self.X, self.weights, dtype)
             if alpha:
-                out += root.T @ root
-            return add_outer(out, -counts.sum(), mean)
-        return _sum_of_products(self._stretched(means, mean, alpha, dtype))
-
-    def _passes(self) -> Iterator[slice]:
-        return spans(self.X.shape[0], PASS_ROWS)
-
-    def _stretched(
-        self, means: np.ndarray, mean: np.ndarray, alpha: float, dtype: Any
-    ) -> Iterator[np.ndarray]:
-        """Blocks of centred, weighted rows whose class means are stretched by √(1 + alpha)."""
+                add_products(out, root, None, dtype)
+            return mirrored(add_outer(out, -counts.sum(), mean))
         shifts = ((np.sqrt(1.0 + alpha) - 1.0) * (means - mean) - mean).astype(dtype)
-        for rows in self._passes():
-            Z = self.X[rows] + shifts[self.codes[rows]]
-            if self.weights is not None:
-                Z *= np.sqrt(self.weights[rows].astype(dtype))[:, None]
-            yield Z
-
-    def _sparse_scatter(
-        self, means: np.ndarray, mean: np.ndarray, counts: np.ndarray, alpha: float
-    ) -> np.ndarray:
-        panels = []
-        for part in spans(self.X.shape[1], 512):
-            columns = np.arange(part.start, part.stop)
-            panels.append(column_products(self.X, columns, mean, self.weights))
-        out = np.vstack(panels) - counts.sum() * np.outer(mean, mean)
-        root = np.sqrt(alpha * counts)[:, None] * (means - mean)
-        return out + root.T @ root if alpha else out
+        for rows in spans(self.X.shape[0], PASS_ROWS):
+            weights = None if self.weights is None else self.weights[rows]
+            add_products(out, self.X[rows] + shifts[self.codes[rows]], weights, dtype)
+        return mirrored(out)
 
 
-def add_outer(G: np.ndarray, weight: float, v: np.ndarray) -> np.ndarray:
-    """G + weight·vv', in place of a symmetric float64 G (d, d)."""
-    # the transpose is in the layout BLAS wants, and no d x d temporary is made
-    return dger(weight, v, v, a=G.T, overwrite_a=1).T
-
-
-def _sum_of_products(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Σ Z'Z (d, d) over blocks, added up in float64."""
-    out = None
-    for Z in blocks:
-        product = Z.T @ Z
-        out = product.astype(np.float64) if out is None else np.add(out, product, out=out)
-    assert out is not None
-    return out
-
-
-def column_products(
-    X: Any,
-    columns: np.ndarray,
-    mean: np.ndarray,
-    weights: np.ndarray | None,
-    *,
-    far: bool = False,
-    precise: bool = False,
-    add: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return what a block of rows adds to some rows (b, d) of the scatter matrix.
-
-    Dense: Z'X with Z the centred columns, plus ``add`` (n, b). Z sums to zero over all rows,
-    so X needs no centring, only a shift if it is ``far`` from the origin. Sparse: plain
-    products, from which the caller takes the mean's part.
-    """
-    if sp.issparse(X):
-        picked = X[:, columns].astype(np.float64)
-        if weights is not None:
-            picked = sp.diags_array(weights) @ picked
-        return (picked.T @ X).toarray()
-    dtype = np.float64 if precise else X.dtype
-    Z = np.take(X, columns, axis=1).astype(np.float64 if far else dtype, copy=False)
-    Z -= mean[columns].astype(Z.dtype)
-    Z = Z.astype(dtype, copy=False)
-    if add is not None:
-        Z += add
-    if weights is not None:
-        Z *= weights.astype(dtype)[:, None]
-    block = X.astype(dtype, copy=False)
-    return Z.T @ (block - mean.astype(dtype) if far else block)
-
-
-def check_matrix_fits(d: int) -> None:
-    """Raise if a d × d matrix of float64 is beyond this machine."""
-    if 8 * d**2 > memory_limit():
+def check_matrix_fits(
+    d: int,
+    budget: int | None = None,
+    remedy: str = 'Use solver="direct", which does without it.',
+) -> None:
+    """Raise if a d × d matrix of float64 is beyond a budget, by default all memory."""
+    limit = memory_limit() if budget is None else budget
+    if 8 * d**2 > limit:
         raise ValueError(
-            f"the scatter matrix of {d} features takes {8e-9 * d**2:.1f} GB, more than this "
-            f'machine has ({1e-9 * memory_limit():.1f} GB). Use solver="direct", which '
-            "does without it."
+            f"the scatter matrix of {d} features takes {8e-9 * d**2:.1f} GB, more than the "
+            f"{1e-9 * limit:.1f} GB of memory there are for it. {remedy}"
         )
 
 
@@ -244,7 +170,49 @@ def as_matrix(X: Any) -> Any:
     )
 
 
-# ---- totals -----------------------------------------------------------------------
+def spans(n: int, step: int) -> Iterator[slice]:
+    """Yield slices of at most ``step`` that cover range(n)."""
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+# ---- products ---------------------------------------------------------------------------
+
+
+def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any) -> None:
+    """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
+    for rows in spans(X.shape[0], X.shape[0] if sp.issparse(X) else 2 * PASS_ROWS):
+        Z = X[rows].astype(dtype, copy=False)
+        if weights is not None:
+            Z = _scaled(Z, np.sqrt(weights[rows]))
+        Z = Z.tocsc() if sp.issparse(Z) else Z
+        for i in spans(len(out), PANEL):
+            product = Z[:, i].T @ Z[:, i.start :]
+            out[i, i.start :] += product.toarray() if sp.issparse(product) else product
+
+
+def add_outer(G: np.ndarray, weight: float, v: np.ndarray) -> np.ndarray:
+    """G + weight·vv', in place of a symmetric float64 G (d, d)."""
+    # the transpose is in the layout BLAS wants, and no d x d temporary is made
+    return dger(weight, v, v, a=G.T, overwrite_a=1).T
+
+
+def mirrored(upper: np.ndarray) -> np.ndarray:
+    """Return a matrix with what is above the diagonal copied to below it."""
+    for i in spans(len(upper), PANEL):
+        upper[i.stop :, i] = upper[i, i.stop :].T
+    return upper
+
+
+def _scaled(X: Any, factors: np.ndarray | None) -> Any:
+    """Rows of X times factors (n,)."""
+    if factors is None:
+        return X
+    factors = factors.astype(X.dtype)
+    return sp.diags_array(factors) @ X if sp.issparse(X) else X * factors[:, None]
+
+
+# ---- totals -----------------------------------------------------------------------------
 
 
 def totals(
@@ -253,57 +221,39 @@ def totals(
     n_classes: int,
     weights: np.ndarray | None,
     shift: np.ndarray | None = None,
-    *,
-    squares: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
         return _sparse_totals(X, codes, n_classes, weights)
-    # A shifted copy is made block by block; without one, blocks may be as long as float32
-    # sums stay accurate, which is faster when there are many classes.
-    sums, squared = np.empty((n_classes, X.shape[1])), np.zeros(X.shape[1])
-    threads = _n_threads() if X.size >= THREADS_FROM else 1
-    with ThreadPoolExecutor(threads) as pool, np.errstate(all="ignore"):
-        each: Callable = map if threads == 1 else pool.map
+    n = X.shape[0]
+    threads = min(8, _n_threads()) if X.size >= THREADS_FROM else 1
+
+    def part(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        # numpy and scipy release the interpreter lock in these products
+        w = None if weights is None else weights[rows]
+        return _totals(X[rows], codes[rows], n_classes, w, shift)
+
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(part, spans(n, max(1, -(-n // threads)))))
+    for sums, squares in parts[1:]:
+        parts[0][0][...] += sums
+        parts[0][1][...] += squares
+    return parts[0]
+
+
+def _totals(
+    X: np.ndarray, codes: np.ndarray, n_classes: int, weights: Any, shift: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same in one thread; overflow is reported by the caller."""
+    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
+    with np.errstate(all="ignore"):
+        # a shifted copy is short; without one, blocks are as long as float32 sums are accurate
         for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
             Z = X[rows] if shift is None else X[rows] - shift
             w = None if weights is None else weights[rows].astype(X.dtype)
-            members = _indicator(codes[rows], n_classes, X.dtype, w)
-            # numpy and scipy release the interpreter lock in these products
-            shares = _shares(members, threads)
-            add = partial(_add_class_sums, sums, members, Z, first=rows.start == 0)
-            list(each(add, shares))
-            if squares:
-                pieces = list(spans(len(Z), -(-len(Z) // threads)))
-                parts = repeat(None) if w is None else [w[p] for p in pieces]
-                squared += sum(each(_squares, [Z[p] for p in pieces], parts))
-    return sums, squared
-
-
-def _add_class_sums(
-    sums: np.ndarray, members: Any, Z: np.ndarray, share: slice, *, first: bool
-) -> None:
-    """Add the sums of some classes, or write them if they are the first."""
-    product = members[share] @ Z
-    if first:
-        sums[share] = product
-    else:
-        sums[share] += product
-
-
-def _shares(members: Any, threads: int) -> list[slice]:
-    """Runs of classes with about the same number of rows for each thread."""
-    cuts = np.searchsorted(members.indptr, np.linspace(0, members.nnz, threads + 1)[1:-1])
-    edges = [0, *cuts.tolist(), members.shape[0]]
-    return [slice(a, b) for a, b in pairwise(edges) if a < b]
-
-
-def _squares(Z: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Column sums (d,) of weighted squares; overflow is reported by the caller."""
-    with np.errstate(all="ignore"):
-        if weights is None:
-            return np.einsum("ij,ij->j", Z, Z)
-        return np.einsum("i,ij,ij->j", weights, Z, Z)
+            sums += _indicator(codes[rows], n_classes, X.dtype, w) @ Z
+            squares += np.einsum("ij,ij->j", Z, Z if w is None else w[:, None] * Z)
+    return sums, squares
 
 
 def _typical_row(X: np.ndarray) -> np.ndarray | None:
@@ -326,19 +276,11 @@ def _sparse_totals(
     return sums, np.asarray(squares).ravel()
 
 
-def _indicator(
-    codes: np.ndarray, n_classes: int, dtype: Any, weights: np.ndarray | None
-) -> Any:
+def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
     """Class indicator (C, n) in CSR form, weighted."""
     data = np.ones(len(codes), dtype=dtype) if weights is None else weights.astype(dtype)
     index = (codes, np.arange(len(codes)))
     return sp.csr_array((data, index), shape=(n_classes, len(codes)))
-
-
-def spans(n: int, step: int) -> Iterator[slice]:
-    """Yield slices of at most ``step`` that cover range(n)."""
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
 
 
 def _n_threads() -> int:
@@ -351,3 +293,127 @@ def _n_threads() -> int:
 def libraries() -> ThreadpoolController:
     """Return the libraries that have threads; looking for them takes milliseconds."""
     return ThreadpoolController()
+
+
+# ---- sums over blocks -------------------------------------------------------------------
+
+
+class Accumulator:
+    """Sums over blocks of labelled rows, in memory that does not grow with their number.
+
+    A block is centred about the mean of all rows so far, multiplied in its own precision and
+    pooled in float64 as in Chan, Golub and LeVeque. A mean that drifts costs no digits: the
+    gap between block and total enters their common scatter at least as strongly as the
+    rounding errors it causes. Sparse blocks are not centred and are multiplied in float64.
+
+    ``matrix`` says whether to form the d × d scatter matrix, or its diagonal only; ``precise``
+    whether products of float32 rows are taken in float64.
+
+    >>> sums = Accumulator(2)
+    >>> sums.add(np.array([[0.0, 1.0], [2.0, 1.0]]), ["ant", "ant"])
+    >>> sums.add(np.array([[4.0, 5.0]]), ["bee"])
+    >>> classes, counts, means, scatter_diag, scatter = sums.result()
+    >>> means
+    array([[1., 1.],
+           [4., 5.]])
+    >>> scatter
+    array([[ 8.        ,  8.        ],
+           [ 8.        , 10.66666667]])
+    """
+
+    def __init__(self, n_features: int, *, matrix: bool = True, precise: bool = False) -> None:
+        self.n_features, self.precise = n_features, precise
+        self.position: dict[Any, int] = {}
+        self.counts, self.means = np.zeros(0), np.zeros((0, n_features))
+        self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
+        self.upper = np.zeros((n_features, n_features)) if matrix else None
+        self.rounding = 0.0
+
+    def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
+        """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"a block of rows has {X.shape[1]} columns, those before had "
+                f"{self.n_features}. All blocks must have the same columns."
+            )
+        labels, codes = encode_labels(y, n_samples=X.shape[0])
+        counts = np.bincount(codes, weights, minlength=len(labels)).astype(np.float64)
+        self.rounding = max(self.rounding, float(np.finfo(X.dtype).eps))
+        dtype = np.float64 if self.precise or sp.issparse(X) else X.dtype
+        centre = np.zeros(self.n_features)
+        if not sp.issparse(X):
+            centre = self._centre(X).astype(dtype)
+            with np.errstate(all="ignore"):
+                X = X - centre
+        sums, squares = totals(X, codes, len(labels), weights)
+        if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
+            check_all_finite(X)
+        n = counts.sum()
+        if not n:
+            return
+        offset = sums.sum(axis=0) / n
+        if self.upper is not None:
+            add_products(self.upper, X, weights, dtype)
+            add_outer(self.upper, -n, offset)
+        means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
+        self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
+
+    def __iadd__(self, other: Accumulator) -> Accumulator:
+        """Add what another accumulator has collected."""
+        if other.total:
+            if self.upper is not None and other.upper is not None:
+                self.upper += other.upper
+            self.rounding = max(self.rounding, other.rounding)
+            self._pool(other.position, other.counts, other.means, other.mean, other.diag)
+        return self
+
+    def _centre(self, X: np.ndarray) -> np.ndarray:
+        """A row near the mean."""
+        with np.errstate(all="ignore"):
+            mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=np.float64)
+        return np.where(np.isfinite(mean), mean, 0.0)
+
+    def _pool(
+        self,
+        labels: Iterable,
+        counts: np.ndarray,
+        means: np.ndarray,
+        mean: np.ndarray,
+        diag: np.ndarray,
+    ) -> None:
+        """Pool class means, mean and scatter with those of other rows."""
+        found = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+        places = [self.position.setdefault(label, len(self.position)) for label in found]
+        missing = len(self.position) - len(self.counts)
+        self.counts = np.pad(self.counts, (0, missing))
+        if missing:
+            self.means = np.pad(self.means, ((0, missing), (0, 0)))
+        self.counts[places] += counts
+        share = counts / np.maximum(self.counts[places], np.finfo(float).tiny)
+        self.means[places] += share[:, None] * (means - self.means[places])
+        n, gap = counts.sum(), mean - self.mean
+        factor = self.total * n / (self.total + n)
+        self.diag += diag + factor * gap**2
+        if self.upper is not None:
+            add_outer(self.upper, factor, gap)
+        self.total += n
+        self.mean = self.mean + n / self.total * gap
+
+    def result(
+        self,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return classes, counts, class means, scatter diagonal and scatter matrix (or None).
+
+        Classes are in the order of `fit`. The matrix is handed over, not copied: add no
+        more rows afterwards.
+        """
+        labels, codes = encode_labels(label_array(list(self.position)))
+        order = np.argsort(codes)
+        diag = self.diag if self.upper is None else np.diagonal(mirrored(self.upper))
+        return (
+            labels,
+            self.counts[order],
+            self.means[order],
+            np.maximum(diag, 0.0),
+            self.upper,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from semfs.files import open_existing, parse_size
 from semfs.rows import hdf5, readers
 from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource, warn_of_texts
-from semfs.rows.labels import Labels
 from semfs.rows.memory import as_matrix
-from semfs.rows.readers import Blocks, Reader
+from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
@@ -34,7 +34,6 @@ def open_blocks(
     memory: int | str | None = None,
     block_rows: int | None = None,
     passes: str = "auto",
-    checkpoint: Any = None,
 ) -> BlockSource:
     """Return labelled rows that are read block by block, for ``SemFS.fit(source)``.
 
@@ -63,11 +62,8 @@ def open_blocks(
     block_rows : int, optional
         Rows per block, by default what fits.
     passes : {"auto", "one", "few"}, default="auto"
-        "one" pass that forms the d × d matrix, a "few" passes that do not, or what the first
-        block shows to be faster. The answer is the same.
-    checkpoint : path, optional
-        Folder for the state of the pass after each block. If it exists, the pass continues
-        there; it is deleted when `fit` is done.
+        "one" pass that forms the d × d matrix, a "few" passes that do not, or what takes less
+        time. The answer is the same.
 
     Examples
     --------
@@ -101,7 +97,6 @@ def open_blocks(
         memory=readers.MEMORY if memory is None else parse_size(memory),
         block_rows=None if block_rows is None else int(block_rows),
         passes=passes,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
     )
 
 
@@ -215,8 +210,6 @@ def _opened(
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     labels = readers.read_labels(name) if name else _given(y, "data")
-    if isinstance(data, np.memmap):
-        return readers.memmap_reader(data), labels
     if type(data).__module__.startswith("h5py"):
         return hdf5.dataset_reader(data), labels
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
@@ -230,11 +223,13 @@ def _file(
     kind = path.suffix.lower()
     if kind == ".npy":
         wanted = f"{path} (the path of a file with one label per row)"
-        reader = readers.memmap_reader(readers.read_npy(path), path)
+        reader = readers.ArrayReader(partial(readers.read_npy, path), path)
         return reader, readers.read_labels(name) if name else _given(y, wanted)
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
         return readers.npz_reader(path, key), found
+    if kind in (".h5ad", ".h5", ".hdf5", ".hdf"):
+        hdf5.check_heaps(path)
     if kind == ".h5ad":
         labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
         return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
@@ -302,8 +297,6 @@ def _is_pairs(data: Any) -> bool:
 class PairsReader(Reader):
     """(X, y) pairs from an iterable, or from a function that returns a fresh iterator."""
 
-    ours = False
-
     def __init__(self, blocks: Any) -> None:
         self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
         self.shared, self.source = False, blocks
@@ -332,19 +325,7 @@ class PairsReader(Reader):
         """Yield (first row, X, labels); ``step`` is up to those who make the blocks."""
         first = 0
         for X, y in map(self._pair, self._fresh() if self.rereadable else self.waiting):
-            if X.shape[1] != self.n_features:
-                raise ValueError(
-                    f"a block of rows has {X.shape[1]} columns, those before had "
-                    f"{self.n_features}. All blocks must have the same columns."
-                )
             if sp.issparse(X) != self.sparse:
                 X = sp.csr_array(X) if self.sparse else X.toarray()
             yield first, X, y
             first += X.shape[0]
-
-    def fingerprint(self) -> str:
-        """Refuse: blocks have no identity."""
-        raise ValueError(
-            "a checkpoint needs data that can be recognised and continued in the middle. "
-            "Write the blocks to a file (.npy, Parquet, Zarr), or leave the checkpoint out."
-        )

@@ -1,4 +1,4 @@
-"""Readers of matrices that stay where they are: NPY, NPZ and all that has row slices.
+"""Labels, and readers of matrices that stay where they are: NPY, NPZ, all with row slices.
 
 A reader knows its shape and yields ``(first row, X, labels)`` for a range of rows; labels are
 None unless they come with the rows. It can be pickled, so that workers of a cluster open the
@@ -7,40 +7,30 @@ same file. Nothing is ever unpickled from a file; sizes are checked before they 
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import math
 import mmap
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_declared_size, open_existing, reading, size_text
-from semfs.rows.labels import Labels
-from semfs.validation import check_distinct
+from semfs.files import (
+    FileError,
+    check_archive,
+    check_declared_size,
+    open_existing,
+    reading,
+    size_text,
+)
+from semfs.validation import check_distinct, is_missing, label_array
 
-__all__ = [
-    "ArrayReader",
-    "FileReader",
-    "Reader",
-    "Slab",
-    "array_reader",
-    "memmap_reader",
-    "names_in_npz",
-    "npz_reader",
-    "read_labels",
-    "read_npy",
-    "read_npz",
-    "sparse_from_npz",
-    "working_dtype",
-]
+__all__ = ["ArrayReader", "Labels", "Reader", "array_reader", "read_npy", "read_npz"]
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -48,6 +38,117 @@ MEMORY = 512 * 2**20
 BLOCK_BYTES = MEMORY // 32
 # One block is used while the next one is read.
 RING = 2
+#: Codes of rows without a label, and of rows that must not be used at all.
+NO_LABEL, LEFT_OUT = -1, -2
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels of n rows; a million rows of ten classes take four megabytes.
+
+    >>> labels = Labels.of(["cat", "ant", " cat", "", None]).tidied()
+    >>> labels.classes, labels.codes.tolist()
+    (['cat', 'ant'], [0, 1, 0, -1, -1])
+    """
+
+    classes: list  # distinct labels
+    codes: np.ndarray  # (n,) place of each row's label among them; -1 without one, -2 left out
+
+    @classmethod
+    def of(cls, values: Any) -> Labels:
+        """Return the labels of a 1-d array, list, or pandas, polars or arrow column."""
+        if isinstance(values, Labels):
+            return values
+        if hasattr(values, "categories") and hasattr(values, "codes"):  # pandas.Categorical
+            codes = np.asarray(values.codes, dtype=np.int32)
+            return cls(list(values.categories), codes)._coded()
+        values = values.to_numpy() if hasattr(values, "to_numpy") else values
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biufU":
+            classes, places = np.unique(values.reshape(-1), return_inverse=True)
+            return cls(classes.tolist(), places.reshape(-1).astype(np.int32))._coded()
+        position: dict[Any, int] = {}
+        items = (v.item() if isinstance(v, np.generic) else v for v in values)
+        codes = np.array(
+            [-1 if is_missing(v) else position.setdefault(v, len(position)) for v in items],
+            dtype=np.int32,
+        )
+        return cls(list(position), codes)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> Labels:
+        return Labels(self.classes, self.codes[rows])
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of rows without a label."""
+        return int((self.codes == NO_LABEL).sum())
+
+    def array(self) -> np.ndarray:
+        """Return the label of each row, None where there is none."""
+        labels = label_array(self.classes if (self.codes >= 0).all() else [*self.classes, None])
+        return labels[np.maximum(self.codes, NO_LABEL)]
+
+    def used(self) -> Labels:
+        """Return the labels of the rows that have one."""
+        return Labels(self.classes, self.codes[self.codes >= 0])
+
+    def tidied(self) -> Labels:
+        """Return labels as people mean them: text without blanks around it, blank is none."""
+        return self._coded(
+            [c.strip() or None if isinstance(c, str) else c for c in self.classes]
+        )
+
+    def whole_numbers(self) -> Labels:
+        """Return the labels as numbers if all of them are written as such (7, not 007)."""
+        if not all(isinstance(c, str) and is_whole(c) for c in self.classes):
+            return self
+        return self._coded([int(c) for c in self.classes])
+
+    def without(self, classes: Iterable) -> Labels:
+        """Return the labels with the rows of some classes left out; text may name them."""
+        hidden = {_text(c) for c in classes}
+        unknown = hidden - {_text(c) for c in self.classes}
+        if unknown:
+            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data.")
+        places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
+        codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
+        return Labels(self.classes, codes.astype(np.int32))._coded()
+
+    def matched(self, known: Iterable) -> Labels:
+        """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
+        known = list(known)
+        by_text = {_text(item): item for item in known}
+        names = [by_text.get(_text(c), c) for c in self.classes]
+        same = set(self.classes) <= set(known) or not set(names) <= set(known)
+        return self if same else self._coded(names)
+
+    def _coded(self, classes: list | None = None) -> Labels:
+        """The same rows under new names of the classes: equal ones joined, unused ones gone."""
+        names = self.classes if classes is None else classes
+        used = np.bincount(self.codes[self.codes >= 0], minlength=len(names)) > 0
+        position: dict[Any, int] = {}
+        new = [
+            position.setdefault(name, len(position)) if use and not is_missing(name) else -1
+            for name, use in zip(names, used)
+        ]
+        lookup = np.array([*new, LEFT_OUT, NO_LABEL], dtype=np.int32)  # codes -2, -1: the last
+        return Labels(list(position), lookup[self.codes])
+
+
+def _text(label: Any) -> str:
+    whole = isinstance(label, float) and label.is_integer()
+    return str(int(label)) if whole else str(label)
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text is a whole number as people write it (7, not 007)."""
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
+
+
+# ---- readers ----------------------------------------------------------------------------
 
 Blocks = Iterator[tuple[int, Any, Any]]
 
@@ -68,8 +169,6 @@ class Reader:
     sparse: bool = False
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
-    ours: bool = True  # whether blocks are copies, which their user may change
-    n_buffers: int = RING  # blocks that must stay valid at a time
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels or None); X is valid until the next one is asked for."""
@@ -91,18 +190,10 @@ class Reader:
         """Rows of a block where nothing speaks for more or fewer."""
         return max(1, BLOCK_BYTES // max(1, self.row_bytes))
 
-    def fingerprint(self) -> str:
-        """Return a text that changes when the data change."""
-        raise NotImplementedError
-
 
 def working_dtype(*stored: Any) -> np.dtype:
     """Return the precision to compute in: float32 for single and half, else float64."""
-    kinds = [np.dtype(one) for one in stored]
-    for kind in kinds:
-        if kind.kind not in "fiub":
-            raise TypeError(f"features must be numbers, found {kind}.")
-    single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
+    single = all(np.dtype(kind).kind == "f" and np.dtype(kind).itemsize <= 4 for kind in stored)
     return np.dtype(np.float32 if single else np.float64)
 
 
@@ -115,130 +206,27 @@ def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
         )
 
 
-def digest(*parts: Any) -> str:
-    """Return a short hash of texts and arrays."""
-    out = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray) and part.dtype.kind != "O":
-            out.update(memoryview(np.ascontiguousarray(part)))  # type: ignore[arg-type]
-        else:
-            out.update(repr(part.tolist() if isinstance(part, np.ndarray) else part).encode())
-    return out.hexdigest()[:32]
-
-
-def file_state(path: Any) -> tuple:
-    """Name, size and time of change of a file, or of the files in a folder."""
-    path = Path(path)
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    return tuple((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files)
-
-
-# ---- plain files ----------------------------------------------------------------------
-
-
-class Slab(NamedTuple):
-    """Columns ``first`` … ``first + width - 1`` of all rows, row by row, from ``offset`` on."""
-
-    offset: int
-    first: int
-    width: int
-
-
-class FileReader(Reader):
-    """A matrix in a file, as slabs of columns, read into buffers that are used again and again.
-
-    A C-ordered matrix is one slab, a Fortran-ordered one has a slab per column. Reading beats
-    mapping here: mapped pages would count as this process's memory. ``folder`` is a temporary
-    one that goes with the reader, ``path`` the file that was unpacked into it.
-    """
-
-    def __init__(
-        self,
-        file: Any,
-        shape: tuple[int, int],
-        stored: Any,
-        slabs: Sequence[Slab],
-        path: Any = None,
-        folder: Any = None,
-    ) -> None:
-        self.file, self.slabs, self.folder = Path(file).resolve(), tuple(slabs), folder
-        self.path, self.shared = Path(path or file), folder is None
-        self.n_rows, self.n_features = shape
-        self.stored, self.dtype = np.dtype(stored), working_dtype(stored)
-        self.row_bytes = self.n_features * max(self.stored.itemsize, self.dtype.itemsize)
-
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None)."""
-        assert self.n_rows is not None
-        stop = self.n_rows if stop is None else stop
-        shape = (min(step, stop - start), self.n_features)
-        ring = [np.empty(shape, dtype=self.stored) for _ in range(self.n_buffers)]
-        with self.file.open("rb", buffering=0) as file:
-            for buffer, first in zip(itertools.cycle(ring), range(start, stop, step)):
-                block = buffer[: min(step, stop - first)]
-                self._fill(file, block, first)
-                yield first, block.astype(self.dtype, copy=False), None
-
-    def _fill(self, file: Any, block: np.ndarray, first: int) -> None:
-        for slab in self.slabs:
-            file.seek(slab.offset + first * slab.width * self.stored.itemsize)
-            if slab.width == self.n_features:
-                self._read(file, block)
-                continue
-            piece = np.empty((len(block), slab.width), dtype=self.stored)
-            self._read(file, piece)
-            block[:, slab.first : slab.first + slab.width] = piece
-
-    def _read(self, file: Any, block: np.ndarray) -> None:
-        view = memoryview(block.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
-        while view.nbytes:
-            got = file.readinto(view)
-            if not got:
-                raise FileError(f"{self.path} became shorter while it was read.")
-            view = view[got:]
-
-    def fingerprint(self) -> str:
-        """Return a text that changes when the file changes."""
-        return digest(file_state(self.path), self.n_rows, self.n_features)
-
-
-def memmap_reader(X: Any, path: Any = None, folder: Any = None) -> Reader:
-    """Return a reader of a memory-mapped matrix: of its file, if it lies there in one piece."""
-    check_matrix(path or type(X).__name__, X.shape, X.dtype)
-    whole = X.flags.c_contiguous or X.flags.f_contiguous
-    if not (isinstance(X, np.memmap) and X.filename and whole and X._mmap):  # type: ignore[attr-defined]
-        return array_reader(X, path)
-    # A view keeps the offset of the whole map, so its own place is found by its address.
-    base = np.frombuffer(X._mmap, dtype=np.uint8).__array_interface__["data"][0]  # type: ignore[attr-defined]
-    begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
-    offset = begin + X.__array_interface__["data"][0] - base
-    (n, d), size = X.shape, X.dtype.itemsize
-    slabs = [Slab(offset, 0, d)]
-    if not X.flags.c_contiguous:
-        slabs = [Slab(offset + j * n * size, j, 1) for j in range(d)]
-    return FileReader(X.filename, (n, d), X.dtype, slabs, path, folder)
-
-
-# ---- NPY and NPZ ----------------------------------------------------------------------
+# ---- NPY and NPZ ------------------------------------------------------------------------
 
 
 def read_npy(path: Any) -> np.ndarray:
     """Return the array of a ``.npy`` file, memory-mapped."""
     path = open_existing(path)
     with reading(path, ".npy"):
-        if path.stat().st_size == 0:
+        size = path.stat().st_size
+        if size == 0:
             raise FileError(f"{path} is empty.")
         with path.open("rb") as file:
             shape, _, dtype = _npy_header(file, path, path.name)
-            need_bytes = file.tell() + math.prod(shape) * dtype.itemsize
-        size = path.stat().st_size
-        if need_bytes > size:
+            wanted = file.tell() + math.prod(shape) * dtype.itemsize
+        if wanted > size:
             raise FileError(
-                f"{path} is truncated: {size_text(need_bytes)} expected, {size_text(size)} "
+                f"{path} is truncated: {size_text(wanted)} expected, {size_text(size)} "
                 "found. Copy or download it again."
             )
         empty = math.prod(shape) == 0  # nothing to map
-        return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+        array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+        return _checked_text(path, array)
 
 
 def read_labels(path: Any) -> Labels:
@@ -265,8 +253,7 @@ def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndar
             archive.namelist(), f"{path} holds two arrays of the same name, {{}}.", FileError
         )
         wanted = list(members) if names is None else [n for n in names if n in members]
-        total = sum(members[name].file_size for name in wanted)
-        check_declared_size(path, "its content", total, path.stat().st_size)
+        check_archive(path, [members[name] for name in wanted])
         return {name: _read_member(path, archive, members[name]) for name in wanted}
 
 
@@ -279,7 +266,6 @@ def names_in_npz(path: Any) -> list[str]:
 
 def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
     name = item.filename.removesuffix(".npy")
-    check_declared_size(path, f"array {name!r}", item.file_size, item.compress_size)
     with archive.open(item) as file:
         shape, fortran, dtype = _npy_header(file, path, name)
         size = math.prod(shape) * dtype.itemsize
@@ -293,24 +279,32 @@ def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) ->
             file.seek(0)
             array = np.lib.format.read_array(file, allow_pickle=False)
             file.read()  # to the end, where the checksum is compared
-            return array
+            return _checked_text(path, array)
     offset = _data_offset(path, item) + start
     if offset + size > path.stat().st_size:
         raise FileError(f"{path} is truncated inside array {name!r}. Copy it again.")
     order: Any = "F" if fortran else "C"
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+    mapped = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+    return _checked_text(path, mapped)
+
+
+def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
+    """An array in which text has no characters beyond the last one there is."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.byteorder}u4")
+        if codes.max() > 0x10FFFF:
+            raise FileError(f"{path} is damaged (text of no characters). Copy it again.")
+    return array
 
 
 def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    else:
+    if version not in ((1, 0), (2, 0)):
         raise FileError(
             f"{path}: array {name!r} has .npy version {version}; 1.0 or 2.0 wanted."
         )
+    read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+    shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise FileError(
             f"{path}: array {name!r} holds pickled Python objects, which are refused because "
@@ -352,15 +346,15 @@ def _npz_matrix(path: Path, name: str) -> Reader:
         if item is None:
             return array_reader(sparse_from_npz(path, name), path)
         if item.compress_type == zipfile.ZIP_STORED or item.file_size <= MEMORY // 2:
-            X = read_npz(path, [name])[name]
-            check_matrix(f"{path}: {name}", X.shape, X.dtype)
-            return memmap_reader(X, path)
-        check_declared_size(path, f"array {name!r}", item.file_size, item.compress_size)
+            return ArrayReader(partial(_npz_array, path, name), path)
+        check_archive(path, [item])
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        target = Path(folder.name) / "X.npy"
-        with archive.open(item) as packed, target.open("wb") as file:
-            shutil.copyfileobj(packed, file, 2**20)
-        return memmap_reader(read_npy(target), path, folder)
+        target = Path(archive.extract(item, folder.name))
+        return ArrayReader(partial(read_npy, target), path, folder)
+
+
+def _npz_array(path: Path, name: str) -> np.ndarray:
+    return read_npz(path, [name])[name]
 
 
 def npz_labels(path: Path, name: str) -> Labels:
@@ -401,9 +395,9 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
     with reading(path, "data set"):
-        return checked_sparse(
-            sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
-        )
+        n, d = (int(size) for size in shape.tolist())
+        check_width(path, d)
+        return checked_sparse(sp.csr_array((data, indices, indptr), shape=(n, d)))
 
 
 def checked_sparse(X: Any) -> Any:
@@ -412,17 +406,28 @@ def checked_sparse(X: Any) -> Any:
     return X
 
 
+def check_width(path: Any, d: int) -> None:
+    """Refuse columns of a sparse matrix that nobody paid for: rows have a place, they not."""
+    size = Path(path).stat().st_size
+    check_declared_size(path, f"a matrix of {d} columns", d * COLUMN_BYTES, size)
+
+
 # ---- arrays that can be sliced ----------------------------------------------------------
+
+# What a column costs in any fit, however empty it is.
+COLUMN_BYTES = 128
 
 
 class ArrayReader(Reader):
-    """Anything with a shape and row slices: HDF5, Zarr, AnnData's sparse matrices, numpy.
+    """Anything with a shape and row slices: memory maps, HDF5, Zarr, sparse matrices.
 
-    ``open_array`` is called for the array in each process that reads it.
+    ``open_array`` is called for the array in each process that reads it. ``folder`` is a
+    temporary one that holds it and goes with the reader.
     """
 
-    def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
+    def __init__(self, open_array: Callable[[], Any], path: Any = None, folder: Any = None):
         self.open_array, self.path, self._array = open_array, path, open_array()
+        self.folder, self.shared = folder, folder is None
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
         self.n_rows, self.n_features = (int(size) for size in array.shape)
@@ -432,9 +437,10 @@ class ArrayReader(Reader):
         if self.sparse:
             stored = array.nnz if sp.issparse(array) else array.group["data"].shape[0]
             self.row_bytes = 1 + int(stored) * (self.dtype.itemsize + 8) // max(1, self.n_rows)
+            if path is not None:
+                check_width(path, self.n_features)
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
-        self.ours = not isinstance(array, np.ndarray)
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None)."""
@@ -442,32 +448,33 @@ class ArrayReader(Reader):
         first, stop = start, self.n_rows if stop is None else stop
         while first < stop:
             last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
-            yield first, self._rows(first, last), None
+            with reading(Path(self.path or "the data"), "data"):
+                rows = self._rows(first, last)
+            yield first, rows, None
             first = last
 
     def _rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
-        if not self.sparse:
+        if self.sparse:
+            return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        if not isinstance(self._array, np.memmap):
             return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
-        return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
+        out = np.array(self._array[first:last], dtype=self.dtype, order="C")
+        if self._array.mode == "r":  # pages that were read would count as this process's memory
+            self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        return out
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
-
-    def fingerprint(self) -> str:
-        """Return a text that changes when the file, or first or last row, change."""
-        assert self.n_rows is not None
-        ends = [self._rows(row, row + 1) for row in (0, self.n_rows - 1)]
-        ends = [end.toarray() if self.sparse else end for end in ends]
-        state = file_state(self.path) if self.path and Path(self.path).exists() else None
-        return digest(state, self.n_rows, self.n_features, str(self.dtype), *ends)
 
 
 def array_reader(array: Any, path: Any = None) -> ArrayReader:
     """Return a reader of an array in memory or an open Zarr array."""
     array = array.tocsr() if sp.issparse(array) else array
-    return ArrayReader(partial(_itself, array), path)
+    out = ArrayReader(partial(_itself, array), path)
+    out.shared = not isinstance(array, np.memmap)  # it would be sent whole
+    return out
 
 
 def _itself(array: Any) -> Any:

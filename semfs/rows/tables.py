@@ -6,23 +6,16 @@ import difflib
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, need, reading
-from semfs.rows.labels import Labels
-from semfs.rows.readers import (
-    BLOCK_BYTES,
-    Blocks,
-    FileReader,
-    Reader,
-    Slab,
-    digest,
-    file_state,
-    working_dtype,
-)
+from semfs.files import FileError, check_declared_size, need, reading
+from semfs.rows.memory import spans
+from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
 __all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
@@ -31,6 +24,8 @@ TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+
+
 # Row groups up to this size are read one at a time; larger ones would not stay within memory.
 LARGEST_GROUP = 4 * BLOCK_BYTES
 
@@ -49,20 +44,14 @@ class TableReader(Reader):
 
     Parquet is read by row groups, also from a folder. Text and Feather files, and Parquet with
     very long row groups, are copied to a temporary file when they must be read in blocks.
-
-    Parameters
-    ----------
-    data : Path, or pandas or polars frame
-    label : str or None
-        The label column.
-    drop : sequence of str, default=()
-        Columns that are no features.
+    ``data`` is a path, or a pandas or polars frame; ``label`` its label column, ``drop`` some
+    that are no features.
     """
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
-        self._copy: FileReader | None = None
+        self._copy: ArrayReader | None = None
         if isinstance(data, Path):
             self.path, self.kind = data.resolve(), table_kind(data)
         else:
@@ -95,9 +84,8 @@ class TableReader(Reader):
         self._set_shape(features)
 
     def _set_shape(self, features: list[Any]) -> None:
-        groups = self._groups()
         dataset = self._dataset()
-        self.n_rows = sum(groups) if groups else dataset.count_rows()
+        self.n_rows = dataset.count_rows()
         kinds = {_stored_type(column.type) for column in features}
         self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*kinds)
         if self.lists:
@@ -105,9 +93,17 @@ class TableReader(Reader):
             self.n_features = len(first[0]) if len(first) else 0
         else:
             self.n_features, self.feature_names = len(self.columns), self.columns
+        if self.n_rows == 0:
+            raise FileError(f"{self.name} has no rows, only names of columns.")
         self.row_bytes = self.n_features * self.dtype.itemsize
-        self.largest_group = max(groups, default=0)
-        self.shared = 0 < self.largest_group * self.row_bytes <= LARGEST_GROUP
+        if self.path is not None and self.path.is_file():
+            size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
+            check_declared_size(self.path, "the table", declared, size, held=False)
+        groups = []
+        if self.kind == "parquet":
+            groups = [g.num_rows for f in dataset.get_fragments() for g in f.row_groups]
+        self.largest_group = max(groups, default=1)
+        self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
 
     # ---- the file ---------------------------------------------------------------------
 
@@ -116,17 +112,15 @@ class TableReader(Reader):
 
         if self.table is not None:
             return ds.dataset(self.table)
-        if self.kind == "csv":
-            assert self.path is not None
-            return ds.dataset(self.path, format=_csv_format(self.path, self._csv_types()))
-        partitioning = "hive" if self.kind == "parquet" else None
-        return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
-
-    def _csv_types(self) -> dict[str, Any]:
-        """Types for all of the file: a column of whole numbers may hold 0.5 further down."""
-        pa, numbers = need("pyarrow"), set(getattr(self, "columns", ()))
-        names = getattr(self, "order", ())
-        return {name: pa.float64() if name in numbers else pa.string() for name in names}
+        if self.kind != "csv":
+            partitioning = "hive" if self.kind == "parquet" else None
+            return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
+        # a column of whole numbers may hold 0.5 further down
+        pa, numbers = need("pyarrow"), set(self.columns)
+        types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
+        read, parse, convert = _csv_options(self.path, types)
+        options = {"parse_options": parse, "convert_options": convert, "read_options": read}
+        return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
 
     def _first_schema(self, drop: Sequence[str]) -> Any:
         """Names and types of the columns, of a text as far as its first block shows them."""
@@ -135,29 +129,23 @@ class TableReader(Reader):
         assert self.path is not None
         if self.path.stat().st_size == 0:
             raise FileError(f"{self.path} is empty.")
-        import pyarrow.csv as pc
-
-        convert = pc.ConvertOptions(strings_can_be_null=False)
-        with pc.open_csv(self.path, *_csv_options(self.path), convert) as reader:
+        with need("pyarrow.csv").open_csv(self.path, *_csv_options(self.path)) as reader:
             batch = next(iter(reader), None)
-        if batch is None:
-            raise FileError(f"{self.path} has no rows.")
+        if batch is None or not batch.num_rows:
+            raise FileError(f"{self.path} has no rows, only names of columns.")
         known = [n for n in batch.schema.names if n != self.label and n not in drop]
         if len(set(known)) == len(known):
             _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
         return batch.schema
 
-    def _groups(self) -> list[int]:
-        """Rows of each row group; empty if there are none."""
-        if self.kind != "parquet":
-            return []
-        return [g.num_rows for f in self._dataset().get_fragments() for g in f.row_groups]
-
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
         options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
         with reading(Path(self.name), str(self.kind)):
-            yield from self._dataset().scanner(columns=columns, **options).to_batches()
+            for batch in self._dataset().scanner(columns=columns, **options).to_batches():
+                if self.kind == "feather":  # is taken as it lies there: wrong places crash
+                    batch.validate(full=True)
+                yield batch
 
     def labels(self) -> Labels:
         """Return the label of each row; only that column is kept."""
@@ -171,57 +159,53 @@ class TableReader(Reader):
     def load(self) -> np.ndarray:
         """Return all features (n, d)."""
         out, first = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype), 0
-        for batch in self.scan(self.columns):
-            out[first : first + batch.num_rows] = self._matrix(batch, first)
-            first += batch.num_rows
+        with reading(Path(self.name), str(self.kind)):
+            for batch in self.scan(self.columns):
+                out[first : first + batch.num_rows] = self._matrix(batch, first)
+                first += batch.num_rows
+            if first != len(out):
+                raise FileError(f"{self.name} has {first} rows, {len(out)} were announced.")
         return out
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
         assert self.n_rows is not None
         stop = self.n_rows if stop is None else stop
-        if not self.shared:
+        if self.shared:
+            with reading(Path(self.name), "parquet"):
+                yield from self._ranges(start, stop, step)
+        else:
             self._copy = self._copy or self._copied()
-            self._copy.n_buffers = self.n_buffers
             yield from self._copy.blocks(start, stop, step)
-            return
-        first = start
-        for X in _joined(self._pieces(start, stop, step), step):
-            yield first, X, None
-            first += len(X)
 
-    def _pieces(self, start: int, stop: int, step: int) -> Iterator[np.ndarray]:
-        """Rows start … stop in pieces of at most ``step``, a row group at a time."""
-        begin = 0
+    def _ranges(self, start: int, stop: int, step: int) -> Blocks:
+        """Rows start … stop of Parquet files, a row group at a time."""
+        end = 0
         for fragment in self._dataset().get_fragments():
             for part in fragment.split_by_row_group():
-                end = begin + part.row_groups[0].num_rows
-                if end > start and begin < stop:
-                    at = begin
+                at, end = end, end + part.row_groups[0].num_rows
+                if end > start and at < stop:
                     for batch in part.to_batches(columns=self.columns, batch_size=step):
                         low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                         if high > low:
-                            yield self._matrix(batch.slice(low, high - low), at + low)
+                            rows = self._matrix(batch.slice(low, high - low), at + low)
+                            yield at + low, rows, None
                         at += batch.num_rows
-                begin = end
 
-    def _copied(self) -> FileReader:
-        """The features in a temporary file, some columns after the others."""
+    def _copied(self) -> ArrayReader:
+        """The features in a temporary file, as many columns at a time as fit."""
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        path, size = Path(folder.name) / "features", self.dtype.itemsize
-        n, d = self.n_rows or 0, self.n_features
-        width = d
+        path, shape = Path(folder.name) / "features", (self.n_rows or 0, self.n_features)
+        width = shape[1]
         if self.kind == "parquet" and not self.lists:
-            width = max(1, min(d, BLOCK_BYTES // max(1, 8 * self.largest_group)))
-        slabs = [Slab(a * n * size, a, min(width, d - a)) for a in range(0, d, width)]
+            width = max(1, BLOCK_BYTES // (8 * self.largest_group))
         with path.open("wb") as file:
-            for slab in slabs:
-                names = self.columns[slab.first : slab.first + slab.width]
+            for part in spans(shape[1], width):
                 first = 0
-                for batch in self.scan(self.columns if self.lists else names):
+                for batch in self.scan(self.columns if self.lists else self.columns[part]):
                     self._matrix(batch, first).tofile(file)
                     first += batch.num_rows
-        return FileReader(path, (n, d), self.dtype, slabs, self.path, folder)
+        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path, folder)
 
     def _matrix(self, batch: Any, first: int) -> np.ndarray:
         """The columns of a batch as one matrix."""
@@ -248,25 +232,27 @@ class TableReader(Reader):
             )
         return column.to_numpy(zero_copy_only=False)
 
-    def fingerprint(self) -> str:
-        """Return a text that changes when the files change."""
-        assert self.path is not None
-        return digest(file_state(self.path), self.label, self.columns)
-
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_copy": None}
 
 
-def _joined(pieces: Iterator[np.ndarray], step: int) -> Iterator[np.ndarray]:
-    """Join small pieces to blocks of at most ``step`` rows."""
-    waiting: list[np.ndarray] = []
-    for piece in pieces:
-        if waiting and sum(map(len, waiting)) + len(piece) > step:
-            yield np.concatenate(waiting)
-            waiting = []
-        waiting.append(piece)
-    if waiting:
-        yield np.concatenate(waiting)
+@dataclass(frozen=True)
+class Slabs:
+    """A matrix in a file, some columns of all rows after the others; read, not mapped."""
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype
+    width: int
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
+        for part in spans(self.shape[1], self.width):
+            place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
+            size, offset = out[:, part].size, place * self.dtype.itemsize
+            values = np.fromfile(self.path, self.dtype, size, offset=offset)
+            out[:, part] = values.reshape(len(out), -1)
+        return out
 
 
 # ---- columns ----------------------------------------------------------------------------
@@ -306,17 +292,8 @@ def _check_known(path: Any, name: str, names: list[str]) -> None:
 # ---- text -------------------------------------------------------------------------------
 
 
-def _csv_format(path: Path, types: dict[str, Any]) -> Any:
-    """How to read a text file whose columns have these types."""
-    import pyarrow.csv as pc
-    import pyarrow.dataset as ds
-
-    read, parse = _csv_options(path)
-    convert = pc.ConvertOptions(column_types=types, strings_can_be_null=False)
-    return ds.CsvFileFormat(parse_options=parse, convert_options=convert, read_options=read)
-
-
-def _csv_options(path: Path) -> tuple[Any, Any]:
+def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
+    """How to read and parse a text file, and turn its columns into these types."""
     import pyarrow.csv as pc
 
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -326,6 +303,7 @@ def _csv_options(path: Path) -> tuple[Any, Any]:
     return (
         pc.ReadOptions(block_size=block, use_threads=False),
         pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pc.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
 
 
@@ -333,10 +311,8 @@ def _refuse_broken_numbers(path: Path, head: Any) -> None:
     """A text column that is mostly numbers is a column of numbers with a mistake in it."""
     types = need("pyarrow").types
     for name, column in zip(head.schema.names, head.columns):
-        if not types.is_string(column.type):
-            continue
-        cells = column.to_pylist()
-        bad = [i for i, cell in enumerate(cells) if not _reads_as_number(cell)]
+        cells = column.to_pylist() if types.is_string(column.type) else []
+        bad = [i for i, cell in enumerate(cells) if not _is_written_number(cell)]
         if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
             raise FileError(
                 f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
@@ -344,9 +320,9 @@ def _refuse_broken_numbers(path: Path, head: Any) -> None:
             )
 
 
-def _reads_as_number(cell: str | None) -> bool:
+def _is_written_number(cell: str) -> bool:
     try:
-        float(cell or "")
+        float(cell)  # pandas.to_numeric crashes on "1e999999999999"
     except ValueError:
         return False
     return True

@@ -26,8 +26,10 @@ from semfs.rows.devices import (
     as_numpy,
     check_same_namespace,
     floating_dtypes,
+    is_foreign,
     like,
     spread_columns,
+    take_columns,
 )
 from semfs.selectors.prediction import ClassPredictor
 from semfs.validation import check_integer, encode_labels, label_array
@@ -360,9 +362,11 @@ class LinearSelector(RankingSelector):
         check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
         X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
-        picked = X[:, np.flatnonzero(self._get_support_mask())]
-        picked = picked.toarray() if sp.issparse(picked) else as_numpy(picked)
-        return np.asarray(picked, dtype=np.float64)
+        chosen = np.flatnonzero(self._get_support_mask())
+        if is_foreign(X):
+            return np.asarray(as_numpy(take_columns(X, chosen)), dtype=np.float64)
+        picked = X[:, chosen]
+        return np.asarray(picked.toarray() if sp.issparse(picked) else picked, dtype=np.float64)
 
     def _predictor(self) -> ClassPredictor:
         same = None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,6 @@ def select_features(
     *,
     unseen: Iterable = (),
     subset: bool = False,
-    resume: bool = False,
     scheduler: str | None = None,
 ) -> FileSelection:
     """Fit a selector to a file, in bounded memory, and write the columns it chooses.
@@ -82,9 +80,6 @@ def select_features(
         Classes whose rows must not be used.
     subset : bool, default=False
         Write only the chosen genes into an .h5ad file; those of raw become its ``X``.
-    resume : bool, default=False
-        Continue a selection that was killed while it read data beyond memory. Its state is
-        beside the output, as ``NAME.partial``, until the selection is done.
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
         under the same path.
@@ -113,7 +108,7 @@ def select_features(
         feature_indices(parameter, wanted, source.n_features, names)
     seen = source.without(unseen)
     assert seen.labels is not None
-    _fit(selector, seen, target.with_name(f"{target.name}.partial"), resume, scheduler)
+    _fit(selector, seen, scheduler)
     features = _feature_table(selector, feature_names(source))
     chosen = np.flatnonzero(selector.support_)
     with appearing(target) as beside, appearing(table_path) as table_beside:
@@ -147,10 +142,8 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     return out, out.with_name(f"{out.stem}.features.csv")
 
 
-def _fit(
-    selector: Any, source: BlockSource, checkpoint: Path, resume: bool, scheduler: str | None
-) -> None:
-    """Fit in memory, or in blocks while the state of each pass is kept, or on a cluster."""
+def _fit(selector: Any, source: BlockSource, scheduler: str | None) -> None:
+    """Fit here, in memory or in blocks, or on a cluster."""
     if scheduler is not None:
         if selector.attributes is not None:
             from semfs.attributes import as_attribute_table
@@ -158,12 +151,8 @@ def _fit(
             source = source.matched(as_attribute_table(selector.attributes).classes.tolist())
         with connect(scheduler) as client:
             selector.fit(on_cluster(source, client))
-    elif source.fits:
-        selector.fit(source)
     else:
-        if not resume:
-            shutil.rmtree(checkpoint, ignore_errors=True)
-        selector.fit(replace(source, checkpoint=checkpoint))
+        selector.fit(source)
 
 
 def _feature_table(selector: Any, names: np.ndarray) -> Any:

@@ -304,8 +304,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 data = self._streamed_data(rows, X_unlabeled=X_unlabeled)
             self.__dict__.pop("moments_", None)
             self._fit_from(data, y)
-            if rows is not None:
-                rows.finished()
             return self
 
     @with_callbacks

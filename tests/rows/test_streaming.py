@@ -1,26 +1,18 @@
 """Data beyond memory: every way to read them gives the order of the in-memory fit."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 
+import semfs.rows.memory as memory_module
 import semfs.rows.readers as readers_module
-import semfs.rows.sums as accumulator_module
 from problems import make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.datasets import load_sample
 from semfs.rows import Accumulator, as_matrix, as_source, open_blocks
 
-ROOT = Path(__file__).parents[2]
 K = 12
 
 
@@ -76,10 +68,6 @@ def as_npy(X, y, folder, **options):
 
 def as_npy_few_passes(X, y, folder):
     return as_npy(X, y, folder, passes="few")
-
-
-def as_npy_with_checkpoint(X, y, folder):
-    return as_npy(X, y, folder, checkpoint=folder / "checkpoint")
 
 
 def as_npy_loaded(X, y, folder):
@@ -156,7 +144,6 @@ WAYS = [
     as_function,
     as_npy,
     as_npy_few_passes,
-    as_npy_with_checkpoint,
     as_npy_loaded,
     as_fortran_npy,
     as_memmap,
@@ -176,7 +163,6 @@ def test_every_way_to_read_gives_the_order_of_the_fit_in_memory(way, data, tmp_p
     X, y, expected = data
     selector = SemFS(K).fit(way(X, y, tmp_path))
     assert selector.order_.tolist() == expected
-    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_partial_fit_gives_the_order_of_the_fit_in_memory(data):
@@ -255,7 +241,7 @@ def test_an_accumulator_equals_the_moments_of_all_rows_in_memory():
         sums = Accumulator(7, matrix=matrix)
         for a in range(0, 300, 70):
             sums.add(X[a : a + 70], y[a : a + 70], w[a : a + 70])
-        found = Moments.from_sums(Accumulator.from_state(sums.state()))
+        found = Moments.from_sums(sums)
         assert_allclose(found.means, expected.means)
         assert_allclose(found.scatter_diag, expected.scatter_diag)
         if matrix:
@@ -264,8 +250,7 @@ def test_an_accumulator_equals_the_moments_of_all_rows_in_memory():
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
-    monkeypatch.setattr(accumulator_module, "PANEL", 8)
-    monkeypatch.setattr(accumulator_module, "LARGEST_RANK", 4)
+    monkeypatch.setattr(memory_module, "PANEL", 8)
     X, y, _ = make_problem(n=200, d=29)
     data = sp.csr_array(X) if kind == "sparse" else X
     sums = Accumulator(29)
@@ -273,7 +258,7 @@ def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
         sums.add(data[a : a + 50], y[a : a + 50])
     rest = Accumulator(29)
     rest.add(data[150:], y[150:])
-    sums.merge(rest)
+    sums += rest
     assert_allclose(
         Moments.from_sums(sums).scatter(), Moments.from_data(X, y).scatter(), atol=1e-9
     )
@@ -286,7 +271,7 @@ def test_accumulators_can_be_merged():
         part = Accumulator(6)
         if rows.start < rows.stop:
             part.add(X[rows], y[rows])
-        total.merge(part)
+        total += part
     assert_allclose(Moments.from_sums(total).gram, Moments.from_data(X, y).gram)
 
 
@@ -308,141 +293,6 @@ def test_block_sizes_follow_the_memory_budget(tmp_path):
         for matrix in (True, False):
             buffers = 4 * source.step(matrix=matrix) * 4000
             assert buffers + 8e6 * matrix <= source.memory
-
-
-# ---- a pass that was killed ---------------------------------------------------------
-
-CHILD = """
-import json, os, signal, sys
-import numpy as np
-from semfs import SemFS
-from semfs.rows import open_blocks
-
-folder, passes, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
-seen = 0
-
-def watched(reader):
-    original = reader.blocks
-    def blocks(start, stop, step):
-        global seen
-        for first, X, y in original(start, stop, step):
-            seen += 1
-            with open(folder + "/log", "a") as log:
-                log.write(f"{first} {len(X)}\\n")
-            if seen == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield first, X, y
-    reader.blocks = blocks
-
-source = open_blocks(folder + "/X.npy", np.load(folder + "/y.npy"), passes=passes,
-                     block_rows=100, checkpoint=folder + "/checkpoint")
-watched(source.reader)
-print(json.dumps(SemFS(5).fit(source).order_.tolist()))
-"""
-
-
-def run_child(folder, passes, kill_at):
-    return subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder), passes, str(kill_at)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kill -9 is a POSIX matter")
-@pytest.mark.parametrize("passes, blocks", [("one", 10), ("few", 20)])
-def test_a_killed_pass_continues_and_reads_at_most_one_block_twice(tmp_path, passes, blocks):
-    X, y, _ = make_problem(n=1000, d=20, C=6)
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", y)
-    killed = run_child(tmp_path, passes, blocks - 4)
-    assert killed.returncode == -signal.SIGKILL
-    assert (tmp_path / "checkpoint").exists()
-    done = run_child(tmp_path, passes, 0)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == SemFS(5).fit(X, y).order_.tolist()
-    assert len((tmp_path / "log").read_text().splitlines()) == blocks + 1
-    assert not (tmp_path / "checkpoint").exists()
-
-
-SELECT = """
-import os, signal, sys
-import semfs.rows.readers as readers
-from semfs.cli import app
-
-folder, kill_at = sys.argv.pop(1), int(sys.argv.pop(1))
-readers.MEMORY = 0
-readers.BLOCK_BYTES = 25 * 20 * 8  # four of them between checkpoints
-original, reads = readers.FileReader._fill, 0
-
-def watched(self, file, block, first):
-    global reads
-    reads += 1
-    with open(folder + "/log", "a") as log:
-        log.write(f"{first} {len(block)}\\n")
-    if reads == kill_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, file, block, first)
-
-readers.FileReader._fill = watched
-app()
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kill -9 is a POSIX matter")
-def test_a_killed_selection_continues_with_resume(tmp_path):
-    pytest.importorskip("typer")
-    pd = pytest.importorskip("pandas")
-    X, y, A = make_problem(n=1000, d=20, C=6)
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", y)
-    pd.DataFrame(A, columns=["a", "b", "c"]).to_csv(tmp_path / "A.csv")
-
-    def select(out, kill_at, *options):
-        arguments = ["X.npy", "-l", "y.npy", "-a", "A.csv", "-k", "5", "-o", out, *options]
-        return subprocess.run(
-            [sys.executable, "-c", SELECT, str(tmp_path), str(kill_at), "select", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-
-    assert select("whole.npy", 0).returncode == 0
-    n_reads = len((tmp_path / "log").read_text().splitlines())
-    (tmp_path / "log").unlink()
-    assert select("out.npy", 14).returncode == -signal.SIGKILL  # in the second pass
-    assert (tmp_path / "out.npy.partial").exists()
-    assert not (tmp_path / "out.npy").exists()
-    done = select("out.npy", 0, "--resume")
-    assert done.returncode == 0, done.stderr
-    assert len((tmp_path / "log").read_text().splitlines()) == n_reads + 1
-    assert (np.load(tmp_path / "out.npy") == np.load(tmp_path / "whole.npy")).all()
-    assert not (tmp_path / "out.npy.partial").exists()
-
-
-def test_a_checkpoint_of_other_data_is_refused(tmp_path):
-    X, y, _ = make_problem(n=100)
-    source = as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint")
-    X[60, 2] = np.nan
-    np.save(tmp_path / "X.npy", X)
-    with pytest.raises(ValueError, match="NaN"):
-        SemFS(3).fit(as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint", block_rows=40))
-    assert (tmp_path / "checkpoint").exists()
-    with pytest.raises(ValueError, match="belongs to other data"):
-        SemFS(3).fit(as_npy(X + 1, y, tmp_path, checkpoint=tmp_path / "checkpoint"))
-    assert source.n_rows == 100
-
-
-def test_a_damaged_checkpoint_is_one_clear_line(tmp_path):
-    X, y, _ = make_problem(n=100)
-    (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "checkpoint" / "sums.npz").write_bytes(b"PK\x03\x04 no archive")
-    with pytest.raises(ValueError, match="is damaged"):
-        SemFS(3).fit(as_npy(X, y, tmp_path, checkpoint=tmp_path / "checkpoint"))
 
 
 # ---- wrong use ----------------------------------------------------------------------
@@ -482,8 +332,6 @@ def test_wrong_use_is_one_clear_line(tmp_path):
         SemFS(3).fit(iter([X, y]))
     with pytest.raises(ValueError, match="no blocks"):
         SemFS(3).fit(iter([]))
-    with pytest.raises(ValueError, match="checkpoint needs data"):
-        SemFS(3).fit(open_blocks(pairs(X, y), checkpoint=tmp_path / "c"))
     with pytest.raises(ValueError, match="passes must be"):
         open_blocks(pairs(X, y), passes="many")
     with pytest.raises(ValueError, match="memory is 'much'"):
