@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, cpu_count, delayed
 
 from semfs.baselines import Markers, RandomSelector, VarianceSelector
 from semfs.datasets import ZeroShotDataset, load_sample
@@ -105,13 +106,22 @@ def run_demo(
     called after each of them.
     """
     data, rows = load_sample(), []
-    for split, unseen in random_splits(data, n_splits, seed).items():
-        case = Case.of(data.with_unseen(unseen))
-        for label, fit in LINES.items():
-            cell = Cell("clustering", data.name, split, label, seed=seed, label=label)
-            rows += result_rows(cell, _result(case, fit, seed))
+    splits = random_splits(data, n_splits, seed)
+    work = (delayed(_rows)(data, *split, seed) for split in splits.items())
+    workers = Parallel(min(cpu_count(), n_splits), return_as="generator")
+    for found in workers(work):
+        rows += found
         on_step()
     return Demo(data, _chosen(data, n_genes), rows)
+
+
+def _rows(data: ZeroShotDataset, split: str, unseen: list, seed: int) -> list[dict[str, Any]]:
+    """The rows of all lines on one split."""
+    case, rows = Case.of(data.with_unseen(unseen)), []
+    for label, fit in LINES.items():
+        cell = Cell("clustering", data.name, split, label, seed=seed, label=label)
+        rows += result_rows(cell, _result(case, fit, seed))
+    return rows
 
 
 def _result(case: Case, fit: Callable[[Case], Any], seed: int) -> Result:
