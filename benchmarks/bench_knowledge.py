@@ -7,11 +7,11 @@ Every method ranks features for the unseen classes of random class splits; these
 clustered on the first k features (K-means on raw columns, ACC and NMI). Tables give each score
 divided by that of the **best baseline picked in hindsight** for each data set and k: five that
 know the labelled rows, or these and three that know the unlabelled rows (eight).
-1.00 is as good as an oracle among them. The first six splits chose the defaults; later ones
-were not looked at before and confirm them. Intervals are 95 %, bootstrapped over splits. A
-second part measures zero-shot classification of the unseen classes with 64 features. Finished
-(data set, split, method) triples are kept in ``--cache``; the same command continues. Writes
-benchmarks/results/knowledge.json.
+1.00 is as good as an oracle among them. The first six splits are those, or as many as those,
+that chose the defaults; later ones had not been run then. Intervals are 95 %, bootstrapped over
+splits. A second part measures zero-shot classification of the unseen classes with 64 features.
+Finished (data set, split, method) triples are kept in ``--cache``; the same command continues.
+Writes benchmarks/results/knowledge.json.
 """
 
 from __future__ import annotations
