@@ -21,11 +21,10 @@ import sys
 import time
 import warnings
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
+from record import write_results
 
-RESULTS = Path(__file__).parent / "results" / "core.json"
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
 K = 50
 
@@ -238,18 +237,14 @@ def main() -> None:
     print(
         f"time of direct grows as n^{slope:.2f} over n = {points[0][0]:,} ... {points[-1][0]:,}"
     )
-    RESULTS.parent.mkdir(exist_ok=True)
     document = {
         "size": dict(zip(("n", "d", "classes", "attributes"), SIZES[size])),
         "k": K,
         "rows": [asdict(row) for row in rows],
         "growth": {"exponent": slope, "points": points},
-        "python": platform.python_version(),
-        "numpy": np.__version__,
     }
-    if not options.only:
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-        print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
+    if size == "full" and not options.only:
+        print(f"written to {write_results('core', document)}")
 
 
 if __name__ == "__main__":
