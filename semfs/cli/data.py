@@ -15,7 +15,10 @@ __all__ = ["attributes", "datasets", "select"]
 
 Names = list[str] | None
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
-TABLE = "Class table (CSV, Parquet, Excel, JSON), `names` to encode these, or `labels` alone."
+TABLE = (
+    "Class table (CSV, Parquet, Excel, JSON), an ontology (OBO, OWL; `cl`: Cell Ontology), "
+    "`names` to encode these, or `labels` alone."
+)
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = (

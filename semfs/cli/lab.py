@@ -22,7 +22,10 @@ Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means start
 Splits = Annotated[int | None, Option("--splits", help="At most so many class splits.")]
 DATA = "sample, a name of `semfs datasets`, or a file: h5ad, CSV, Parquet, Feather, NPZ."
 LABEL = "Column (tables), obs column (H5AD) or array (NPZ: default y) with the labels."
-TABLE = "Class table of a file of yours: CSV, Parquet, Excel or JSON (NPZ: default A)."
+TABLE = (
+    "For a file of yours: class table (NPZ: default A), ontology (OBO, OWL; `cl`: Cell "
+    "Ontology), or `names` to encode these."
+)
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
 INSTEAD = "These methods instead of all, with commas; or module:Selector."
@@ -94,7 +97,7 @@ class Evaluation:
     data: Annotated[str, Argument(metavar="DATASET", help=DATA)]
     methods: Annotated[
         str, Option("--method", "-m", help="With commas; or module:Selector.")
-    ] = "semfs,markers,variance,random"
+    ] = "semfs-described,semfs,markers,variance,random"
     ks: Annotated[str, Option("-k", help="Numbers of features: 10,20 or 5:50:5.")] = "5:50:5"
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
@@ -105,6 +108,7 @@ class Evaluation:
     n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
     n_jobs: Jobs = None
     seed: Seed = 0
+    out: Annotated[Path | None, Option("--out", "-o", help="Page with figures, .html.")] = None
     as_json: AsJson = False
 
 
@@ -114,12 +118,14 @@ def evaluate(options: Evaluation) -> None:
     Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
     are those the data set names, or random ones, `--splits` times.
 
-    Example: `semfs evaluate cells.h5ad --label cell_type --attributes types.csv --splits 5`
+    Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
+    from semfs.lab import versions
     from semfs.lab.paper import evaluate as evaluate_methods
     from semfs.lab.paper import open_data
+    from semfs.lab.report import write_report
 
-    own = ("data", "label", "attributes", "unseen", "as_json")
+    own = ("data", "label", "attributes", "unseen", "out", "as_json")
     arguments = given(options, *own)
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
     data = open_data(options.data, options.label, options.attributes, options.unseen or ())
@@ -128,6 +134,11 @@ def evaluate(options: Evaluation) -> None:
         print_json(rows)
     elif rows:
         _print_scores(rows)
+    if options.out is not None:
+        info = {"command": shlex.join(["semfs", *sys.argv[1:]]), "versions": versions()}
+        page = write_report(rows, options.out, info=info | {"notes": summary.notes})
+        if not options.as_json:
+            say(f"Wrote {page}")
     for note in summary.notes:
         complain(note)
     _report_failures(summary.failures)

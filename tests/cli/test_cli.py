@@ -142,6 +142,24 @@ def test_select_prints_json_that_scripts_can_read(farm):
     assert found["files"] == [str(farm / "out.csv"), str(farm / "out.features.csv")]
 
 
+def test_classes_are_described_by_an_ontology_and_a_page_is_written(farm):
+    pytest.importorskip("pronto")
+    terms = {"A:1": "animal", "A:2": "bird", "A:3": "cow", "A:4": "hen", "A:5": "bée"}
+    above = {"A:2": "A:1", "A:3": "A:1", "A:4": "A:2", "A:5": "A:2"}
+    stanzas = [
+        f"[Term]\nid: {id_}\nname: {name}\n" + f"is_a: {above.get(id_)}\n" * (id_ in above)
+        for id_, name in terms.items()
+    ]
+    text = "\n".join(["format-version: 1.2\n", *stanzas])
+    (farm / "farm.obo").write_text(text, encoding="utf-8")
+    own = farm / "rows.csv", "--label", "kind", "--attributes", farm / "farm.obo"
+    assert "2 of 5 features" in invoke("select", *own, "-k", "2", "-o", farm / "out").stdout
+    few = "-m", "variance", "-k", "2", "--repeats", "1", "-j", "1"
+    unseen = "--unseen", "hen,bée", "--out", farm / "page.html"
+    assert "Wrote" in invoke("evaluate", *own, *few, *unseen).stdout
+    assert "<html" in (farm / "page.html").read_text("utf-8")
+
+
 def test_datasets_and_evaluate_print_json_too():
     known = parsed("datasets", "--json")
     assert known[0]["name"] == "sample"
