@@ -80,7 +80,9 @@ FIRST_RUN = {
 def install_table(found: dict) -> str:
     """Seconds and megabytes of the first run."""
     lines = [
-        "| first run, in a fresh clone | seconds | size of `.venv` (MB) |",
+        f"The first run downloads a lot. Measured in a fresh clone ({found['date']}):",
+        "",
+        "| what | seconds | size of `.venv` (MB) |",
         "|---|---:|---:|",
     ]
     for row in found["rows"]:
@@ -153,10 +155,12 @@ def digits_table(found: dict) -> str:
         "| method | options | accuracy |",
         "|---|---|---:|",
     ]
+    chance = next(row["accuracy"] for row in found["rows"] if "spread" in row)
     for row in sorted(found["rows"], key=lambda row: -row["accuracy"]):
         spread = f" ± {row['spread']:.3f} over draws" if "spread" in row else ""
         lines.append(f"| {row['method']} | {_options(row)} | {row['accuracy']:.3f}{spread} |")
-    return made_by(found, *lines)
+    below = [f"{r['method']} ({_options(r)})" for r in found["rows"] if r["accuracy"] < chance]
+    return made_by(found, *lines, "", f"Below random pixels: {', '.join(below) or 'none'}.")
 
 
 def streaming_table(found: dict) -> str:
@@ -278,7 +282,8 @@ def default_table(found: dict) -> str:
     rows = [m for m in parts["confirmed"] if m.split(",")[0] in known and "described" not in m]
     for method in rows:
         cells = ["{:.3f} / {:.3f}".format(*parts[part][method]) for part in PARTS]
-        lines.append(f"| {method} | {' | '.join(cells)} |")
+        name = f"**{method}** (default)" if method in ("labels", "attributes") else method
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return made_by(found, *lines)
 
 

@@ -67,6 +67,27 @@ def test_the_code_of_every_page_runs(name, tmp_path, monkeypatch, capsys):
         printed = capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_code_of_the_page_on_big_data_runs(tmp_path, monkeypatch):
+    pytest.importorskip("dask.dataframe")
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    scope, text = {"__name__": "page"}, PAGES["big-data.md"]
+    try:
+        for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            code = code.replace("n_workers=2", "n_workers=2, processes=False")  # start quickly
+            exec(compile(code, "big-data.md", "exec"), scope)
+        command = re.search(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[1]
+        address = scope["client"].scheduler.address
+        command = command.replace("tcp://scheduler:8786", address).replace("\\\n", " ")
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+    finally:
+        if "client" in scope:
+            scope["client"].shutdown()
+    assert (tmp_path / "reduced.npy").exists()
+
+
 def test_the_reference_of_the_command_line_is_fresh():
     assert PAGES["cli.md"] == load_module("cli_reference").reference(), "run: make cli-docs"
 

@@ -18,7 +18,7 @@ from semfs.baselines import Markers, VarianceSelector
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores
 
-warnings.simplefilter("ignore", UserWarning)  # some terms do not vary over the seen types
+warnings.simplefilter("ignore", UserWarning)  # terms that do not vary over seen types
 
 data = load_sample()
 X_seen, y_seen, X_unseen, y_unseen = data.split()
@@ -63,7 +63,8 @@ print(*genes)
 
 everything = pd.DataFrame(data.X, columns=data.feature_names)[genes]
 means = everything.groupby(data.y).mean()
-means = (means / means.max()).loc[list(data.info["compartments"])]  # immune cells together, …
+compartments = data.info["compartments"]  # immune cells together, and so on
+means = (means / means.max()).loc[sorted(means.index, key=compartments.get)]
 shares = (everything > 0).groupby(data.y).mean().loc[means.index]
 
 figure, ax = plt.subplots(figsize=(8.5, 6))
