@@ -80,7 +80,8 @@ FIRST_RUN = {
 def install_table(found: dict) -> str:
     """Seconds and megabytes of the first run."""
     lines = [
-        f"The first run downloads a lot. Measured in a fresh clone ({found['date']}):",
+        "The first run installs much. Measured in a fresh clone, with all packages close by "
+        f"({found['date']}); a slow connection adds to it:",
         "",
         "| what | seconds | size of `.venv` (MB) |",
         "|---|---:|---:|",
@@ -92,22 +93,28 @@ def install_table(found: dict) -> str:
 
 
 def core_table(found: dict) -> str:
-    """Ratios to X.T @ X, peak memory, growth in n."""
-    size, growth = found["size"], found["growth"]
-    first, last = growth["points"][0][0], growth["points"][-1][0]
+    """Ratios to X.T @ X with their spread, peak memory, growth in n and d."""
+    size = found["size"]
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "
-        f"{size['attributes']} attributes, float32, {found['k']} features.",
+        f"{size['attributes']} attributes, float32, {found['k']} features. Ratios are medians "
+        "of the runs, with the smallest and the largest where there are several.",
         "",
         "| what | time / one `X.T @ X` | peak memory above X (MB) | note |",
         "|---|---:|---:|---|",
     ]
     for row in found["rows"]:
+        ratios = row["ratios"]
+        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
         lines.append(
-            f"| {row['what']} | {row['ratio']:.2f} | {row['memory_mb']:.0f} | {row['note']} |"
+            f"| {row['what']} | {row['ratio']:.2f}{spread} | {row['memory_mb']:.0f} | "
+            f"{row['note']} |"
         )
-    grows = f"Time of `direct` grows as n^{growth['exponent']:.2f}, n = {first:,} to {last:,}."
-    return made_by(found, *lines, "", grows)
+    for letter, grown in found["growth"].items():
+        first, last = grown["points"][0][0], grown["points"][-1][0]
+        power = f"Time of `direct` grows as {letter}^{grown['exponent']:.2f}"
+        lines += ["", f"{power}, {letter} = {first:,} to {last:,}."]
+    return made_by(found, *lines)
 
 
 def crossval_sentence(found: dict) -> str:

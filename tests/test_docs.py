@@ -69,7 +69,6 @@ def test_the_code_of_every_page_runs(name, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_code_of_the_page_on_big_data_runs(tmp_path, monkeypatch):
-    pytest.importorskip("dask.dataframe")
     pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     scope, text = {"__name__": "page"}, PAGES["big-data.md"]
