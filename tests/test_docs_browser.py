@@ -12,7 +12,7 @@ pytestmark = [
 ]
 PAGES = ["index", "get-started", "problem", "attributes", "choosing", "method", "saving"] + [
     "explaining", "inside", "reproducing", "benchmarks", "baselines", "data", "big-data", "cli"
-] + ["api", "generated/semfs.SemFS", "gallery/index", "gallery/plot_1_gene_panel"]  # fmt: skip
+] + ["api", "generated/semfs.SemFS", "gallery/index", "gallery/plot_0_lung_cells", "knowledge"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
