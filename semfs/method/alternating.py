@@ -176,7 +176,8 @@ class _GramSystem:
         if not np.array_equal(on, self.on):
             self.on, some = on, slice(None) if on.all() else np.ix_(on, on)
             self.G, self.factor, self.past = self.C[some], None, []
-            self.G32 = None if self.exact else self.C32[some]
+            if not self.exact:
+                self.G32 = self.C32[some]
         if goal < ROUND_RESIDUAL:
             self.past = self.past[-1:]  # that of the same s
         if on.any():
