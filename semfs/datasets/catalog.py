@@ -140,10 +140,10 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     Returns
     -------
     ZeroShotDataset
-        "lung": ``X`` (964, 2000), ``y`` (964,), ``attributes`` (19, 56); ``info`` has the
-        Cell Ontology id and the compartment of each type (``cl_ids``, ``compartments``) and
-        ``rows["smart_seq2"]`` the cells that were not measured with 10x.
-        "blood": ``X`` (700, 765), ``y`` (700,), ``attributes`` (10, 20).
+        "lung": ``X`` (964, 2000), ``attributes`` (19, 56); ``info`` has the Cell Ontology id
+        and the compartment of each type (``cl_ids``, ``compartments``) and the rows that were
+        not measured with 10x (``smart_seq2``). "blood": ``X`` (700, 765), ``attributes``
+        (10, 20).
 
     Notes
     -----
@@ -171,6 +171,8 @@ def _lung() -> ZeroShotDataset:
     table, arrays = _read("lung_attributes.csv", "lung_tabula_sapiens.npz")
     X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
     types = arrays["cell_types"]
+    parts = ("cl_ids", "compartments")
+    names = {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
     return ZeroShotDataset(
         "lung_tabula_sapiens",
         X,
@@ -178,11 +180,7 @@ def _lung() -> ZeroShotDataset:
         table,
         _LUNG_UNSEEN,
         arrays["genes"],
-        rows={"smart_seq2": arrays["smart_seq2"]},
-        info={
-            part: dict(zip(types.tolist(), arrays[part].tolist()))
-            for part in ("cl_ids", "compartments")
-        },
+        info=names | {"smart_seq2": arrays["smart_seq2"]},
     )
 
 
