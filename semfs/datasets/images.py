@@ -204,9 +204,7 @@ def _check_rows(splits: Splits, labels: np.ndarray) -> None:
         )
     none = np.zeros(0, dtype=np.intp)
     seen = [rows.get(key, none) for key in ("trainval", "test_seen")]
-    mixed = np.intersect1d(
-        labels[rows["test_unseen"]], labels[np.concatenate([*seen, []], dtype=np.intp)]
-    )
+    mixed = np.intersect1d(labels[rows["test_unseen"]], labels[np.concatenate(seen)])
     if mixed.size:
         raise FileError(
             f"{where}: class number {mixed[0] + 1} is in test_unseen_loc and in trainval_loc "

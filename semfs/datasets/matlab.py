@@ -50,7 +50,7 @@ def read_mat(path: Any, name: str, kind: type = np.ndarray) -> Any:
         found = [read() for key, read in _Mat5(path).variables() if key == name]
     if not found:
         raise FileError(f"{path} has no {name!r}; found {', '.join(names_in_mat(path))}.")
-    if not isinstance(found[0], kind) or np.ndim(found[0]) != (2 if kind is np.ndarray else 1):
+    if not isinstance(found[0], kind) or getattr(found[0], "ndim", 2) != 2:
         wanted = "matrix of numbers" if kind is np.ndarray else "cell array of text"
         raise FileError(f"{path}: {name} must be a {wanted}.")
     return found[0]

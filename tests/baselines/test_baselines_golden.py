@@ -12,9 +12,13 @@ from sklearn.linear_model import Lasso, MultiTaskLasso
 from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN
 from semfs.baselines.base import standardize_columns
 from semfs.baselines.fsasl import exact_codes
-from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
 from semfs.baselines.l20alm import RidgeSystem
-from semfs.baselines.mcfs import lars_coefficients
+from semfs.baselines.mcfs import (
+    lars_coefficients,
+    mean_distance,
+    nearest_neighbors,
+    neighbor_graph,
+)
 from semfs.baselines.wknn import vote_gradient
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "baselines.npz")
