@@ -256,5 +256,5 @@ def _check_markers(rows: Any, weights: np.ndarray) -> None:
     }
     for problem, wrong in problems.items():
         if wrong.any():
-            found = tuple(rows.iloc[int(wrong.argmax())].tolist())
-            raise ValueError(f"markers {problem}: {found}; {_MARKERS}.")
+            found = ", ".join(map(str, rows.iloc[int(wrong.argmax())]))
+            raise ValueError(f"markers {problem} ({found}); {_MARKERS}.")

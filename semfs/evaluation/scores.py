@@ -25,14 +25,7 @@ from semfs.attributes import align_attributes
 from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
 
-__all__ = [
-    "cluster_scorer",
-    "cluster_scores",
-    "clustering_accuracy",
-    "normalized_mutual_info",
-    "starting_rows",
-    "zero_shot_accuracy",
-]
+__all__ = ["cluster_scorer", "cluster_scores", "starting_rows", "zero_shot_accuracy"]
 
 
 def cluster_scores(
@@ -40,10 +33,9 @@ def cluster_scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cluster the rows into as many clusters as there are classes, and compare.
 
-    Every repeat is a single run of Lloyd's K-means from its own starting rows; report
-    the mean over repeats, not the best. The starting rows depend on the number of rows
-    and classes and on ``random_state`` only (`starting_rows`), so that all selectors and
-    all numbers of features are compared from the same starts.
+    Every repeat is a single run of Lloyd's K-means from its own starting rows; report the
+    mean over repeats, not the best. Starting rows depend on the numbers of rows and classes
+    and on ``random_state`` only, so that all selectors are compared from the same ones.
 
     Parameters
     ----------
@@ -51,12 +43,10 @@ def cluster_scores(
         Rows of the unseen classes, restricted to the selected features.
     y : array-like of shape (n,)
         Their classes, used for scoring only.
-    n_repeats : int
-        Number of runs; ignored if ``starts`` is given.
-    random_state : int, RandomState or None
-        Seed of the starting rows; ignored if ``starts`` is given.
+    n_repeats, random_state
+        Number of runs, and seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
-        Row indices to start from, K different ones for each repeat.
+        Row indices to start from instead, K different ones for each repeat.
 
     Returns
     -------
@@ -81,20 +71,14 @@ def cluster_scores(
         starts = starting_rows(X.shape[0], K, n_repeats, random_state)
     starts = np.asarray(starts)
     _check_starts(starts, X.shape[0], K)
-    scores = [_accuracy_and_nmi(codes, labels) for labels in _kmeans_labels(X, starts)]
-    accuracies, nmis = np.array(scores).T
-    return accuracies, nmis
-
-
-def _kmeans_labels(X: np.ndarray, starts: np.ndarray) -> list[np.ndarray]:
-    """Clusters (n,) found from each set of starting rows."""
     rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
-    K = starts.shape[1]
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
     with libraries().limit(limits=1), checked, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
+        found = [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
+    accuracies, nmis = np.array([_accuracy_and_nmi(codes, labels) for labels in found]).T
+    return accuracies, nmis
 
 
 def starting_rows(
@@ -102,9 +86,8 @@ def starting_rows(
 ) -> np.ndarray:
     """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
 
-    Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones
-    as they are. The stream is NumPy's ``RandomState``, which does not change between
-    versions.
+    Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones as
+    they are. NumPy's ``RandomState`` does not change between versions.
 
     Examples
     --------
@@ -126,9 +109,7 @@ def starting_rows(
 
 def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
     """Refuse what is not, for each repeat, K different rows."""
-    fine = (
-        starts.ndim == 2 and starts.shape[1] == K and len(starts) and starts.dtype.kind in "iu"
-    )
+    fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
     if not fine or starts.min() < 0 or starts.max() >= n:
         raise ValueError(
             f"starts must hold for each repeat {K} rows of X, whole numbers from 0 to {n - 1}; "

@@ -95,9 +95,7 @@ def test_features_are_read_from_every_format(tmp_path, ending):
     elif ending == "npz":
         np.savez(path, X=X, other=np.zeros(2))
     elif ending == "mat":
-        savemat(
-            path, {"features": X.T, "other": 1}
-        )  # one column per sample, as MATLAB users do
+        savemat(path, {"features": X.T, "other": 1})  # one column per sample
     elif ending == "73.mat":
         write_mat73(path, {"features": X.T})
     elif ending == "h5":
