@@ -13,7 +13,7 @@ from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
 from semfs.validation import check_integer, check_number, check_option
 
-__all__ = ["Baseline", "LinearProblem", "Training", "break_ties", "standardize_columns"]
+__all__ = ["Baseline", "Training", "break_ties", "standardize_columns"]
 
 #: Largest entries of X, from and to, where parameters in the units of X have a meaning, and
 #: where the squares of float64 have one.
@@ -44,6 +44,13 @@ class Training:
         full = np.zeros((len(self.constant), rows.shape[1]))
         full[~self.constant] = rows
         return full
+
+    def raw(
+        self, W: np.ndarray, b: np.ndarray, offset: np.ndarray, scale: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (d, m), intercept (m,) for raw X, from those of scaled X."""
+        coef = W / scale[:, None]
+        return self.spread(coef), b - offset @ coef
 
 
 @dataclass(eq=False, repr=False)
@@ -151,28 +158,6 @@ class Baseline(RankingSelector):
         tags.target_tags.required = self._supervised
         tags.input_tags.sparse = self._takes_sparse
         return tags
-
-
-@dataclass(frozen=True)
-class LinearProblem:
-    """Training data of a linear method, centred and scaled, in float64."""
-
-    data: Training
-    T: np.ndarray  # (n, m)
-    X: np.ndarray  # (n, d'), constant columns left out
-    offset: np.ndarray  # (d',)
-    scale: np.ndarray  # (d',)
-
-    @classmethod
-    def of(cls, data: Training, *, center: bool, scale: bool) -> LinearProblem:
-        """Centre and scale the columns of the data."""
-        X = data.varying.astype(np.float64)
-        return cls(data, data.T, *standardize_columns(X, center=center, scale=scale))
-
-    def raw(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (d, m) and intercept (m,) for the X given, from W (d', m), b."""
-        coef = W / self.scale[:, None]
-        return self.data.spread(coef), b - self.offset @ coef
 
 
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:

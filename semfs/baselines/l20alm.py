@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
+from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.progress import Progress
 from semfs.validation import check_integer
 
@@ -59,8 +59,8 @@ class L20ALM(Baseline):
         their row of the last unconstrained step.
     coef_ : ndarray of shape (d, m)
         V for raw X, with k non-zero rows.
-    intercept_, center_intercept_ : ndarray of shape (m,)
-        b for raw X (predictions are ``X @ coef_ + intercept_``), and for centred X.
+    intercept_ : ndarray of shape (m,)
+        b for raw X: predictions are ``X @ coef_ + intercept_``.
     objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
     classes_ : ndarray of shape (C,)
@@ -109,30 +109,30 @@ class L20ALM(Baseline):
     def _scores(self, data: Training) -> np.ndarray:
         return self._solve(*self._factorize(data))
 
-    def _factorize(self, data: Training) -> tuple[LinearProblem, RidgeSystem]:
+    def _factorize(self, data: Training) -> tuple[Training, RidgeSystem, Any]:
         if not isinstance(self.init, str):  # a start in all columns, as they are
             data = replace(data, constant=np.zeros_like(data.constant))
-        problem = LinearProblem.of(data, center=True, scale=self.standardize)
-        return problem, RidgeSystem(problem.X)
+        X = data.varying.astype(np.float64)
+        X, *scaling = standardize_columns(X, scale=self.standardize)
+        return data, RidgeSystem(X), scaling
 
-    def _solve(self, problem: LinearProblem, system: RidgeSystem) -> np.ndarray:
-        V, b, norms = self._iterate(problem, system)
-        self.coef_, self.intercept_ = problem.raw(V, b)
-        self.center_intercept_ = b
+    def _solve(self, data: Training, system: RidgeSystem, scaling: Any) -> np.ndarray:
+        V, b, norms = self._iterate(data.T, system)
+        self.coef_, self.intercept_ = data.raw(V, b, *scaling)
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardised
-        std = 1.0 if self.standardize else problem.X.std(axis=0)
+        std = 1.0 if self.standardize else system.X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(
-        self, problem: LinearProblem, system: RidgeSystem
+        self, T: np.ndarray, system: RidgeSystem
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
         V carries the constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``; L and S are their
         multipliers divided by μ. XV and XL follow V and L without a pass over X.
         """
-        X, T, mu = system.X, problem.T, self.mu
+        X, mu = system.X, self.mu
         V, E = self._start(T, system)
         XV = _sparse_product(X, V)
         L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)

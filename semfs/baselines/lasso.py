@@ -11,7 +11,7 @@ import scipy.linalg
 from scipy.sparse.linalg import eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
+from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
 __all__ = ["LassoSelector", "SparseRegression"]
 
@@ -85,10 +85,11 @@ class LassoSelector(Baseline):
 
     def _scores(self, data: Training) -> np.ndarray:
         center = self.fit_intercept
-        problem = LinearProblem.of(data, center=center, scale=self.standardize)
+        X = data.varying.astype(np.float64)
+        X, *scaling = standardize_columns(X, center=center, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = problem.T.mean(axis=0) if center else np.zeros(problem.T.shape[1])
-        X, T = problem.X, problem.T - mean
+        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
+        T = data.T - mean
         G, Q, tol = X.T @ X, X.T @ T, self.tol
         if tol is None:
             tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
@@ -96,7 +97,7 @@ class LassoSelector(Baseline):
             G, Q = G.astype(data.X.dtype), Q.astype(data.X.dtype)
         regression = SparseRegression(G, Q, (T**2).sum(axis=0), self.lam, self.penalty)
         W, self.n_iter_ = regression.solve(tol, self.max_iter)
-        self.coef_, self.intercept_ = problem.raw(W, mean)
+        self.coef_, self.intercept_ = data.raw(W, mean, *scaling)
         XtR = Q - G @ W
         self.gap_ = float(regression.gap(W, XtR).max())
         if not np.isfinite(self.gap_):

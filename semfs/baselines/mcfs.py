@@ -286,13 +286,10 @@ def _next_eigenvectors(
     try:
         values, U = eigsh(deflated, n_vectors, which="LA", v0=start, tol=1e-8, **size)
     except ArpackNoConvergence as error:
-        values, U = error.eigenvalues, error.eigenvectors
-        warnings.warn(
-            f"Only {len(values)} of {n_vectors} eigenvectors of the neighbour graph were "
-            "found: its pieces hang together by very little. Raise n_neighbors or heat_width, "
-            "lower n_components, or pass at most 3,000 rows.",
-            UserWarning,
-            stacklevel=4,
-        )
+        raise ValueError(
+            f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbour graph "
+            "were found: its pieces hang together by very little. Raise n_neighbors or "
+            "heat_width, lower n_components, or pass at most 3,000 rows."
+        ) from error
     ascending = np.argsort(values)
     return values[ascending], U[:, ascending]

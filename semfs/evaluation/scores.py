@@ -1,8 +1,7 @@
 """How well columns tell unseen classes apart: the paper's clustering protocol, and others.
 
-The K-means runs are scikit-learn's, to the end (``tol=0``) or 100 iterations, the limit of
-litekmeans, and in one thread: several would add up the centres in an order of their own, and
-runs on two machines might differ.
+The K-means runs are scikit-learn's, with the limits of litekmeans, and in one thread: several
+would add up the centres in an order of their own, and runs on two machines might differ.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def cluster_scores(
     >>> cluster_scores(X, ["ant"] * 3 + ["cat"] * 3, n_repeats=2)
     (array([1., 1.]), array([1., 1.]))
     """
-    X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
-    X = X.toarray() if sp.issparse(X) else X
+    X = check_array(X.toarray() if sp.issparse(X) else X, dtype=np.float64, order="C")
     classes, codes = encode_labels(y, n_samples=X.shape[0])
     K = len(classes)
     if K < 2:
@@ -67,9 +65,8 @@ def cluster_scores(
             f"y has one class only ({classes.tolist()[0]!r}), and clustering is scored "
             "against at least 2. Pass the rows of several classes."
         )
-    if starts is None:
-        starts = starting_rows(X.shape[0], K, n_repeats, random_state)
-    starts = np.asarray(starts)
+    drawn = starting_rows(X.shape[0], K, n_repeats, random_state) if starts is None else starts
+    starts = np.asarray(drawn)
     _check_starts(starts, X.shape[0], K)
     rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
@@ -89,8 +86,6 @@ def starting_rows(
     Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones as
     they are. NumPy's ``RandomState`` does not change between versions.
 
-    Examples
-    --------
     >>> starting_rows(100, 3, n_repeats=2, random_state=0).shape
     (2, 3)
     """
@@ -110,13 +105,12 @@ def starting_rows(
 def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
     """Refuse what is not, for each repeat, K different rows."""
     fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
-    if not fine or starts.min() < 0 or starts.max() >= n:
+    fine = fine and 0 <= starts.min() <= starts.max() < n
+    if not fine or (np.diff(np.sort(starts)) == 0).any():
         raise ValueError(
-            f"starts must hold for each repeat {K} rows of X, whole numbers from 0 to {n - 1}; "
-            f"found {starts.dtype} of shape {starts.shape}, {starts.min()} to {starts.max()}."
+            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 to "
+            f"{n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
         )
-    if (np.diff(np.sort(starts, axis=1), axis=1) == 0).any():
-        raise ValueError("starts names a row twice in one repeat. Draw different rows.")
 
 
 def cluster_scorer(
@@ -124,8 +118,8 @@ def cluster_scorer(
 ) -> Callable[[Any, Any, Any], float]:
     """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test rows.
 
-    It clusters ``estimator.transform(X)``: any selector will do, or a pipeline that ends in
-    one. Use it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
+    It clusters ``estimator.transform(X)``: of a selector, or a pipeline that ends in one. Use
+    it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
 
     Parameters
     ----------
@@ -157,28 +151,27 @@ def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any)
 def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
     """Return the share of rows that agree under the best one-to-one match of labels.
 
-    Each class is matched with at most one cluster (Hungarian algorithm); the rows of
-    surplus clusters count as errors.
+    Each class is matched with at most one cluster; rows of surplus clusters are errors.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n,)
-        Classes and clusters; labels of any hashable type, their names do not matter.
+        Classes and clusters; their names do not matter.
 
     Examples
     --------
     >>> clustering_accuracy(["ant", "ant", "cat", "cat"], [1, 1, 0, 2])
     0.75
     """
-    return _accuracy_and_nmi(*_codes(y_true, y_pred))[0]
+    check_consistent_length(y_true, y_pred)
+    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[0]
 
 
 def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)), between 0 and 1.
 
-    This is the normalisation of the paper, ``average_method="max"`` in scikit-learn
-    (whose default, the arithmetic mean, gives larger numbers). Two labelings that both
-    consist of one cluster agree perfectly: 1.0.
+    The normalisation of the paper, ``average_method="max"`` in scikit-learn, whose default,
+    the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
 
     Parameters
     ----------
@@ -189,13 +182,8 @@ def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 2]), 6)
     0.666667
     """
-    return _accuracy_and_nmi(*_codes(y_true, y_pred))[1]
-
-
-def _codes(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Both labelings as numbers (n,)."""
     check_consistent_length(y_true, y_pred)
-    return encode_labels(y_true)[1], encode_labels(y_pred)[1]
+    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[1]
 
 
 def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
@@ -217,8 +205,6 @@ def _entropy(p: np.ndarray) -> float:
 def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -> float:
     """Return the mean over classes of the share of rows that ``selector.predict`` gets right.
 
-    The convention of Xian et al.: rare classes count as much as common ones.
-
     Parameters
     ----------
     selector : fitted SemFS, or any object with ``predict(X, class_table=...)``
@@ -227,8 +213,7 @@ def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -
     y : array-like of shape (n,)
         Their classes.
     class_table : DataFrame, mapping or array, optional
-        Descriptions of the candidate classes: the unseen ones for zero-shot learning, all
-        for the generalised setting. By default those the selector was fitted with.
+        Descriptions of the candidate classes; by default those of the fit.
 
     Examples
     --------
