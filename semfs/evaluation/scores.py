@@ -108,8 +108,8 @@ def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
     fine = fine and 0 <= starts.min() <= starts.max() < n
     if not fine or (np.diff(np.sort(starts)) == 0).any():
         raise ValueError(
-            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 to "
-            f"{n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
+            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 "
+            f"to {n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
         )
 
 
