@@ -66,9 +66,12 @@ def attributes_from_ontology(
     pandas = need("pandas", "data", what="A table")
     known = _cell_ontology(part_of) if ontology == "cl" else _read_file(ontology, part_of)
     ids = _find_all(wanted, known)
-    if not isinstance(terms, Mapping):
-        message = f"terms names class {{}} of {known.source} more than once: {wanted}. Name "
-        check_distinct(ids, message + "it once, or map your own labels to it.")
+    again = [repr(term) for term, id_ in zip(wanted, ids) if ids.count(id_) > 1]
+    if again and not isinstance(terms, Mapping):
+        raise ValueError(
+            f"{', '.join(again[:4])} are the same class in {known.source}. Name it once, or "
+            "map labels of your own to it."
+        )
     above = {id_: _ancestors(id_, known.parents) for id_ in ids}
     columns = set().union(*above.values())
     if not own:
@@ -231,16 +234,14 @@ def _find(term: str, spellings: list[dict[str, list[str]]], known: _Ontology) ->
 
 def _spellings(known: _Ontology) -> list[dict[str, list[str]]]:
     """Ids by what they may be called: ids, names, other names, names of obsolete classes."""
-    tiers: list[dict[str, list[str]]] = [{}, {}, {}, {}]
+    tiers: list[dict[str, dict[str, None]]] = [{}, {}, {}, {}]
     for id_, name in known.names.items():
         gone = id_ in known.obsolete
         calls = [(0, id_), (3 if gone else 1, name)]
         calls += [(3 if gone else 2, other) for other in known.synonyms[id_]]
         for tier, spelling in calls:
-            ids = tiers[tier].setdefault(_key(spelling), [])
-            if id_ not in ids:
-                ids.append(id_)
-    return tiers
+            tiers[tier].setdefault(_key(spelling), {})[id_] = None  # each once, in order
+    return [{key: list(ids) for key, ids in tier.items()} for tier in tiers]
 
 
 def _key(name: str) -> str:
