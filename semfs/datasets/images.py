@@ -8,7 +8,7 @@ indices start at 1. Everything leaves this module with one row per image or clas
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -89,28 +89,19 @@ def load_xlsa17(
         seen classes apart use ``data.X[data.info["trainval"]]``.
     """
     check_option("split", split, ("proposed", "standard"))
-    splits = read_splits(root, name, table)
-    classes = np.array(splits.attributes.index)
-    X, labels = _read_images(splits.folder / "res101.mat", len(classes), features)
-    _check_rows(splits, labels)
-    unseen = classes[np.unique(labels[splits.rows["test_unseen"]])]
-    data = ZeroShotDataset(
-        splits.folder.name, X, classes[labels], splits.attributes, unseen, info=splits.rows
-    )
+    path, attributes, rows = read_splits(root, name, table)
+    classes = np.array(attributes.index)
+    X, labels = _read_images(path.with_name("res101.mat"), len(classes), features)
+    _check_rows(path, rows, labels)
+    unseen = classes[np.unique(labels[rows["test_unseen"]])]
+    data = ZeroShotDataset(path.parent.name, X, classes[labels], attributes, unseen, info=rows)
     return data if split == "proposed" else _standard_split(data)
 
 
-@dataclass(frozen=True, eq=False)
-class Splits:
-    """What ``att_splits.mat`` holds, 0-based and with one row per class."""
-
-    folder: Path
-    attributes: Any  # frame (C, m): row r belongs to label r + 1 of res101.mat
-    rows: dict[str, np.ndarray]  # image indices of trainval, test_seen, …
-
-
-def read_splits(root: Any, name: str, table: str = "att") -> Splits:
-    """Return attribute table and row indices of ``root/name/att_splits.mat``."""
+def read_splits(
+    root: Any, name: str, table: str = "att"
+) -> tuple[Path, Any, dict[str, np.ndarray]]:
+    """Return the path of ``att_splits.mat``, its attributes (C, m) and its groups of rows."""
     places = [Path(root) / name, Path(root) / "data" / name, Path(root) / "xlsa17/data" / name]
     folder = next((place for place in places if place.is_dir()), None)
     if folder is None:
@@ -125,7 +116,8 @@ def read_splits(root: Any, name: str, table: str = "att") -> Splits:
         index=_class_names(path, att),
         columns=_attribute_names(folder.name, att.shape[0]),
     )
-    return Splits(folder, frame, _read_rows(path))
+    names = names_in_mat(path)
+    return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in names}
 
 
 def _class_names(path: Path, att: np.ndarray) -> list:
@@ -150,11 +142,6 @@ def _attribute_names(name: str, m: int) -> list[str]:
     text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
     known = json.loads(text).get(name.rstrip("12"), [])
     return known if len(known) == m else [f"a{j}" for j in range(m)]
-
-
-def _read_rows(path: Path) -> dict[str, np.ndarray]:
-    names = names_in_mat(path)
-    return {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in names}
 
 
 def _zero_based(path: Path, name: str) -> np.ndarray:
@@ -192,8 +179,7 @@ def _standard_split(data: ZeroShotDataset) -> ZeroShotDataset:
     return replace(data, unseen=unseen, info=None)
 
 
-def _check_rows(splits: Splits, labels: np.ndarray) -> None:
-    rows, where = splits.rows, f"{splits.folder / 'att_splits.mat'}"
+def _check_rows(where: Path, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
     if "test_unseen" not in rows:
         raise FileError(f"{where}: there is no test_unseen_loc.")
     last = max((index.max() for index in rows.values() if index.size), default=-1)

@@ -98,15 +98,6 @@ def test_large_and_small_x_gives_the_same_order_or_a_clear_error(selector, kind,
             clone(selector).fit(X * 1e200, y)
 
 
-@pytest.mark.parametrize("width", [1e-200, 1e200, 1e308])
-def test_mcfs_bears_any_heat_width(width):
-    X, _ = blobs()
-    fitted = MCFS(3, heat_width=width).fit(X)
-    assert np.isfinite(fitted.scores_[:6]).all()
-    if width > 1:
-        assert_array_equal(fitted.order_, MCFS(3, weight="binary").fit(X).order_)
-
-
 @pytest.mark.parametrize(
     "selector, message",
     [

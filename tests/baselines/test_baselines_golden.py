@@ -11,7 +11,6 @@ from sklearn.linear_model import Lasso, MultiTaskLasso
 
 from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN
 from semfs.baselines.base import standardize_columns
-from semfs.baselines.fsasl import exact_codes
 from semfs.baselines.l20alm import RidgeSystem
 from semfs.baselines.mcfs import (
     lars_coefficients,
@@ -147,12 +146,6 @@ def test_fsasl_finds_the_relevant_columns_of_synth60(inner, T):
     assert top(selector, 5) == RELEVANT
 
 
-def test_fsasl_exact_codes_of_synth60_are_as_sparse_as_the_lasso():
-    X, _ = data("synth60")
-    W = FSASL(5, n_components=3, max_iter=19).fit(X).coef_
-    assert np.count_nonzero(exact_codes(X @ W, 0.01)) == 175  # the released program has 3,377
-
-
 def raw_lasso(lam, name, target="Y", **options):
     X, y = data(name)
     attributes = ATTRIBUTES if target == "Ys" else None
@@ -269,23 +262,6 @@ def test_wknn_weights_are_those_of_the_original(key):
     selector.fit(*data(name))
     assert_allclose(selector.weights_, GOLDEN[f"wknn__{key}"], atol=1e-6)
     assert_allclose(selector.scores_, GOLDEN[f"wknn__{key}"], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "kernel, loss, expected", [("rbf", "mse", 0.107280), ("exp", "ce", 0.721582)]
-)
-def test_wknn_loss_at_the_start(kernel, loss, expected):
-    X, y = toy12()
-    Z, _, _ = standardize_columns(X)
-    value, _ = vote_gradient(
-        Z, np.eye(3)[y], np.full(6, 1 / 6), kernel=kernel, loss=loss, delta=1.0
-    )
-    assert value == pytest.approx(expected, abs=1e-6)
-
-
-def test_wknn_finds_the_relevant_columns_of_synth60():
-    selector = WkNN(5, max_iter=100, **WKNN["B"]).fit(*data("synth60"))
-    assert set(np.flatnonzero(selector.weights_).tolist()) == RELEVANT
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "exp"])

@@ -134,17 +134,17 @@ def test_wrong_xlsa17_folders_are_one_line(tmp_path, images, splits, message):
     ],
 )
 def test_real_tables_and_splits_have_the_published_sizes(name, shape, sizes):
-    splits = read_splits(SHARED / "xlsa17", name)
-    assert splits.attributes.shape == shape
-    assert tuple(len(splits.rows[k]) for k in ("trainval", "test_seen", "test_unseen")) == sizes
-    assert_allclose(np.linalg.norm(splits.attributes, axis=1), 1.0)
-    assert not splits.attributes.columns[0].startswith("a0")  # the published names
+    _, table, rows = read_splits(SHARED / "xlsa17", name)
+    assert table.shape == shape
+    assert tuple(len(rows[k]) for k in ("trainval", "test_seen", "test_unseen")) == sizes
+    assert_allclose(np.linalg.norm(table, axis=1), 1.0)
+    assert not table.columns[0].startswith("a0")  # the published names
 
 
 @real
 def test_real_sun_equals_the_benchmark_table_and_table_1(tmp_path):
     data = load_sun(SHARED / "SUNAttributeDB")
-    table = read_splits(SHARED / "xlsa17", "SUN", table="original_att").attributes
+    table = read_splits(SHARED / "xlsa17", "SUN", table="original_att")[1]
     pd.testing.assert_frame_equal(data.attributes, table)
     assert (len(data.seen), len(data.unseen)) == (707, 10)
     _, y_seen, _, y_unseen = data.split()
@@ -158,7 +158,7 @@ def test_real_sun_equals_the_benchmark_table_and_table_1(tmp_path):
 @real
 def test_real_apy_equals_the_benchmark_table_and_table_1():
     data = load_apy(SHARED / "aPY_annotations")
-    table = read_splits(SHARED / "xlsa17", "APY", table="original_att").attributes
+    table = read_splits(SHARED / "xlsa17", "APY", table="original_att")[1]
     pd.testing.assert_frame_equal(data.attributes, table)
     _, y_seen, _, y_unseen = data.split()
     assert (len(y_seen), len(y_unseen)) == (12695, 2644)
