@@ -11,28 +11,17 @@ try:
     import typer
     from typer.core import TyperCommand, TyperGroup
 
-    from semfs.cli import data, lab
+    from semfs.cli import commands
     from semfs.cli.console import complain
 except ModuleNotFoundError as error:  # pragma: no branch
     raise SystemExit(
         f"The semfs command needs {error.name}. Install it with: pip install 'semfs[cli]'"
     ) from None
-except KeyboardInterrupt:
-    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]
 
-#: The commands, in the order of the help. A new one is a function of `data` or `lab`: its
-#: docstring is the help and ends with "Example: ...".
-COMMANDS = (
-    lab.demo,
-    data.select,
-    data.attributes,
-    data.datasets,
-    lab.evaluate,
-    lab.reproduce,
-    lab.report,
-)
+#: The functions of `commands`, in the order of the help.
+COMMANDS = ("demo", "select", "attributes", "datasets", "evaluate", "reproduce", "report")
 
 
 class _PlainHelp:
@@ -102,22 +91,16 @@ def _build() -> typer.Typer:
     )
     app.callback()(_options)
     command = type("Command", (_PlainHelp, TyperCommand), {})
-    for function in COMMANDS:
+    for function in (getattr(commands, name) for name in COMMANDS):
         text, _, example = inspect.cleandoc(function.__doc__ or "").partition("Example:")
         epilog = f"Example: {example.strip()}"
         app.command(cls=command, help=text, epilog=epilog)(_command(function))
     return app
 
 
-try:
-    app = _build()
-except KeyboardInterrupt:
-    raise SystemExit(130) from None
+app = _build()
 
 
 def main() -> None:
     """Entry point of the `semfs` script."""
-    try:
-        app(prog_name="semfs")
-    except KeyboardInterrupt:  # before a command was reached
-        raise SystemExit(130) from None
+    app(prog_name="semfs")
