@@ -1,13 +1,12 @@
-"""The command `semfs`, also `python -m semfs`; Ctrl-C never shows a traceback."""
+"""The command `semfs`, also `python -m semfs`."""
 
 import os
 import signal
 
-signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # while packages load
+# Ctrl-C while packages load: no traceback. `main` takes over.
+signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 from semfs.cli import main  # noqa: E402
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if __name__ == "__main__":
     main()

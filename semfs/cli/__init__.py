@@ -3,6 +3,7 @@
 try:
     import functools
     import inspect
+    import signal
     import warnings
     from collections.abc import Callable
     from dataclasses import is_dataclass
@@ -103,4 +104,8 @@ app = _build()
 
 def main() -> None:
     """Entry point of the `semfs` script."""
-    app(prog_name="semfs")
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        app(prog_name="semfs")
+    except KeyboardInterrupt:  # before a command was reached
+        raise SystemExit(130) from None

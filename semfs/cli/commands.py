@@ -354,7 +354,7 @@ def report(
         if csv is not None:
             say(f"Wrote {write_csv(rows, csv)}")
         if csv is None or out is not None:
-            more = {"failures": store.failures(), "info": store.info()}
+            more: dict[str, Any] = {"failures": store.failures(), "info": store.info()}
             say(f"Wrote {write_report(rows, out or run / 'report.html', **more)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +114,19 @@ def run_demo(
     splits = random_splits(data, n_splits, seed)
     places = [(data.name, split, line) for split in splits for line in lines]
     cells = [Cell("clustering", *place, seed=seed, label=place[-1]) for place in places]
-    summary = run(cells, store, partial(_result, data, splits), verbose=verbose)
+    summary = run(cells, store, partial(_result, splits), verbose=verbose)
     if summary.failures:
         raise RuntimeError(summary.failures[0][1])
     rows = sorted(store.rows(), key=lambda row: lines.index(row["label"]))
     return Demo(data, _chosen(data, n_genes), rows)
 
 
-def _result(data: ZeroShotDataset, splits: Mapping[str, list], cell: Cell) -> Result:
+_sample = lru_cache(load_sample)
+
+
+def _result(splits: Mapping[str, list], cell: Cell) -> Result:
     """Scores of one line on one split."""
-    case = case_of(data, tuple(splits[cell.split]))
+    case = case_of(_sample(), tuple(splits[cell.split]))
     with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
         warnings.simplefilter("ignore", UserWarning)
         selector = LINES[cell.method](case)
