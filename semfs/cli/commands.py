@@ -218,8 +218,8 @@ def _print_demo(found: Any) -> None:
         "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
     )
     genes = [
-        (str(number), gene.name, f"{gene.share:.0%}", gene.attribute)
-        for number, gene in enumerate(found.genes, start=1)
+        (str(number), name, f"{share:.0%}", attribute)
+        for number, (name, share, attribute) in enumerate(found.genes, start=1)
     ]
     print_table("Genes chosen", [">", "gene", ">share of fit", "speaks of"], genes)
     _print_scores(found.rows)
@@ -292,7 +292,6 @@ class Reproduction:
     methods: Annotated[str, Option("--method", "-m", help=INSTEAD)] = ""
     splits: Splits = None
     n_jobs: Jobs = None
-    force: Annotated[str, Option(help="Methods to compute again, with commas.")] = ""
     fast: Annotated[bool, Option("--fast", help="Fewer k, runs, splits, grids.")] = False
     seed: Seed = 0
 
@@ -306,16 +305,15 @@ def reproduce(options: Reproduction) -> None:
     from semfs.lab.paper import reproduce as reproduce_experiments
 
     arguments = _given(options)
-    arguments |= {name: _words(arguments[name]) for name in ("datasets", "methods", "force")}
+    arguments |= {name: _words(arguments[name]) for name in ("datasets", "methods")}
     study = Study(**{f.name: arguments.pop(f.name, None) for f in fields(Study)})
     try:
         command = shlex.join(["semfs", *sys.argv[1:]])
         done = reproduce_experiments(study, **arguments, command=command, verbose=True)
     except KeyboardInterrupt:
-        how = " (without --force)" if options.force else ""
         raise KeyboardInterrupt(
-            f"interrupted. What is finished is safe in {options.run_folder}; the same "
-            f"command{how} continues."
+            f"interrupted. What is finished is safe in {options.run_folder}; the same command "
+            "continues."
         ) from None
     say(
         f"{done.n_cells} cells: {done.n_before} finished before, {done.n_computed} computed in "

@@ -23,7 +23,6 @@ from semfs.lab.report import (
     Section,
     Table,
     colours,
-    is_oracle,
     lead,
     score_panels,
 )
@@ -31,7 +30,9 @@ from semfs.lab.runner import run
 from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
 
-__all__ = ["Demo", "Gene", "draw", "run_demo"]
+__all__ = ["Demo", "draw", "run_demo"]
+
+Gene = tuple[str, float, str]  # its share of the fall of J, the attribute it speaks of most
 
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
@@ -41,8 +42,7 @@ RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
 CAUTION = (
-    "Means over k, differences paired over the class splits, with 95 % intervals; the splits "
-    "share classes, so the intervals are rather too narrow."
+    "Paired over the class splits, with 95 % intervals: too narrow, as splits share classes."
 )
 
 
@@ -66,15 +66,6 @@ LINES: dict[str, Callable[[Case], Any]] = {
 
 
 @dataclass(frozen=True)
-class Gene:
-    """A chosen gene: ``share`` of the total fall of J, and the attribute it speaks of most."""
-
-    name: str
-    share: float
-    attribute: str
-
-
-@dataclass(frozen=True)
 class Demo:
     """Data set, chosen genes, and one row per split, method and k (as `semfs report` reads)."""
 
@@ -95,7 +86,7 @@ class Demo:
     def expression(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """Mean and share of expressing cells (types, genes) of the chosen genes; the types."""
         names = self.data.feature_names.tolist()
-        X = self.data.X[:, [names.index(gene.name) for gene in self.genes]]
+        X = self.data.X[:, [names.index(name) for name, *_ in self.genes]]
         types = [*self.data.seen.tolist(), *self.data.unseen.tolist()]
         parts = [X[self.data.y == label] for label in types]
         means = np.array([part.mean(axis=0) for part in parts])
@@ -152,15 +143,14 @@ def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
         best = int(np.argmax(np.abs(effect[feature])))
         sign = "+" if effect[feature, best] > 0 else "−"
         attribute = f"{sign} {selector.attribute_names_in_[best]}"
-        found.append(Gene(str(data.feature_names[feature]), float(gain), attribute))
+        found.append((str(data.feature_names[feature]), float(gain), attribute))
     return found
 
 
 def sections(demo: Demo) -> list[Section]:
     """Return what the report says besides the curves: leads, and the genes by cell type."""
     leads = {("Lung cells", m, f"over {other}"): found for m, other, found in demo.leads()}
-    genes = [[gene.name, gene.share, gene.attribute] for gene in demo.genes]
-    spoken = Table("Chosen genes", ["gene", "share of fit", "speaks of"], genes)
+    spoken = Table("Chosen genes", ["gene", "share of fit", "speaks of"], demo.genes)
     text = f"{SIZES} The last {len(demo.data.unseen)} types had no label."
     return [
         Section(f"Lead of {OURS}", [CAUTION], None, _leads_by_k(demo), leads=leads),
@@ -188,8 +178,8 @@ def _dots(demo: Demo) -> Panel:
     words = "mean {:.2f}, in {:.0%} of the cells".format
     series = {
         name: [
-            (gene.name, float(mean), float(share), words(mean, share))
-            for gene, mean, share in zip(demo.genes, means[i], shares[i])
+            (gene, float(mean), float(share), words(mean, share))
+            for (gene, *_), mean, share in zip(demo.genes, means[i], shares[i])
         ]
         for i, name in enumerate(types)
     }
@@ -202,23 +192,23 @@ def draw(demo: Demo, path: Any) -> Path:
     picture = matplotlib.Figure(figsize=(10, 4.8), layout="constrained")
     left, right = picture.subfigures(1, 2, width_ratios=[1.45, 1])
     curves = score_panels({demo.data.name: demo.rows}, "k", "number of genes")
-    _draw_lines(left.subplots(1, 2), curves, ":", bars=False)
+    _draw_lines(left.subplots(1, 2), curves, bars=False)
     left.legend(*left.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), "", bars=True)
+    _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), bars=True)
     right.axes[0].legend(frameon=False, title=f"{OURS} over", fontsize=8)
     with appearing(path) as beside:
         picture.savefig(beside, format="png", dpi=150)
     return Path(path)
 
 
-def _draw_lines(axes: Any, panels: list[Panel], dotted: str, bars: bool) -> None:
+def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
     """Curves, or points with bars, side by side at each number of genes."""
     looks = colours(LINES)
     for ax, panel in zip(axes, panels):
         for i, (name, points) in enumerate(panel.series.items()):
             at = np.arange(len(points)) + (0.2 * i - 0.1) * bars
             _, mean, half, _ = zip(*points)
-            shape = "o" if bars else dotted if is_oracle(name) else f"{SHAPES[i]}-"
+            shape = "o" if bars else ":" if name.endswith("(reference)") else f"{SHAPES[i]}-"
             look = {"color": looks[name], "ms": 4, "label": name, "capsize": 3 * bars}
             ax.errorbar(at, mean, half if bars else None, fmt=shape, **look)
         ax.set_xticks(range(len(KS)), [str(k) for k in KS])

@@ -25,16 +25,7 @@ from sklearn.base import clone
 from sklearn.feature_selection import SelectKBest
 from sklearn.utils import check_random_state, get_tags
 
-from semfs.baselines import (
-    FSASL,
-    L20ALM,
-    MCFS,
-    LassoSelector,
-    Markers,
-    RandomSelector,
-    VarianceSelector,
-    WkNN,
-)
+from semfs import baselines
 from semfs.baselines.graph import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
@@ -52,7 +43,6 @@ FAST_GRID = (0.1, 1.0, 10.0)
 # with the results.
 WKNN_FULL_BATCH = 1000
 WKNN_BATCH = 512
-WKNN_ALONE = {"lambda0": 0.0, "lambda2": 0.0}  # while lambda1 is tuned
 FSASL_SAMPLES = 500
 MCFS_NARROW_ROWS = 1000
 MOST_COMPONENTS = 50
@@ -192,11 +182,11 @@ def _import(name: str) -> Any:
         ) from error
 
 
-def _grid(size: Size, *names: str, **fixed: float) -> list[Params]:
+def _grid(*names: str, **fixed: float) -> Callable[[Size], list[Params]]:
     """The paper's grid of these parameters; in haste a coarse one, all equal."""
-    points = itertools.product(GRID, repeat=len(names))
-    chosen = [(value,) * len(names) for value in FAST_GRID] if size.fast else points
-    return [dict(zip(names, values)) | fixed for values in chosen]
+    full = [dict(zip(names, values)) for values in itertools.product(GRID, repeat=len(names))]
+    fast = [dict.fromkeys(names, value) for value in FAST_GRID]
+    return lambda size: [point | fixed for point in (fast if size.fast else full)]
 
 
 def _mcfs(size: Size) -> Params:
@@ -209,7 +199,7 @@ def _mcfs_grid(size: Size) -> list[Params]:
     With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
     converge; then a sample of the rows, small enough for a dense one, must do.
     """
-    widths = _grid(size, "heat_width_factor")
+    widths = _grid("heat_width_factor")(size)
     for point in widths:
         if point["heat_width_factor"] < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
@@ -221,6 +211,9 @@ def _fsasl(size: Size) -> Params:
     if size.n_samples > FSASL_SAMPLES:
         params["max_samples"] = FSASL_SAMPLES
     return params | ({"max_iter": 6} if size.fast else {})
+
+
+_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
 
 
 def _wknn(size: Size) -> Params:
@@ -239,15 +232,22 @@ def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Meth
 METHODS: dict[str, Method] = {
     method.name: method
     for method in [
-        Method("random", "Random", RandomSelector),
-        Method("variance", "Variance", VarianceSelector),
+        Method("random", "Random", baselines.RandomSelector),
+        Method("variance", "Variance", baselines.VarianceSelector),
         Method("anova", "ANOVA F", SelectKBest, attributes=False),
-        Method("markers", "Markers per class", Markers, attributes=False),
-        Method("mcfs", "MCFS", MCFS, _mcfs, _mcfs_grid),
-        Method("fsasl", "FSASL", FSASL, _fsasl, lambda s: _grid(s, "lambda2", "lambda3")),
-        Method("lasso", "LASSO", LassoSelector, _lasso, lambda s: _grid(s, "lam"), False),
-        Method("l20alm", "L20ALM", L20ALM, grid=lambda s: _grid(s, "mu"), attributes=False),
-        Method("wknn", "WkNN", WkNN, _wknn, lambda s: _grid(s, "lambda1", **WKNN_ALONE), False),
+        Method("markers", "Markers per class", baselines.Markers, attributes=False),
+        Method("mcfs", "MCFS", baselines.MCFS, _mcfs, _mcfs_grid),
+        Method("fsasl", "FSASL", baselines.FSASL, _fsasl, _grid("lambda2", "lambda3")),
+        Method("lasso", "LASSO", baselines.LassoSelector, _lasso, _grid("lam"), False),
+        Method("l20alm", "L20ALM", baselines.L20ALM, grid=_grid("mu"), attributes=False),
+        Method(
+            "wknn",
+            "WkNN",
+            baselines.WkNN,
+            _wknn,
+            _wknn_grid,
+            False,
+        ),
         _ours("semfs", "SemFS", target_attributes=None),
         _ours("semfs-described", "SemFS, new classes described"),
         _ours("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
@@ -305,7 +305,7 @@ def rank(
 
 def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.ndarray], Any]:
     """Fit a selector; one without a ranking, or whose choices are not nested, for each k."""
-    if isinstance(selector, L20ALM):  # each solution starts from the one before
+    if isinstance(selector, baselines.L20ALM):  # each solution starts from the one before
         fitted = selector.path(case.X, case.y, ks)
         return {k: one.order_[:k] for k, one in zip(ks, fitted)}, fitted[-1]
     with warnings.catch_warnings():  # SelectKBest complains of constant columns
@@ -353,7 +353,7 @@ def scores(
     if not len(case.y_unseen):
         return {}
     starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
-    draws = range(n_repeats) if isinstance(ranking.selector, RandomSelector) else ()
+    draws = range(n_repeats) if isinstance(ranking.selector, baselines.RandomSelector) else ()
     orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
     found: dict[int, dict[str, tuple[float, float]]] = {}
     for k, features in ranking.by_k.items():

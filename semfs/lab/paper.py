@@ -31,16 +31,8 @@ import joblib
 import numpy as np
 from scipy import sparse
 
-from semfs.datasets import (
-    CATALOG,
-    ZeroShotDataset,
-    find_files,
-    load_h5ad,
-    load_npz,
-    load_sample,
-    load_table,
-    load_xlsa17,
-)
+from semfs import datasets as sources
+from semfs.datasets import CATALOG, ZeroShotDataset, find_files, load_npz, load_sample
 from semfs.datasets.catalog import data_folders
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
@@ -117,7 +109,8 @@ def open_data(
             raise ValueError(f"There is no file {name}; label and attributes are for files.")
         data = _known(str(name))()
     elif attributes is not None and label is not None:
-        load = load_h5ad if Path(name).suffix == ".h5ad" else load_table
+        is_h5ad = Path(name).suffix == ".h5ad"
+        load = sources.load_h5ad if is_h5ad else sources.load_table
         data = load(name, label, attributes)
     elif Path(name).suffix == ".npz" and attributes is None:
         data = load_npz(name)
@@ -190,8 +183,8 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
 
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
     entries = [entry for entry in CATALOG if entry.loader.startswith("load_xlsa17")]
-    places = {entry.name: find_files(entry, folders) for entry in entries}
-    return {n: partial(load_xlsa17, p.resolve().parent, p.name) for n, p in places.items() if p}
+    places, load = {e.name: find_files(e, folders) for e in entries}, sources.load_xlsa17
+    return {n: partial(load, p.resolve().parent, p.name) for n, p in places.items() if p}
 
 
 def _is_dataset(file: Path) -> bool:
@@ -405,7 +398,6 @@ def reproduce(
     run_folder: Any,
     *,
     n_jobs: int | None = None,
-    force: Sequence[str] = (),
     command: str = "",
     verbose: bool = False,
 ) -> Summary:
@@ -419,8 +411,6 @@ def reproduce(
         Results are in its ``results.sqlite``.
     n_jobs, verbose
         See `semfs.lab.run`.
-    force : sequence of str, optional
-        Methods whose finished cells are computed again.
     command : str, optional
         How this was called, for the report.
 
@@ -430,7 +420,7 @@ def reproduce(
         Its ``notes`` name the paper's data sets that are absent and what was left out.
     """
     entries = find_experiments(study.experiments)
-    for name in [*study.methods, *force]:
+    for name in study.methods:
         find_method(name)
     made_up = all("n" in entry.settings[0] for entry in entries)
     data = {} if made_up else find_data(study.data, study.datasets)
@@ -454,7 +444,6 @@ def reproduce(
         facts = {"command": command, "versions": versions(), "notes": total.notes}
         for name, value in facts.items():
             store.set_info(name, value)
-        store.force(cell for cell in cells if cell.method in force)
         for timed, jobs in ((False, n_jobs), (True, 1)):  # timings are taken one at a time
             part = [cell for cell in cells if ("n" in cell.setting) == timed]
             total += run(part, store, bench, n_jobs=jobs, verbose=verbose)

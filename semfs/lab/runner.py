@@ -150,11 +150,7 @@ def _name(cell: Cell) -> str:
 
 
 def _printable(text: Any) -> str:
-    """Return text on one line without control characters, as a terminal may be given it.
-
-    >>> _printable("a\\x1b[31mred\\x07\\nline")
-    'a[31mred line'
-    """
+    """Text on one line without control characters, as a terminal may be given it."""
     words = " ".join(str(text).split())
     return "".join(letter for letter in words if letter.isprintable())
 

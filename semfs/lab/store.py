@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -179,12 +179,6 @@ class Store:
     def fail(self, cell: Cell, error: str) -> None:
         """Record why a cell failed; the next run tries it again."""
         self._put(cell.key, "failed", {"cell": asdict(cell), "error": error})
-
-    def force(self, cells: Iterable[Cell]) -> None:
-        """Forget cells, so that they are computed again."""
-        with self._errors():
-            sql = "DELETE FROM records WHERE name = ?"
-            self._db.executemany(sql, [(cell.key,) for cell in cells])
 
     def set_info(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""

@@ -18,15 +18,6 @@ def rows_of(scores):
     ]
 
 
-def naive_mean(rows, label, metric="acc", **where):
-    chosen = [
-        r[metric]
-        for r in rows
-        if r["label"] == label and all(r[key] == value for key, value in where.items())
-    ]
-    return sum(chosen) / len(chosen)
-
-
 def test_interval_is_that_of_scipys_one_sample_t_test():
     differences = [0.03, -0.01, 0.02, 0.05, 0.0]
     found = paired_interval(differences)
@@ -72,29 +63,6 @@ def test_several_parameters_of_an_oracle_count_with_the_best_for_each_k():
 def test_rows_without_a_score_are_no_points():
     rows = [row("SemFS", 0.5), row("SemFS", math.nan, k=10), row("SemFS", 0.0, k=15, acc=None)]
     assert [p.x for p in curves(rows, "acc")["SemFS"]] == [5]
-
-
-@pytest.mark.parametrize("metric", ["acc", "nmi"])
-def test_standings_are_naive_means_and_paired_leads(metric):
-    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
-    found = standings(rows, metric)
-    means = {m: naive_mean(rows, m, metric) for m in QUALITY if "oracle" not in m}
-    order = sorted(means, key=means.get, reverse=True)
-    assert [s.label for s in found.ranked] == order
-    first, second, third = order[:3]
-    splits = sorted({r["split"] for r in rows})
-    for standing, rival in zip(found.ranked, [second, first, first]):
-        differences = [
-            naive_mean(rows, standing.label, metric, split=s)
-            - naive_mean(rows, rival, metric, split=s)
-            for s in splits
-        ]
-        expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        assert_allclose(
-            [standing.mean, standing.lead.mean, standing.lead.low, standing.lead.high],
-            [means[standing.label], fmean(differences), expected.low, expected.high],
-        )
-    assert found.ranked[2].label == third
 
 
 def test_oracles_are_not_ranked():

@@ -43,9 +43,9 @@ def test_few_genes_beat_chance_and_all_genes_are_the_same_for_every_k(demo):
 
 
 def test_chosen_genes_are_named_with_what_they_speak_of(demo):
-    assert demo.genes[0].name == "S100A9"
-    assert demo.genes[0].attribute == "+ mononuclear phagocyte"
-    assert sum(gene.share for gene in demo.genes) == pytest.approx(1.0)
+    assert demo.genes[0][0] == "S100A9"
+    assert demo.genes[0][2] == "+ mononuclear phagocyte"
+    assert sum(share for _, share, _ in demo.genes) == pytest.approx(1.0)
 
 
 def test_the_dot_plot_shows_means_and_shares_of_all_types(demo):
@@ -53,7 +53,7 @@ def test_the_dot_plot_shows_means_and_shares_of_all_types(demo):
     assert means.shape == shares.shape == (19, 10)
     assert types[12:] == demo.data.unseen.tolist()
     cells = demo.data.X[demo.data.y == types[0]]
-    gene = demo.data.feature_names.tolist().index(demo.genes[0].name)
+    gene = demo.data.feature_names.tolist().index(demo.genes[0][0])
     assert means[0, 0] == pytest.approx(cells[:, gene].mean())
     assert shares[0, 0] == pytest.approx((cells[:, gene] > 0).mean())
 

@@ -229,13 +229,6 @@ def test_l20alm_is_solved_for_each_k_and_says_which_features(bench, sample):
     }
 
 
-def test_random_draws_other_features_for_every_run_of_k_means(bench, sample):
-    (cell,) = cells_of(sample, "clustering", methods=["random"])
-    first, again = bench(cell), bench(cell)
-    assert first.scores == again.scores
-    assert first.scores[5]["acc"][1] > 0.0
-
-
 def test_the_heat_width_of_mcfs_is_tuned_in_units_of_its_own_default(sample):
     case = Case.of(sample)
     own = MCFS(5).fit(case.X)
@@ -388,18 +381,6 @@ def invoke(*arguments: object):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def test_evaluate_prints_a_table_with_the_best_first(own):
-    result = invoke("evaluate", "blood", "-k", "5:20:15", "-m", "semfs,variance", "-j", "1")
-    assert result.exit_code == 0, result.output
-    lines = [line.split() for line in result.output.splitlines() if line.strip()]
-    assert ["method", "5", "20", "mean"] in lines
-    scores = [
-        (words[0], float(words[-1])) for words in lines if words[0] in ("SemFS", "Variance")
-    ]
-    assert [name for name, _ in scores] == ["SemFS", "Variance"] * 2
-    assert scores[0][1] > scores[1][1]
-
-
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory) -> Path:
     """A folder with a small data set that takes the place of aPY."""
@@ -438,8 +419,6 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     assert absent in first.stdout
     assert Store(tmp_path / "run").info()["notes"] == [absent]
     assert "3 cells: 3 finished before, 0 computed" in invoke(*common, *fast).stdout
-    again = invoke(*common, *fast, "--force", "semfs")
-    assert "3 cells: 0 finished before, 3 computed" in again.stdout
     for more, said in (
         (["--method", "semfs"], "Use another --out"),
         (["--fast", "--method", "variance"], "Variance has no parameter that alpha varies"),

@@ -103,13 +103,6 @@ def test_eight_curves_are_drawn_at_first_and_all_after_a_click(browser):
     assert curves_of(browser) == []
 
 
-def test_spread_is_shown_and_can_be_hidden(browser):
-    errorbars = "return document.querySelectorAll('.plot .errorbars path').length"
-    assert browser.execute_script(errorbars) > 0
-    browser.find_element(By.CSS_SELECTOR, "input[data-spread]").click()
-    assert browser.execute_script(errorbars) == 0
-
-
 def test_wide_tables_say_so_on_a_phone(browser):
     hints = "return [...document.querySelectorAll('.hint')].filter(e => e.offsetHeight).length"
     resize(browser, 390)
