@@ -82,24 +82,19 @@ def _options(
     """Choose the features that tell apart classes nobody has labelled yet."""
 
 
-def _build() -> typer.Typer:
-    app = typer.Typer(
-        name="semfs",
-        cls=type("Group", (_PlainHelp, TyperGroup), {}),
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
-    )
-    app.callback()(_options)
-    command = type("Command", (_PlainHelp, TyperCommand), {})
-    for function in (getattr(commands, name) for name in COMMANDS):
-        text, _, example = inspect.cleandoc(function.__doc__ or "").partition("Example:")
-        epilog = f"Example: {example.strip()}"
-        app.command(cls=command, help=text, epilog=epilog)(_command(function))
-    return app
-
-
-app = _build()
+app = typer.Typer(
+    name="semfs",
+    cls=type("Group", (_PlainHelp, TyperGroup), {}),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.callback()(_options)
+_Command = type("Command", (_PlainHelp, TyperCommand), {})
+for _function in (getattr(commands, name) for name in COMMANDS):
+    _text, _, _example = inspect.cleandoc(_function.__doc__ or "").partition("Example:")
+    _ending = f"Example: {_example.strip()}"
+    app.command(cls=_Command, help=_text, epilog=_ending)(_command(_function))
 
 
 def main() -> None:

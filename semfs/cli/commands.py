@@ -223,16 +223,12 @@ def _print_demo(found: Any) -> None:
     ]
     print_table("Genes chosen", [">", "gene", ">share of fit", "speaks of"], genes)
     _print_scores(found.rows)
-    leads = [
-        (measure, other, f"{lead.mean:+.3f}", _limits(lead), lead.verdict)
-        for measure, other, lead in found.leads()
-    ]
+    leads = []
+    for measure, other, lead in found.leads():
+        limits = "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
+        leads.append((measure, other, f"{lead.mean:+.3f}", limits, lead.verdict))
     columns = ["measure", "against", ">lead", "95 % interval", ""]
     print_table("Lead of SemFS + descriptions, paired over the splits", columns, leads)
-
-
-def _limits(lead: Any) -> str:
-    return "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
 
 
 @dataclass

@@ -121,11 +121,11 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
     with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
         warnings.simplefilter("ignore", UserWarning)
         selector = LINES[cell.method](case)
-    order = np.arange(case.n_features) if selector is None else selector.order_
-    by_k = {k: order[:k] for k in (KS if selector is not None else [case.n_features])}
+    order = np.arange(case.X.shape[1]) if selector is None else selector.order_
+    by_k = {k: order[:k] for k in (KS if selector is not None else [case.X.shape[1]])}
     found = scores(case, Ranking(by_k, selector), N_REPEATS, cell.seed)
     if selector is None:
-        return Result(dict.fromkeys(KS, found[case.n_features]), 0.0)
+        return Result(dict.fromkeys(KS, found[case.X.shape[1]]), 0.0)
     return Result(found, 0.0, case.names(order[: max(KS)]))
 
 

@@ -68,11 +68,6 @@ class Case:
         X, y, X_unseen, y_unseen = data.split()
         return cls(X, y, data.attributes, X_unseen, y_unseen, data.feature_names)
 
-    @property
-    def n_features(self) -> int:
-        """Number of features d."""
-        return self.X.shape[1]
-
     def names(self, features: np.ndarray) -> list[str]:
         """Return the names of features given by index."""
         return [str(name) for name in self.feature_names[features]]

@@ -1,17 +1,11 @@
 """The paper's experiments: ``paper.toml`` says what is compared, over what.
 
 `plan` turns its entries, data sets and methods into cells; a `Bench` computes one of them;
-`reproduce` and `evaluate` are what the commands call.
-
-- One fit on the seen classes gives a ranking, which serves all numbers of features k; only
-  L20ALM, whose solutions are not nested, is solved for each k, each from the one before.
-  MCFS, whose scores depend on k, is run at the largest one.
-- Scores are those of single K-means runs on the unseen classes, averaged; all methods and
-  all k start from the same rows (`semfs.evaluation.starting_rows`). Random draws another
-  subset for each of these runs.
-- Baselines use class labels, at their defaults and, labelled "(oracle)", at the best point
-  of the paper's grid for every k and measure separately. Unsupervised ones are told the
-  number of seen classes.
+`reproduce` and `evaluate` are what the commands call. One fit on the seen classes gives a
+ranking for all numbers of features k (L20ALM, whose solutions are not nested, is solved for
+each k; MCFS is run at the largest). Scores are means over single K-means runs on the unseen
+classes, from the same starting rows for all. Baselines use class labels, at their defaults
+and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
 
 from __future__ import annotations
@@ -90,7 +84,7 @@ def _loaded(loader: Loader) -> ZeroShotDataset:
 def open_data(
     name: Any, label: str | None = None, attributes: Any = None, unseen: Sequence[str] = ()
 ) -> ZeroShotDataset:
-    """Return a data set by name (see CATALOG), or from a file of one's own.
+    """Return a data set by name, or from a file of one's own.
 
     Parameters
     ----------
@@ -282,15 +276,15 @@ class Bench:
         protocol, setting, method = self.protocol, cell.setting, self.method(cell.method)
         if "n" in setting:
             case = scaling_data(setting["n"], setting["d"], cell.seed)
-            ks: tuple[int, ...] = (min(max(protocol.ks), case.n_features),)
+            ks: tuple[int, ...] = (min(max(protocol.ks), case.X.shape[1]),)
         else:
             unseen = tuple(self.splits[cell.dataset][cell.split])
             case = case_of(_loaded(self.data[cell.dataset]), unseen)
             case = case.with_ratio(setting.get("ratio", 1.0), cell.seed)
-            ks = tuple(k for k in protocol.ks if k <= case.n_features)
+            ks = tuple(k for k in protocol.ks if k <= case.X.shape[1])
         if not ks:
             raise ValueError(
-                f"{cell.dataset} has only {case.n_features} features. Ask for fewer."
+                f"{cell.dataset} has only {case.X.shape[1]} features. Ask for fewer."
             )
         targets = setting.get("targets", "attributes" if method.attributes else "labels")
         attributes, seed = targets == "attributes", protocol.seed

@@ -1,10 +1,8 @@
 """What the results of a run say: numbers one can compare, words, and one HTML page.
 
-A row is a flat dict with ``dataset``, ``split``, ``label`` (the method's display name), ``k``,
-``acc``, ``nmi``, ``params`` and ``extra``. `curves`, `lead` and `standings` compare;
-`build_sections` says who wins, by how much, and where that cannot be told; `write_report`
-makes the page, pictures first (``report.html`` lays it out, ``report.js`` draws), and
-`write_csv` a table of the rows.
+A row is a flat dict, see `Store.rows`. `curves`, `lead` and `standings` compare;
+`build_sections` arranges what is said, ``report.html`` finds the words and lays them out,
+``report.js`` draws; `write_report` makes the page, `write_csv` a table of the rows.
 """
 
 from __future__ import annotations
@@ -328,18 +326,15 @@ def _selected_features(rows: Sequence[Row]) -> Section:
     for row in _largest_k(rows):
         if row.get("features") and not is_oracle(row["label"]):
             chosen[row["dataset"], row["label"]].append([str(n) for n in row["features"]])
-    body = [[*place, _most_chosen(lists)] for place, lists in chosen.items()]
+    body: list[list[Any]] = []
+    for place, lists in chosen.items():
+        counts = Counter(name for names in zip_longest(*lists) for name in names if name)
+        several = [(name, f"{n}/{len(lists)}") for name, n in counts.most_common(MOST_FEATURES)]
+        body.append([*place, several if len(lists) > 1 else lists[0]])
     text = "With several splits: those chosen most often first, with the number of splits."
     caption = "The features of every method at its largest number of features, best first"
     columns = ["data set", "method", "names"]
     return Section("Selected features", [text], Table(caption, columns, body))
-
-
-def _most_chosen(lists: list[list[str]]) -> list[Any]:
-    if len(lists) == 1:
-        return lists[0]
-    counts = Counter(name for place in zip_longest(*lists) for name in place if name)
-    return [(name, f"{n}/{len(lists)}") for name, n in counts.most_common(MOST_FEATURES)]
 
 
 def _sweep(rows: Sequence[Row]) -> list[Section]:

@@ -92,9 +92,8 @@ def run(
     if n_jobs is not None and n_jobs < 1:
         raise ValueError(f"The number of jobs must be at least 1, got {n_jobs}.")
     cells = list({cell.key: cell for cell in cells}.values())
-    statuses = store.statuses()
-    todo = [cell for cell in cells if statuses.get(cell.key) != "done"]
-    summary = Summary(len(cells), len(cells) - len(todo))
+    todo = [cell for cell in cells if not store.is_done(cell)]
+    summary = Summary(len(cells))
     started = time.perf_counter()
     n_workers = min(n_jobs or cpu_count(), len(todo))
     with Progress("cells", len(todo), verbose) as progress:
@@ -168,19 +167,16 @@ def _from_workers(function: Function, cells: Iterator[Cell], n_workers: int) -> 
                 if not busy:
                     break
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                    cell = busy.pop(future)
-                    if isinstance(future.exception(), BrokenProcessPool):
+                    cell, error = busy.pop(future), future.exception()
+                    if isinstance(error, BrokenProcessPool):
                         suspects.append(cell)
                     else:
-                        yield _answer(cell, future)
+                        yield (cell, None, _describe(error)) if error else future.result()
         for cell in suspects:
             with _workers(function, 1) as submit:
-                yield _answer(cell, submit(cell))
-
-
-def _answer(cell: Cell, future: Future[Outcome]) -> Outcome:
-    error = future.exception()
-    return (cell, None, _describe(error)) if error else future.result()
+                future = submit(cell)
+                error = future.exception()
+                yield (cell, None, _describe(error)) if error else future.result()
 
 
 @contextmanager

@@ -195,10 +195,6 @@ class Store:
                 f"{now[:60]}. {advice}"
             )
 
-    def statuses(self) -> dict[str, str]:
-        """Return "done" or "failed" for each finished cell, by key."""
-        return {name: kind for name, kind, *_ in self._records() if kind != "info"}
-
     def rows(self) -> list[Row]:
         """Return one flat dict per finished cell and number of features k, in stable order.
 
