@@ -149,7 +149,7 @@ def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
 
 def sections(demo: Demo) -> list[Section]:
     """Return what the report says besides the curves: leads, and the genes by cell type."""
-    leads = {("Lung cells", m, f"over {other}"): found for m, other, found in demo.leads()}
+    leads = {(demo.data.name, m, f"over {other}"): found for m, other, found in demo.leads()}
     spoken = Table("Chosen genes", ["gene", "share of fit", "speaks of"], demo.genes)
     text = f"{SIZES} The last {len(demo.data.unseen)} types had no label."
     return [

@@ -306,7 +306,7 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     """Who wins, the curves of every data set, standings, the features."""
     datasets = _grouped(rows, "dataset")
     found = {
-        (_title(name), title): standings(part, metric)
+        (name, title): standings(part, metric)
         for name, part in datasets.items()
         for metric, title in METRICS.items()
     }
@@ -352,7 +352,7 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
         for (metric, title), method in product(METRICS.items(), methods):
             pair = f"{method} (attributes)", f"{method} (labels)"
             if labels.issuperset(pair):
-                leads[_title(name), title, method] = lead(part, metric, *pair)
+                leads[name, title, method] = lead(part, metric, *pair)
     text = "The same method fitted to class attributes and to labels; the lead of attributes."
     panels = score_panels(datasets, "k", FEATURES)
     return [Section("Attributes or labels as targets", [text], None, panels, leads=leads)]
@@ -542,7 +542,7 @@ def _template() -> Any:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {"cell": _cell, "flat": _flat}
+    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": _title}
     environment.filters["trusted"] = need("markupsafe", "plots").Markup
     environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
     text = resources.files("semfs.lab").joinpath("report.html").read_text(encoding="utf-8")

@@ -309,7 +309,7 @@ def test_a_selector_without_a_ranking_is_fitted_again_for_each_k():
     found = rank(Method("rfe", "RFE", rfe), {}, case, (2, 3))
     for k in (2, 3):
         chosen = RFE(LogisticRegression(), n_features_to_select=k).fit(case.X, case.y)
-        assert found.features(k).tolist() == np.flatnonzero(chosen.get_support()).tolist()
+        assert found.by_k[k].tolist() == np.flatnonzero(chosen.get_support()).tolist()
     vague = Method("vague", "Vague", SelectFromModel(LogisticRegression()))
     with pytest.raises(ValueError, match=r"chose \d features when 5 were asked for"):
         rank(vague, {}, case, (5,))

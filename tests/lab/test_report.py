@@ -161,7 +161,7 @@ def test_attributes_lead_over_labels_is_paired_over_splits():
         for target, acc in (("attributes", 0.5 + 0.01 * split), ("labels", 0.4))
     ]
     leads = section_of(rows, "Attributes or labels as targets").leads
-    found = leads["Objects (aPascal and aYahoo)", "ACC", "LASSO"]
+    found = leads["apy", "ACC", "LASSO"]
     assert (found.verdict, found.mean) == ("ahead", pytest.approx(0.11))
     assert found.low < found.mean < found.high
 
