@@ -26,7 +26,7 @@ from sklearn.feature_selection import SelectKBest
 from sklearn.utils import check_random_state, get_tags
 
 from semfs import baselines
-from semfs.baselines.graph import mean_distance
+from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit

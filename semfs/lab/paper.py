@@ -25,8 +25,15 @@ import joblib
 import numpy as np
 from scipy import sparse
 
-from semfs import datasets as sources
-from semfs.datasets import CATALOG, ZeroShotDataset, find_files, load_npz, load_sample
+from semfs.datasets import (
+    CATALOG,
+    ZeroShotDataset,
+    find_files,
+    load_npz,
+    load_sample,
+    load_table,
+    load_xlsa17,
+)
 from semfs.datasets.catalog import data_folders
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
@@ -103,9 +110,7 @@ def open_data(
             raise ValueError(f"There is no file {name}; label and attributes are for files.")
         data = _known(str(name))()
     elif attributes is not None and label is not None:
-        is_h5ad = Path(name).suffix == ".h5ad"
-        load = sources.load_h5ad if is_h5ad else sources.load_table
-        data = load(name, label, attributes)
+        data = load_table(name, label, attributes)
     elif Path(name).suffix == ".npz" and attributes is None:
         data = load_npz(name)
     else:
@@ -177,8 +182,8 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
 
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
     entries = [entry for entry in CATALOG if entry.loader.startswith("load_xlsa17")]
-    places, load = {e.name: find_files(e, folders) for e in entries}, sources.load_xlsa17
-    return {n: partial(load, p.resolve().parent, p.name) for n, p in places.items() if p}
+    places = {entry.name: find_files(entry, folders) for entry in entries}
+    return {n: partial(load_xlsa17, p.resolve().parent, p.name) for n, p in places.items() if p}
 
 
 def _is_dataset(file: Path) -> bool:
