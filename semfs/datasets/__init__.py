@@ -4,7 +4,7 @@
 """
 
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.catalog import CATALOG, download, find_files, load_sample
+from semfs.datasets.catalog import CATALOG, find_files, load_sample
 from semfs.datasets.files import load_npz, load_table, read_features
 from semfs.datasets.images import (
     CIFAR10_CLASSES,
@@ -18,7 +18,6 @@ __all__ = [
     "CATALOG",
     "CIFAR10_CLASSES",
     "ZeroShotDataset",
-    "download",
     "find_files",
     "load_apy",
     "load_cifar10",

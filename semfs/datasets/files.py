@@ -82,9 +82,6 @@ def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
     return pandas.DataFrame(table.values, index=table.classes, columns=table.names)
 
 
-# ---- NPZ ----------------------------------------------------------------------------------
-
-
 def load_npz(path: Any) -> ZeroShotDataset:
     """Return the data set stored in one ``.npz`` file.
 
@@ -171,9 +168,6 @@ def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, lis
             "of them (--attributes cl) or by the class labels alone (--attributes labels)."
         )
     return own, unseen
-
-
-# ---- features -----------------------------------------------------------------------------
 
 
 def read_features(source: Any, n_rows: int | None = None) -> Any:

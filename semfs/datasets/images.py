@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.base import ZeroShotDataset
+from semfs.datasets.catalog import STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
@@ -24,20 +25,6 @@ from semfs.validation import check_distinct, check_option
 __all__ = ["CIFAR10_CLASSES", "load_apy", "load_cifar10", "load_sun", "load_xlsa17"]
 
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
-# Test classes of the standard split where the literature lists them by name: Lampert et al.
-# (2009) for the animals; aYahoo for aPY.
-_ANIMALS = [
-    "chimpanzee", "giant+panda", "leopard", "persian+cat", "pig", "hippopotamus",
-    "humpback+whale", "raccoon", "rat", "seal",
-]  # fmt: skip
-_YAHOO = "donkey monkey goat wolf jetski zebra centaur mug statue building bag carriage"
-_STANDARD = {"AWA1": _ANIMALS, "AWA2": _ANIMALS, "APY": _YAHOO.split()}
-# The ten unseen scenes of the 707/10 split (Jayaraman & Grauman 2014, as kept by
-# Romera-Paredes & Torr 2015).
-_SUN_UNSEEN = (
-    "archive", "art_school", "chemical_plant", "flea_market_indoor", "inn_indoor",
-    "lab_classroom", "lake_natural", "mineshaft", "outhouse_outdoor", "shoe_shop",
-)  # fmt: skip
 _APY_FILES = ("apascal_train", "apascal_test", "ayahoo_test")
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
@@ -57,11 +44,8 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-# ---- the benchmark layout: res101.mat, att_splits.mat ----------------------------------------
-
-
 def load_xlsa17(
-    root: Any, name: str, split: str = "proposed", *, table: str = "att", features: Any = None
+    root: Any, name: str, split: str = "proposed", *, table: str = "att"
 ) -> ZeroShotDataset:
     """Return a data set of the zero-shot benchmark layout.
 
@@ -77,8 +61,6 @@ def load_xlsa17(
     table : {"att", "original_att"}, default="att"
         "att" has unit length per class; "original_att" is as published, with -1 for
         values the annotators left open (AWA).
-    features : path-like or array of shape (N, d), optional
-        Other features than those of ``res101.mat``, one row per image in its order.
 
     Returns
     -------
@@ -91,8 +73,15 @@ def load_xlsa17(
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
     classes = np.array(attributes.index)
-    X, labels = _read_images(path.with_name("res101.mat"), len(classes), features)
-    _check_rows(path, rows, labels)
+    X, labels = _read_images(path.with_name("res101.mat"), len(classes))
+    if "test_unseen" not in rows:
+        raise FileError(f"{path}: there is no test_unseen_loc.")
+    last = max((index.max() for index in rows.values() if index.size), default=-1)
+    if last >= len(labels):
+        raise FileError(
+            f"{path} names image {last + 1}, but there are only {len(labels)} images. "
+            "Features and splits belong to different versions."
+        )
     unseen = classes[np.unique(labels[rows["test_unseen"]])]
     data = ZeroShotDataset(path.parent.name, X, classes[labels], attributes, unseen, info=rows)
     return data if split == "proposed" else _standard_split(data)
@@ -154,51 +143,27 @@ def _zero_based(path: Path, name: str) -> np.ndarray:
     return numbers.astype(np.int64) - 1
 
 
-def _read_images(path: Path, n_classes: int, features: Any) -> tuple[Any, np.ndarray]:
+def _read_images(path: Path, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     labels = _zero_based(path, "labels")
     if labels.size and labels.max() >= n_classes:
         raise FileError(
             f"{path}: labels go up to {labels.max() + 1}, but the attribute matrix has "
             f"{n_classes} columns; one column per class was expected."
         )
-    if features is not None:
-        return read_features(features, len(labels)), labels
     X = read_mat(path, "features")
     _check_columns(path, "features", X, len(labels), "labels")
     return X.T, labels  # its rows are contiguous: MATLAB stores columns together
 
 
 def _standard_split(data: ZeroShotDataset) -> ZeroShotDataset:
-    if data.name not in _STANDARD:
+    if data.name not in STANDARD:
         raise ValueError(
             f"the standard split of {data.name} is not known, only those of "
-            f"{', '.join(_STANDARD)}. Take the proposed one and data.with_unseen([...])."
+            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
         )
     known = set(data.classes.tolist())
-    unseen = [label for label in _STANDARD[data.name] if label in known]
+    unseen = [label for label in STANDARD[data.name] if label in known]
     return replace(data, unseen=unseen, info=None)
-
-
-def _check_rows(where: Path, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
-    if "test_unseen" not in rows:
-        raise FileError(f"{where}: there is no test_unseen_loc.")
-    last = max((index.max() for index in rows.values() if index.size), default=-1)
-    if last >= len(labels):
-        raise FileError(
-            f"{where} names image {last + 1}, but there are only {len(labels)} images. "
-            "Features and splits belong to different versions."
-        )
-    none = np.zeros(0, dtype=np.intp)
-    seen = [rows.get(key, none) for key in ("trainval", "test_seen")]
-    mixed = np.intersect1d(labels[rows["test_unseen"]], labels[np.concatenate(seen)])
-    if mixed.size:
-        raise FileError(
-            f"{where}: class number {mixed[0] + 1} is in test_unseen_loc and in trainval_loc "
-            "or test_seen_loc; unseen classes must not be trained on."
-        )
-
-
-# ---- SUN (Patterson & Hays 2012) -------------------------------------------------------------
 
 
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
@@ -232,11 +197,8 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     classes = np.array(["_".join(image.strip("/").split("/")[1:-1]) for image in images])
     frame = need("pandas", "data").DataFrame(votes, columns=[name.strip() for name in names])
     table = frame.groupby(classes).mean()
-    unseen = [label for label in _SUN_UNSEEN if label in table.index]
+    unseen = [label for label in UNSEEN["scenes"] if label in table.index]
     return ZeroShotDataset("SUN", _features(features, len(images)), classes, table, unseen)
-
-
-# ---- aPascal and aYahoo (Farhadi et al. 2009) ------------------------------------------------
 
 
 def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
@@ -290,9 +252,6 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
     if not objects:
         raise FileError(f"{path} is empty; one object per line was expected.")
     return objects
-
-
-# ---- CIFAR-10 (Krizhevsky 2009) --------------------------------------------------------------
 
 
 def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> ZeroShotDataset:

@@ -146,34 +146,28 @@ class Method:
 
 def find_method(name: Any) -> Method:
     """Return a method by name, or a selector of the user's: an object, or ``module:Name``."""
-    if isinstance(name, str) and name in METHODS:
+    if not isinstance(name, str):
+        name, selector = type(name).__name__, name
+    elif name in METHODS:
         return METHODS[name]
-    if isinstance(name, str) and ":" not in name:
-        known = ", ".join(METHODS)
-        raise ValueError(
-            f"There is no method {name!r}. Known: {known}; or give your own as module:Selector."
-        )
-    selector = _import(name) if isinstance(name, str) else name
+    else:
+        selector = _import(name)
     if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
-        raise ValueError(
-            f"The method {name!r} is not a scikit-learn selector: it has no fit and "
-            "get_params. Derive it from BaseEstimator and SelectorMixin."
-        )
-    name = name if isinstance(name, str) else type(name).__name__
+        raise ValueError(f"{name} is no scikit-learn selector: it has no fit and get_params.")
     method = Method(name, name.rpartition(":")[2], selector)
     return replace(method, attributes=method.takes(["attributes"]) or None)
 
 
 def _import(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
+    module_name, _, attribute = name.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
     try:
         return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"Cannot import the method {name!r}: {error}. Give it as module:Selector, the "
-            "module in this directory or installed."
+            f"There is no method {name!r} ({error}). Known: {', '.join(METHODS)}; or give your "
+            "own as module:Selector, the module in this directory or installed."
         ) from error
 
 
@@ -189,12 +183,10 @@ def _mcfs(size: Size) -> Params:
 
 
 def _mcfs_grid(size: Size) -> list[Params]:
-    """Heat widths in units of the automatic one (1 is that one), and binary weights.
-
-    With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
-    converge; then a sample of the rows, small enough for a dense one, must do.
-    """
+    """Heat widths in units of the automatic one (1 is that one), and binary weights."""
     widths = _grid("heat_width_factor")(size)
+    # With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
+    # converge; then a sample of the rows, small enough for a dense one, must do.
     for point in widths:
         if point["heat_width_factor"] < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
@@ -208,9 +200,6 @@ def _fsasl(size: Size) -> Params:
     return params | ({"max_iter": 6} if size.fast else {})
 
 
-_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
-
-
 def _wknn(size: Size) -> Params:
     params: Params = {"max_iter": 100} if size.fast else {}
     return params | ({"batch_size": WKNN_BATCH} if size.n_samples > WKNN_FULL_BATCH else {})
@@ -218,6 +207,9 @@ def _wknn(size: Size) -> Params:
 
 def _lasso(size: Size) -> Params:
     return {"tol": 1e-4, "max_iter": 1000}
+
+
+_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
 
 
 def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
@@ -235,14 +227,7 @@ METHODS: dict[str, Method] = {
         Method("fsasl", "FSASL", baselines.FSASL, _fsasl, _grid("lambda2", "lambda3")),
         Method("lasso", "LASSO", baselines.LassoSelector, _lasso, _grid("lam"), False),
         Method("l20alm", "L20ALM", baselines.L20ALM, grid=_grid("mu"), attributes=False),
-        Method(
-            "wknn",
-            "WkNN",
-            baselines.WkNN,
-            _wknn,
-            _wknn_grid,
-            False,
-        ),
+        Method("wknn", "WkNN", baselines.WkNN, _wknn, _wknn_grid, False),
         _ours("semfs", "SemFS", target_attributes=None),
         _ours("semfs-described", "SemFS, new classes described"),
         _ours("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
@@ -317,8 +302,7 @@ def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.nda
         if len(by_k[k]) != k:
             raise ValueError(
                 f"{type(selector).__name__} chose {len(by_k[k])} features when {k} were asked "
-                "for, and has no order_, ranking_, scores_ or feature_importances_ to rank "
-                "them by."
+                "for, and has no order_, ranking_ or scores_ to rank them by."
             )
     return by_k, selector
 
@@ -372,15 +356,7 @@ def _random_order(fitted: Any, seed: int) -> np.ndarray:
 
 
 def _instance(selector: Any) -> Any:
-    if not isinstance(selector, type):
-        return clone(selector)
-    try:
-        return selector()
-    except TypeError as error:
-        raise ValueError(
-            f"{selector.__name__} cannot be made without arguments: {error}. Name a ready-made "
-            "object instead, such as my_module:my_selector."
-        ) from error
+    return selector() if isinstance(selector, type) else clone(selector)
 
 
 def _with_size(selector: Any, k: int) -> Any:

@@ -11,7 +11,6 @@ and, labelled "(oracle)", at the best point of the paper's grid for every k and 
 from __future__ import annotations
 
 import difflib
-import itertools
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -134,21 +133,20 @@ def _known(name: str) -> Loader:
     for known, loader in found.items():
         if known.lower() == name.lower():
             return loader
-    for entry in CATALOG:
-        if entry.name.lower() == name.lower():
-            place = find_files(entry)
-            raise ValueError(
-                f"{entry.name} was not found on this machine. To get it: {entry.source}"
-                if place is None
-                else f"{entry.name} was found in {place}; features must be computed from it "
-                f"first: load it with {entry.loader}, give it to semfs.lab.paper.evaluate."
-            )
-    near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
+    entry = next((entry for entry in CATALOG if entry.name.lower() == name.lower()), None)
+    if entry is None:
+        near = difflib.get_close_matches(name, found, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"There is no data set {name!r}.{hint} Give sample, a file of yours (.h5ad, .csv, "
+            ".parquet, .npz), or a name that `semfs datasets` lists as found."
+        )
+    place = find_files(entry)
+    if place is None:
+        raise ValueError(f"{entry.name} was not found. To get it: {entry.source}")
     raise ValueError(
-        f"There is no data set {name!r}"
-        + (f"; did you mean {near[0]!r}?" if near else ".")
-        + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
-        "`semfs datasets` lists as found."
+        f"{entry.name} was found in {place}; features must be computed from it first: load it "
+        f"with {entry.loader}, give it to semfs.lab.paper.evaluate."
     )
 
 
@@ -204,14 +202,13 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
     """
     if limit is not None:
         check_integer("n_splits", limit, 1)
-    classes = data.classes.tolist()
     if len(data.unseen):
         return {"given": data.unseen.tolist()}
-    if data.name.lower().startswith("cifar10") and len(classes) == 10:
-        pairs = list(itertools.combinations(classes, 2))
+    if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
+        pairs = list(data.every_split(n_seen=2))
         order = np.random.RandomState(seed).permutation(len(pairs))[:limit]
         chosen = [pairs[i] for i in order]
-        return {f"{a}+{b}": [c for c in classes if c not in (a, b)] for a, b in chosen}
+        return {"+".join(map(str, pair.seen)): pair.unseen.tolist() for pair in chosen}
     return random_splits(data, limit or RANDOM_SPLITS, seed)
 
 

@@ -1,8 +1,7 @@
 """Cells, the units of an experiment, and the store of their results: one SQLite file per run.
 
 A result is committed in one transaction, so a run may be killed at any moment. Every record
-carries a checksum: what was damaged is never read as a result. A cell under way is a locked
-byte of the file beside it, so that processes can share a run; locks end with their process.
+carries a checksum: what was damaged is never read as a result.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +20,6 @@ from typing import Any
 __all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError"]
 
 FILE_NAME = "results.sqlite"
-LOCKS = "results.lock"
 _SCHEMA = (
     "CREATE TABLE records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
@@ -109,7 +106,6 @@ class Store:
 
     def __init__(self, run: Any = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
-        self._locks: Any = None
         if self.path is not None and create:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
@@ -146,25 +142,11 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the files; what was claimed is free."""
+        """Close the file."""
         self._db.close()
-        if self._locks is not None:
-            self._locks.close()
-
-    def claim(self, cell: Cell) -> bool:
-        """Reserve a cell for this process, until `release`; False if another one is at it."""
-        if self.path is None:
-            return True
-        self._locks = self._locks or (self.path.parent / LOCKS).open("ab")
-        return _lock(self._locks, int(cell.key[:12], 16))
-
-    def release(self, cell: Cell) -> None:
-        """Give back a cell that was claimed."""
-        if self._locks is not None:
-            _lock(self._locks, int(cell.key[:12], 16), release=True)
 
     def is_done(self, cell: Cell) -> bool:
-        """Whether a cell is finished, by any process."""
+        """Whether a cell is finished."""
         with self._errors():
             sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
             return self._db.execute(sql, [cell.key]).fetchone() is not None
@@ -215,15 +197,12 @@ class Store:
                     row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
                 rows.append(row)
         names = ("experiment", "dataset", "split", "method", "label")
-        return sorted(
-            rows,
-            key=lambda r: [
-                *(r[n] for n in names),
-                _as_json(r["params"]),
-                r["seed"],
-                r["k"] or 0,
-            ],
-        )
+
+        def place(row: Row) -> list:
+            own = [_as_json(row["params"]), row["seed"], row["k"] or 0]
+            return [row[name] for name in names] + own
+
+        return sorted(rows, key=place)
 
     def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity and ``error``."""
@@ -289,25 +268,6 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
-def _lock(file: Any, place: int, release: bool = False) -> bool:
-    """Lock one byte of a file, or release it; False if another process has it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            file.seek(place)
-            how = msvcrt.LK_UNLCK if release else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
-            msvcrt.locking(file.fileno(), how, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            how = fcntl.LOCK_UN if release else fcntl.LOCK_EX | fcntl.LOCK_NB
-            fcntl.lockf(file, how, 1, place)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _canonical(item) for name, item in value.items()}
@@ -317,10 +277,10 @@ def _canonical(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> str:
-    """JSON of plain values and of NumPy's numbers and arrays."""
-    return json.dumps(
-        value, sort_keys=True, default=lambda v: getattr(v, "tolist", v.__str__)()
-    )
+    def plain(item: Any) -> Any:  # NumPy's numbers and arrays, and the rest as text
+        return getattr(item, "tolist", item.__str__)()
+
+    return json.dumps(value, sort_keys=True, default=plain)
 
 
 def _digest(text: str) -> str:
