@@ -41,9 +41,7 @@ OURS, LABELS, MARKERS = "SemFS + descriptions", "SemFS (labels)", "Markers per t
 RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
-CAUTION = (
-    "Paired over the class splits, with 95 % intervals: too narrow, as splits share classes."
-)
+CAUTION = "Paired over class splits, with 95 % intervals: too narrow, as splits share classes."
 
 
 def _semfs(attributes: Any = None, **options: Any) -> SemFS:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
-import hashlib
 import io
 import json
 import math
@@ -19,6 +18,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from importlib import resources
 from itertools import cycle, pairwise, product, zip_longest
 from pathlib import Path
@@ -30,32 +30,19 @@ from scipy.special import stdtrit
 from semfs.files import appearing, need
 
 __all__ = ["Interval", "Panel", "Point", "Section", "Standings", "Table", "build_sections"]
-__all__ += [
-    "colours",
-    "curves",
-    "lead",
-    "paired_interval",
-    "render",
-    "score_panels",
-    "standings",
-]
-__all__ += ["write_csv", "write_report"]
+__all__ += ["colours", "curves", "lead", "paired_interval", "render", "score_panels"]
+__all__ += ["standings", "write_csv", "write_report"]
 
+HERE = resources.files("semfs.lab")
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 FEATURES = "number of selected features"
 MOST_FEATURES = 100  # named per method when splits differ; the download has all of them
 MOST_CURVES = 8  # drawn at once; a click shows the others
-# Each colour has a contrast of 3:1 or more on white and on near-black; the first is for SemFS.
-COLOURS = [
-    *("#e0245e", "#1f77d0", "#128a5e", "#c46a00", "#8a63d2", "#0e8fa6", "#a8559b", "#7a7f87"),
-    *("#8a7a00", "#5b8c2a", "#b5553c", "#ff00ff", "#6e3dff", "#7c613c", "#00a300", "#c23bce"),
-    *("#c07c87", "#ff5747", "#006aff", "#948ac7", "#ce3b85", "#276b9b", "#ff14b1", "#ff0000"),
-]
 CSV_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
 CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "semfs_version"]
 
-#: The paper as data: its experiments and data sets, titles of data sets.
-PAPER = tomllib.loads(resources.files("semfs.lab").joinpath("paper.toml").read_text("utf-8"))
+#: The paper as data: its experiments and data sets, titles of data sets, colours of curves.
+PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
 
 Row = Mapping[str, Any]
 Scores = dict[str, dict[tuple[str, Any], float]]  # label -> (split, x) -> value
@@ -196,11 +183,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
 
 
 def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
-    """One number per label, split and x, averaged over k.
-
-    Several parameter settings under one oracle label count with the best of them, for each k
-    and metric separately (the paper's "best results"); other repetitions are averaged.
-    """
+    """One number per label, split and x, averaged over k."""
     found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         at, value = _value_of(row, x), row.get(metric)
@@ -208,6 +191,8 @@ def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
             # Draws of a sweep (their seeds) are repetitions like splits; those of k are not.
             unit = str(row["split"]) if x == "k" else f"{row['split']} seed {row.get('seed')}"
             found[row["label"]][unit, at][row.get("k")].append(float(value))
+    # Several parameter settings under one oracle label count with the best of them, for each k
+    # and metric separately (the paper's "best results"); other repetitions are averaged.
     return {
         label: {
             place: fmean((max if is_oracle(label) else fmean)(v) for v in by_k.values())
@@ -277,7 +262,7 @@ def colours(labels: Iterable[str]) -> dict[str, str]:
     >>> colours(["MCFS", "MCFS (oracle)", "SemFS"])
     {'SemFS': '#e0245e', 'MCFS': '#1f77d0', 'MCFS (oracle)': '#128a5e'}
     """
-    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(COLOURS)))
+    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(PAPER["colours"])))
 
 
 def is_oracle(label: str) -> bool:
@@ -435,13 +420,9 @@ def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
 
 def _largest_k(rows: Sequence[Row]) -> list[Row]:
     """The row with the largest k of every cell: it names all the features chosen."""
-    cells: dict[tuple, Row] = {}
-    for row in rows:
-        place = (row["experiment"], row["dataset"], str(row["split"]), row["label"])
-        cell = (*place, _flat(row.get("params")), row.get("seed"))
-        if cell not in cells or (cells[cell]["k"] or 0) < (row["k"] or 0):
-            cells[cell] = row
-    return list(cells.values())
+    names = ("dataset", "split", "label", "params", "seed")
+    rows = sorted(rows, key=lambda row: row["k"] or 0)
+    return list({_flat([row.get(name) for name in names]): row for row in rows}.values())
 
 
 def _counted(n: int, noun: str) -> str:
@@ -479,26 +460,22 @@ def write_report(
     >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
     'report.html'
     """
-    text = render(rows, failures, info or {}, sections)
+    return _write(render(rows, failures, info or {}, sections), path)
+
+
+def write_csv(rows: Iterable[Row], path: Any) -> Path:
+    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
+    return _write(_csv(rows), path)
+
+
+def _write(text: str, path: Any) -> Path:
     with appearing(path) as beside:
         beside.write_bytes(text.encode("utf-8", "replace"))
     return Path(path)
 
 
-def write_csv(rows: Iterable[Row], path: Any) -> Path:
-    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
-    with appearing(path) as beside:
-        beside.write_bytes(_csv(rows).encode("utf-8", "replace"))
-    return Path(path)
-
-
-def render(
-    rows: Sequence[Row],
-    failures: Sequence[Row],
-    info: Mapping[str, Any],
-    sections: Iterable[Section] = (),
-) -> str:
-    """Return the HTML of a page that opens with the network blocked: all is in it.
+def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = ()) -> str:
+    """Return the HTML of `write_report`'s page, which opens with the network blocked.
 
     All text is untrusted: the template and the script escape it, and a content security
     policy lets only our own two scripts run.
@@ -508,7 +485,7 @@ def render(
     parts[1:] = sorted(parts[1:], key=lambda part: not part.panels)
     panels = [panel for part in parts for panel in part.panels]
     found = colours(name for p in panels if p.kind == "lines" for name in p.series)
-    script = resources.files("semfs.lab").joinpath("report.js").read_text(encoding="utf-8")
+    script = HERE.joinpath("report.js").read_text("utf-8")
     plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
     return _template().render(
         sections=parts,
@@ -522,7 +499,7 @@ def render(
         csv=_packed(_csv(rows)),
         plotly=_packed(plotly),
         script=script,
-        script_hashes=[_hash(script), _hash(plotly)],
+        script_hashes=[_base64(sha256(s.encode()).digest()) for s in (script, plotly)],
     )
 
 
@@ -545,19 +522,16 @@ def _template() -> Any:
     environment.filters |= {"cell": _cell, "flat": _flat, "in_words": _title}
     environment.filters["trusted"] = need("markupsafe", "plots").Markup
     environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
-    text = resources.files("semfs.lab").joinpath("report.html").read_text(encoding="utf-8")
-    return environment.from_string(text)
+    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8"))
 
 
 def _packed(text: str) -> str:
     """Compressed and base64-coded (plotly.js: 4.8 MB → 2.0 MB), always in the same way."""
-    data = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return _base64(gzip.compress(text.encode("utf-8", "replace"), mtime=0))
+
+
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")
 
 
 def _cell(value: Any) -> str:
