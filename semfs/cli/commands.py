@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -90,14 +90,9 @@ def select(options: Selection) -> None:
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
     parameters = {name: values[name] for name in own if name in values}
     selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
-    done = select_features(
-        source,
-        selector,
-        options.out,
-        unseen=[*(options.unseen or ()), *hidden],
-        subset=options.subset,
-        scheduler=options.scheduler,
-    )
+    how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
+    unseen = [*(options.unseen or ()), *hidden]
+    done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
         done.files.append(semfs.save(selector, options.save))
     if options.as_json:
@@ -126,43 +121,34 @@ def attributes(
 
     Example: `semfs attributes types.csv --ontology cl.obo -o table.csv`
     """
-    from semfs.attributes import (
-        attributes_from_markers,
-        attributes_from_ontology,
-        describe_attributes,
-        encode_class_names,
-        read_names,
-    )
+    from semfs import attributes as room
     from semfs.attributes.files import write_table
 
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
     if names is None:
-        table = attributes_from_markers(markers)
+        table = room.attributes_from_markers(markers)
     elif ontology is not None:
-        table = attributes_from_ontology(read_names(names), ontology, own=own, part_of=part_of)
+        terms = room.read_names(names)
+        table = room.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
     else:
-        table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}")
+        words = room.read_names(names)
+        table = room.encode_class_names(words, encoder, prompts=prompt or "{}")
     write_table(table, out)
-    for finding, what in describe_attributes(table).head(12).to_numpy():
+    for finding, what in room.describe_attributes(table).head(12).to_numpy():
         say(f"{finding}: {what}")
     say(f"Wrote {out}")
 
 
-def datasets(as_json: AsJson = False) -> None:
+def datasets() -> None:
     """List the known data sets: what they are, where they were found, how to get them.
 
     Example: `SEMFS_DATA=/data semfs datasets`
     """
     from semfs.datasets.catalog import CATALOG, data_folders, find_files
 
-    found = {entry.name: find_files(entry) for entry in CATALOG}
-    if as_json:
-        places = {name: None if path is None else str(path) for name, path in found.items()}
-        print_json([asdict(entry) | {"found": places[entry.name]} for entry in CATALOG])
-        return
     for entry in CATALOG:
-        path = found[entry.name]
+        path = find_files(entry)
         where = "bundled" if not entry.files else f"found in {path}" if path else "not found"
         say(f"{entry.name}: {entry.what} [{where}]\n  {entry.loader}")
         if path is None and entry.files:

@@ -65,7 +65,8 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     """Return one of the two bundled data sets: human lung cells or human blood cells.
 
     Both hold log-normalised expression (natural log of 1 + counts scaled to 10,000 per cell),
-    float32 and dense. Nothing is downloaded; pandas is needed (``pip install "semfs[data]"``).
+    float32 and dense. Sources, licences, attributes, splits and weaknesses are in
+    ``docs/sample-data.md``.
 
     Parameters
     ----------
@@ -86,10 +87,6 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
         not measured with 10x (``smart_seq2``). "blood": ``X`` (700, 765), ``attributes``
         (10, 20).
 
-    Notes
-    -----
-    Sources, licences, attributes, splits and weaknesses: ``docs/sample-data.md``.
-
     Examples
     --------
     >>> data = load_sample()
@@ -107,30 +104,21 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
 def _lung() -> ZeroShotDataset:
     table, arrays = _read("lung_attributes.csv", "lung_tabula_sapiens.npz")
     X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
-    types = arrays["cell_types"]
+    types, genes = arrays["cell_types"], arrays["genes"]
     parts = ("cl_ids", "compartments")
-    names = {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
-    return ZeroShotDataset(
-        "lung_tabula_sapiens",
-        X,
-        types[arrays["codes"]],
-        table,
-        UNSEEN["lung"],
-        arrays["genes"],
-        info=names | {"smart_seq2": arrays["smart_seq2"]},
-    )
+    info = {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
+    info["smart_seq2"] = arrays["smart_seq2"]
+    y, unseen = types[arrays["codes"]], UNSEEN["lung"]
+    return ZeroShotDataset("lung_tabula_sapiens", X, y, table, unseen, genes, info)
 
 
 def _blood() -> ZeroShotDataset:
     table, arrays = _read("pbmc68k_attributes.csv", "pbmc68k_reduced.npz")
     values = arrays["data"] / np.float32(1000)  # stored in thousandths, exactly
-    X = sparse.csr_array(
-        (values, arrays["indices"].astype(np.int32), arrays["indptr"]),
-        shape=tuple(arrays["shape"]),
-    ).toarray()
-    y = arrays["cell_types"][arrays["codes"]]
-    unseen, genes = UNSEEN["blood"], arrays["genes"]
-    return ZeroShotDataset("pbmc68k_reduced", X, y, table, unseen, genes)
+    parts = (values, arrays["indices"].astype(np.int32), arrays["indptr"])
+    X = sparse.csr_array(parts, shape=tuple(arrays["shape"])).toarray()
+    y, unseen = arrays["cell_types"][arrays["codes"]], UNSEEN["blood"]
+    return ZeroShotDataset("pbmc68k_reduced", X, y, table, unseen, arrays["genes"])
 
 
 def _read(table: str, arrays: str) -> tuple[Any, dict[str, np.ndarray]]:

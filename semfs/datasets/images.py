@@ -8,7 +8,6 @@ indices start at 1. Everything leaves this module with one row per image or clas
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from semfs.datasets.catalog import STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
-from semfs.validation import check_distinct, check_option
+from semfs.validation import check_option
 
 __all__ = ["CIFAR10_CLASSES", "load_apy", "load_cifar10", "load_sun", "load_xlsa17"]
 
@@ -72,19 +71,23 @@ def load_xlsa17(
     """
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
-    classes = np.array(attributes.index)
+    folder, classes = path.parent.name, np.array(attributes.index)
     X, labels = _read_images(path.with_name("res101.mat"), len(classes))
-    if "test_unseen" not in rows:
-        raise FileError(f"{path}: there is no test_unseen_loc.")
+    if split == "standard" and folder not in STANDARD:
+        raise ValueError(
+            f"the standard split of {folder} is not known, only those of "
+            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
+        )
     last = max((index.max() for index in rows.values() if index.size), default=-1)
     if last >= len(labels):
         raise FileError(
             f"{path} names image {last + 1}, but there are only {len(labels)} images. "
             "Features and splits belong to different versions."
         )
-    unseen = classes[np.unique(labels[rows["test_unseen"]])]
-    data = ZeroShotDataset(path.parent.name, X, classes[labels], attributes, unseen, info=rows)
-    return data if split == "proposed" else _standard_split(data)
+    y, unseen = classes[labels], classes[np.unique(labels[rows["test_unseen"]])]
+    if split == "standard":
+        rows, unseen = {}, [label for label in STANDARD[folder] if label in y]
+    return ZeroShotDataset(folder, X, y, attributes, unseen, info=rows)
 
 
 def read_splits(
@@ -105,8 +108,8 @@ def read_splits(
         index=_class_names(path, att),
         columns=_attribute_names(folder.name, att.shape[0]),
     )
-    names = names_in_mat(path)
-    return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in names}
+    known = [*names_in_mat(path), "test_unseen_loc"]
+    return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in known}
 
 
 def _class_names(path: Path, att: np.ndarray) -> list:
@@ -114,7 +117,6 @@ def _class_names(path: Path, att: np.ndarray) -> list:
         return list(range(att.shape[1]))  # FLO comes without names
     names = [text.strip() for text in read_mat(path, "allclasses_names", list)]
     _check_columns(path, "the attribute matrix", att, len(names), "class names")
-    check_distinct(names, f"{path}: class {{}} is named twice in allclasses_names.", FileError)
     return names
 
 
@@ -135,11 +137,9 @@ def _attribute_names(name: str, m: int) -> list[str]:
 
 def _zero_based(path: Path, name: str) -> np.ndarray:
     numbers = read_mat(path, name).reshape(-1)
-    if (numbers != np.floor(numbers)).any() or (numbers < 1).any():
-        found = numbers[(numbers != np.floor(numbers)) | (numbers < 1)][0]
-        raise FileError(
-            f"{path}: {name} holds {found:g}; whole numbers from 1 are usual in this layout."
-        )
+    wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
+    if wrong.size:
+        raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
     return numbers.astype(np.int64) - 1
 
 
@@ -155,17 +155,6 @@ def _read_images(path: Path, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     return X.T, labels  # its rows are contiguous: MATLAB stores columns together
 
 
-def _standard_split(data: ZeroShotDataset) -> ZeroShotDataset:
-    if data.name not in STANDARD:
-        raise ValueError(
-            f"the standard split of {data.name} is not known, only those of "
-            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
-        )
-    known = set(data.classes.tolist())
-    unseen = [label for label in STANDARD[data.name] if label in known]
-    return replace(data, unseen=unseen, info=None)
-
-
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     """Return the SUN scenes: 717 classes × 102 attributes, 707 seen and 10 unseen.
 
@@ -175,8 +164,7 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
         Folder with ``images.mat``, ``attributes.mat`` and
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
-        Features, one row per image in the order of ``images.mat`` (see `read_features`).
-        Without them X has no columns; labels and attributes are complete.
+        One row per image (see `read_features`). Without them X has no columns.
 
     Returns
     -------
@@ -189,11 +177,8 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     names = read_mat(folder / "attributes.mat", "attributes", list)
     path = folder / "attributeLabels_continuous.mat"
     votes = read_mat(path, "labels_cv")
-    if votes.shape != (len(images), len(names)):
-        raise FileError(
-            f"{path}: labels_cv has shape {votes.shape}, expected "
-            f"{(len(images), len(names))}: images × attributes."
-        )
+    if votes.shape != (expected := (len(images), len(names))):
+        raise FileError(f"{path}: labels_cv has shape {votes.shape}, not {expected}.")
     classes = np.array(["_".join(image.strip("/").split("/")[1:-1]) for image in images])
     frame = need("pandas", "data").DataFrame(votes, columns=[name.strip() for name in names])
     table = frame.groupby(classes).mean()
@@ -211,8 +196,7 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
         object per line: file, class, bounding box, 64 bits), ``attribute_names.txt`` and
         ``class_names.txt``.
     features : path-like or array of shape (15339, d), optional
-        Features, one row per object in the order of the three files (see
-        `read_features`). Without them X has no columns.
+        One row per object (see `read_features`). Without them X has no columns.
 
     Returns
     -------
@@ -226,10 +210,7 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     objects = [words for part in parts for words in part]
     classes = np.array([words[1] for words in objects])
     if sorted(order) != sorted(set(classes.tolist())):
-        raise FileError(
-            f"{folder}: class_names.txt has {len(order)} names, not the {len(set(classes))} "
-            "classes of the annotations; one line per class was expected."
-        )
+        raise FileError(f"{folder}: class_names.txt must name the classes of the annotations.")
     bits = np.array([words[6:] for words in objects], dtype=np.float64)
     table = need("pandas", "data").DataFrame(bits, columns=names).groupby(classes).mean()
     stops = np.cumsum([len(part) for part in parts])
@@ -241,7 +222,6 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
 
 
 def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
-    """File, class, the four numbers of the box and the attributes of each object."""
     objects = [line.split() for line in _read_lines(path)]
     for i, words in enumerate(objects, start=1):
         if len(words) != 6 + n_attributes or not set(words[6:]) <= {"0", "1"}:
@@ -249,8 +229,6 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
                 f"{path}, object {i}: {len(words)} columns; {6 + n_attributes} were expected "
                 f"(file, class, 4 numbers of the box, {n_attributes} times 0 or 1)."
             )
-    if not objects:
-        raise FileError(f"{path} is empty; one object per line was expected.")
     return objects
 
 

@@ -30,7 +30,6 @@ from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit
-from semfs.selectors.base import stable_order
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
 __all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
@@ -332,8 +331,11 @@ def scores(
     if not len(case.y_unseen):
         return {}
     starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
-    draws = range(n_repeats) if isinstance(ranking.selector, baselines.RandomSelector) else ()
-    orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
+    orders = []
+    if isinstance(ranking.selector, baselines.RandomSelector):
+        for number in range(1000 * seed, 1000 * seed + n_repeats):
+            selector = clone(ranking.selector).set_params(random_state=number)
+            orders.append(selector.fit(case.X).order_)
     found: dict[int, dict[str, tuple[float, float]]] = {}
     for k, features in ranking.by_k.items():
         chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)] or [(features, starts)]
@@ -347,12 +349,6 @@ def scores(
             for m, v in values.items()
         }
     return found
-
-
-def _random_order(fitted: Any, seed: int) -> np.ndarray:
-    """What ``RandomSelector(random_state=seed)`` would give on the same data, without a fit."""
-    draw = np.random.RandomState(seed).uniform(size=len(fitted.scores_))
-    return stable_order(np.where(np.isinf(fitted.scores_), -np.inf, draw))
 
 
 def _instance(selector: Any) -> Any:

@@ -24,16 +24,8 @@ import joblib
 import numpy as np
 from scipy import sparse
 
-from semfs.datasets import (
-    CATALOG,
-    ZeroShotDataset,
-    find_files,
-    load_npz,
-    load_sample,
-    load_table,
-    load_xlsa17,
-)
-from semfs.datasets.catalog import data_folders
+from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
+from semfs.datasets.catalog import CATALOG, data_folders, find_files
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
@@ -113,10 +105,8 @@ def open_data(
     elif Path(name).suffix == ".npz" and attributes is None:
         data = load_npz(name)
     else:
-        raise ValueError(
-            f"{name}: say where the class labels are (--label) and which file describes the "
-            "classes (--attributes)."
-        )
+        advice = "say where the labels are (--label) and what describes them (--attributes)."
+        raise ValueError(f"{name}: {advice}")
     if not unseen:
         return data
     # A name may have commas in it; other texts are several names.
@@ -153,9 +143,8 @@ def _known(name: str) -> Loader:
 def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
     """Return the data sets of a folder, or the sample without a folder, by name.
 
-    They are its ``.npz`` files with X, y and A (`semfs.datasets.load_npz`), and folders of
-    the xlsa17 benchmark (``CUB/res101.mat`` and ``CUB/att_splits.mat``, say). ``wanted`` are
-    names or beginnings of names; "sample" and "blood" are bundled.
+    They are its ``.npz`` files with X, y and A, and folders of the xlsa17 benchmark.
+    ``wanted`` are names or beginnings of names; "sample" and "blood" are bundled.
     """
     found: dict[str, Loader] = {"sample": BUNDLED["sample"]}
     if folder is not None:
@@ -166,16 +155,20 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
         found |= _xlsa17([Path(folder)])
     if not found:
         raise ValueError(
-            f"{folder} holds no data set: no .npz file with arrays X, y and A, and no folder "
-            "with res101.mat and att_splits.mat. See: semfs datasets"
+            f"{folder} holds no data set: no .npz file with X, y and A, and no folder with "
+            "res101.mat and att_splits.mat. See: semfs datasets"
         )
-    known, chosen = BUNDLED | found, dict[str, Loader]()
+    chosen: dict[str, Loader] = {}
     for start in wanted:
-        named = {n: known[n] for n in known if n.lower().startswith(start.lower())}
+        named = _named(BUNDLED | found, start)
         if not named:
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
         chosen |= named
     return chosen or found
+
+
+def _named(data: Mapping[str, Loader], start: str) -> dict[str, Loader]:
+    return {name: data[name] for name in data if name.lower().startswith(start.lower())}
 
 
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
@@ -239,13 +232,6 @@ def split_facts(data: ZeroShotDataset, unseen: list) -> dict[str, Any]:
     }
 
 
-def _fingerprint(data: ZeroShotDataset) -> str:
-    """Hash of the numbers and labels: other data under the same name must not be mixed."""
-    X = data.X
-    parts = [X.data, X.indices, X.indptr, X.shape] if sparse.issparse(X) else [X]
-    return joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
-
-
 @dataclass(frozen=True)
 class Protocol:
     """What all cells of a run have in common."""
@@ -285,9 +271,8 @@ class Bench:
             case = case.with_ratio(setting.get("ratio", 1.0), cell.seed)
             ks = tuple(k for k in protocol.ks if k <= case.X.shape[1])
         if not ks:
-            raise ValueError(
-                f"{cell.dataset} has only {case.X.shape[1]} features. Ask for fewer."
-            )
+            n_features = case.X.shape[1]
+            raise ValueError(f"{cell.dataset} has only {n_features} features. Ask for fewer.")
         targets = setting.get("targets", "attributes" if method.attributes else "labels")
         attributes, seed = targets == "attributes", protocol.seed
         found = rank(method, cell.params, case, ks, attributes=attributes, seed=seed)
@@ -422,36 +407,25 @@ def reproduce(
     data = {} if made_up else find_data(study.data, study.datasets)
     with closing(Store(run_folder)) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
-        splits = {
-            name: class_splits(_loaded(loader), limit, study.seed)
-            for name, loader in data.items()
-        }
+        splits = {n: class_splits(_loaded(load), limit, study.seed) for n, load in data.items()}
         bench = _prepare(store, data, splits, study.protocol)
         advice = "Use another --out, or the same options as before (--fast, --seed)."
         store.pin("protocol", asdict(study.protocol), advice)
         cells, notes = plan(entries, bench, study.methods)
         if not cells:
-            raise ValueError(
-                f"{' '.join(notes)} Name other methods, or none for the experiment's own."
-            )
-        total = Summary(notes=[*_absent(data), *notes])
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        store.set_info("started", store.info().get("started", now))
-        facts = {"command": command, "versions": versions(), "notes": total.notes}
-        for name, value in facts.items():
-            store.set_info(name, value)
+            raise ValueError(f"{' '.join(notes)} Name other methods, or none for its own.")
+        missing = [p for p in PAPER["datasets"] if not _named(data, p)] if data else []
+        if missing:
+            notes.insert(0, f"Data sets of the paper that are absent: {', '.join(missing)}.")
+        total = Summary(notes=notes)
+        facts = {"started": datetime.now(UTC).isoformat(timespec="seconds")} | store.info()
+        facts |= {"command": command, "versions": versions(), "notes": total.notes}
+        for name in ("started", "command", "versions", "notes"):
+            store.set_info(name, facts[name])
         for timed, jobs in ((False, n_jobs), (True, 1)):  # timings are taken one at a time
             part = [cell for cell in cells if ("n" in cell.setting) == timed]
             total += run(part, store, bench, n_jobs=jobs, verbose=verbose)
         return total
-
-
-def _absent(data: Mapping[str, Loader]) -> list[str]:
-    """A line that names the paper's data sets which are not among these."""
-    names = [name.lower() for name in data]
-    absent = [p for p in PAPER["datasets"] if not any(n.startswith(p.lower()) for n in names)]
-    text = f"Data sets of the paper that are absent: {', '.join(absent)}."
-    return [text] if data and absent else []
 
 
 def evaluate(
@@ -505,11 +479,8 @@ def evaluate(
         names.append(method.name)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
-    splits = (
-        class_splits(data, None, seed)
-        if n_splits is None
-        else random_splits(data, n_splits, seed)
-    )
+    draw: Any = class_splits if n_splits is None else random_splits
+    splits = draw(data, n_splits, seed)
     store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
     cells, notes = plan([Experiment("clustering", names)], bench)
@@ -529,14 +500,15 @@ def _prepare(
     sizes, facts = {}, store.info().get("datasets", {})
     for name, loader in loaders.items():
         data = _loaded(loader)
-        itemsize = 8 if sparse.issparse(data.X) else 0
+        X, is_sparse = data.X, sparse.issparse(data.X)
         by_split = {s: split_facts(data, unseen) for s, unseen in splits[name].items()}
         for split, fact in by_split.items():
-            room = fact["n_seen"] * data.X.shape[1] * itemsize
+            room = fact["n_seen"] * X.shape[1] * 8 * is_sparse
             sizes[name, split] = Size(fact["n_seen"], len(fact["seen"]), protocol.fast, room)
+        parts = [X.data, X.indices, X.indptr, X.shape] if is_sparse else [X]
+        found = joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
         advice = "Its contents have changed; use another --out for the new data."
-        store.pin(f"fingerprint of {name}", _fingerprint(data), advice)
-        first = next(iter(by_split.values()))
-        facts |= {name: {"name": name, **first, "splits": by_split}}
+        store.pin(f"fingerprint of {name}", found, advice)
+        facts[name] = {"name": name, **next(iter(by_split.values())), "splits": by_split}
     store.set_info("datasets", facts)
     return Bench(loaders, splits, protocol, sizes, own or {})

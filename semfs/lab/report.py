@@ -115,8 +115,7 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
     """Return the curve of every method on one data set: ``metric`` against ``x``.
 
     ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
-    ``extra`` or ``params``. Unless it is "k", values are first averaged over k, as in the
-    paper's figures, and draws with other seeds are told apart.
+    ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
 
     Examples
     --------
@@ -203,13 +202,12 @@ def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
 
 
 def _value_of(row: Row, name: str) -> Any:
-    """What a row says about ``name``: a column, else ``extra``, else ``params``."""
     sources = (row, row.get("extra") or {}, row.get("params") or {})
     return next((s[name] for s in sources if s.get(name) is not None), None)
 
 
 def _by_split(cells: Mapping[tuple[str, Any], float]) -> dict[str, float]:
-    """Mean over x of every split, in the order of the splits."""
+    """Mean over x of every split."""
     values: dict[str, list[float]] = defaultdict(list)
     for (split, _), value in cells.items():
         values[split].append(value)
@@ -288,7 +286,6 @@ def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
-    """Who wins, the curves of every data set, standings, the features."""
     datasets = _grouped(rows, "dataset")
     found = {
         (name, title): standings(part, metric)
@@ -323,7 +320,6 @@ def _selected_features(rows: Sequence[Row]) -> Section:
 
 
 def _sweep(rows: Sequence[Row]) -> list[Section]:
-    """Scores against what an experiment varies, averaged over k."""
     said = PAPER["sweeps"][rows[0]["experiment"]]
     panels = score_panels(_grouped(rows, "dataset"), said["x"], said["axis"])
     return [Section(said["title"], [said["text"]], None, panels)]
@@ -361,7 +357,6 @@ def _convergence(rows: Sequence[Row]) -> list[Section]:
 
 
 def _scaling(rows: Sequence[Row]) -> list[Section]:
-    """Fitting time against the numbers of samples and features."""
     names = {"n": "samples", "d": "features"}
     panels = []
     for x, other in (("n", "d"), ("d", "n")):
@@ -411,7 +406,6 @@ def _title(name: str) -> str:
 
 
 def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
-    """Rows by the value of a column, in the order of appearance."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[str(row[column])].append(row)
@@ -426,7 +420,6 @@ def _largest_k(rows: Sequence[Row]) -> list[Row]:
 
 
 def _counted(n: int, noun: str) -> str:
-    """A number with its noun: "1 split", "2 splits"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
@@ -442,11 +435,8 @@ def write_report(
 
     Parameters
     ----------
-    rows : sequence of dict
-        One per finished cell and k, from `evaluate` or `Store.rows`.
-    path : path
-    failures : sequence of dict
-        From `Store.failures`.
+    rows, failures : sequence of dict
+        From `evaluate` or `Store.rows`, one per finished cell and k; from `Store.failures`.
     info : mapping, optional
         From `Store.info`: command, versions, datasets, protocol, notes, …; all may be missing.
     sections : iterable of Section
@@ -505,13 +495,12 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
 
 def _hidden(panels: Sequence[Panel]) -> set[str]:
     """Curves not drawn at first: all but ours and the best others where there are many."""
-    means: dict[str, float] = {}
-    for panel in panels:
-        if panel.kind == "lines" and len(panel.series) > MOST_CURVES:
-            for name, points in panel.series.items():
-                means.setdefault(name, fmean(point[1] for point in points))
-    order = sorted(means, key=lambda name: (*_place(name), -means[name]))
-    return set(order[MOST_CURVES:])
+    crowded = [p for p in panels if p.kind == "lines" and len(p.series) > MOST_CURVES]
+    curves = {
+        name: points for panel in reversed(crowded) for name, points in panel.series.items()
+    }
+    means = {name: fmean(point[1] for point in points) for name, points in curves.items()}
+    return set(sorted(means, key=lambda name: (*_place(name), -means[name]))[MOST_CURVES:])
 
 
 def _template() -> Any:
@@ -535,7 +524,6 @@ def _base64(data: bytes) -> str:
 
 
 def _cell(value: Any) -> str:
-    """The text of a table cell."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if not isinstance(value, float):

@@ -95,7 +95,7 @@ def run(
     summary = Summary(len(cells))
     started = time.perf_counter()
     if store.path is None and n_jobs == 1:
-        outcomes: Outcomes = (_outcome(function, cell) for cell in todo)
+        outcomes: Outcomes = (_outcome(cell, function) for cell in todo)
     else:
         outcomes = _from_workers(function, todo, min(n_jobs or cpu_count(), len(todo)))
     with Progress("cells", len(todo), verbose) as progress, closing(outcomes):
@@ -169,7 +169,7 @@ def _submit(pool: Any, cell: Cell) -> Future[Outcome]:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        return pool.submit(_compute, cell)
+        return pool.submit(_outcome, cell)
     except BrokenProcessPool as error:
         broken: Future[Outcome] = Future()
         broken.set_exception(error)
@@ -197,16 +197,12 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
-def _compute(cell: Cell) -> Outcome:
-    assert _function is not None
-    return _outcome(_function, cell)
-
-
-def _outcome(function: Function, cell: Cell) -> Outcome:
+def _outcome(cell: Cell, function: Function | None = None) -> Outcome:
     """Compute a cell with one BLAS thread; an exception becomes text."""
+    compute: Any = function or _function
     try:
         with threadpool_limits(BLAS_THREADS):
-            return cell, function(cell), ""
+            return cell, compute(cell), ""
     except Exception as error:
         return cell, None, _describe(error)
 

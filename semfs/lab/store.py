@@ -44,11 +44,6 @@ class Cell:
 
     ``params`` are the method's, as JSON values; ``setting`` is what the experiment varies
     besides, for example ``{"ratio": 0.1}``; ``label`` is shown instead of the method's name.
-
-    >>> a = Cell("alpha", "sample", "given", "semfs", {"alpha": 1, "gamma": 0.5})
-    >>> b = Cell("alpha", "sample", "given", "semfs", {"gamma": 0.5, "alpha": 1.0})
-    >>> a.key == b.key
-    True
     """
 
     experiment: str
@@ -62,8 +57,8 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the identifying values; 1 and 1.0, and any order of names, are the same."""
-        return _digest(_as_json(_canonical(vars(self))))
+        """Hash of the identifying values."""
+        return _digest(_as_json(vars(self)))
 
     @property
     def place(self) -> Row:
@@ -262,25 +257,13 @@ class Store:
 
 def _connect(path: str) -> sqlite3.Connection:
     """Open a database; every statement is a transaction."""
-    uri = path.startswith("file:")
-    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=uri)
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=True)
     db.text_factory = lambda data: data.decode("utf-8", "replace")  # checksums find it
     return db
 
 
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _canonical(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _as_json(value: Any) -> str:
-    def plain(item: Any) -> Any:  # NumPy's numbers and arrays, and the rest as text
-        return getattr(item, "tolist", item.__str__)()
-
-    return json.dumps(value, sort_keys=True, default=plain)
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _digest(text: str) -> str:
