@@ -6,6 +6,7 @@ dataclass, whose fields are its options. Imports are inside, so that `--help` is
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from contextlib import closing
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from semfs.cli.console import complain, print_json, print_table, say
+from semfs.cli.console import complain, print_table, say
 
 __all__ = ["attributes", "datasets", "demo", "evaluate", "report", "reproduce", "select"]
 
@@ -96,15 +97,14 @@ def select(options: Selection) -> None:
     if options.save is not None:
         done.files.append(semfs.save(selector, options.save))
     if options.as_json:
-        print_json(done.as_dict())
+        print(json.dumps(done.as_dict(), indent=1))
         return
     chosen = done.features["feature"][done.features["selected"]]
     say(
         f"{len(chosen)} of {len(done.features)} features chosen on {done.n_rows} rows of "
         f"{len(done.selector.classes_)} classes; best: {', '.join(chosen[:5])}"
     )
-    for path in done.files:
-        say(f"Wrote {path}")
+    say("\n".join(f"Wrote {path}" for path in done.files))
 
 
 def attributes(
@@ -247,7 +247,7 @@ def evaluate(options: Evaluation) -> None:
     data = open_data(options.data, options.label, options.attributes, options.unseen or ())
     rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
     if options.as_json:
-        print_json(rows)
+        print(json.dumps(rows, indent=1))
     elif rows:
         _print_scores(rows)
     if options.out is not None:

@@ -82,10 +82,9 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     Returns
     -------
     ZeroShotDataset
-        "lung": ``X`` (964, 2000), ``attributes`` (19, 56); ``info`` has the Cell Ontology id
-        and the compartment of each type (``cl_ids``, ``compartments``) and the rows that were
-        not measured with 10x (``smart_seq2``). "blood": ``X`` (700, 765), ``attributes``
-        (10, 20).
+        "lung": ``attributes`` (19, 56); ``info`` has the Cell Ontology id and the compartment
+        of each type (``cl_ids``, ``compartments``) and the rows that were not measured with
+        10x (``smart_seq2``). "blood": ``attributes`` (10, 20).
 
     Examples
     --------
@@ -106,8 +105,8 @@ def _lung() -> ZeroShotDataset:
     X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
     types, genes = arrays["cell_types"], arrays["genes"]
     parts = ("cl_ids", "compartments")
-    info = {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
-    info["smart_seq2"] = arrays["smart_seq2"]
+    info: dict[str, Any] = {"smart_seq2": arrays["smart_seq2"]}
+    info |= {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
     y, unseen = types[arrays["codes"]], UNSEEN["lung"]
     return ZeroShotDataset("lung_tabula_sapiens", X, y, table, unseen, genes, info)
 

@@ -102,12 +102,12 @@ def read_splits(
             f"{places[0] / 'res101.mat'}; run `semfs datasets` for where to get them."
         )
     path = folder / "att_splits.mat"
-    att = read_mat(path, table)
-    frame = need("pandas", "data").DataFrame(
-        np.ascontiguousarray(att.T, dtype=np.float64),
-        index=_class_names(path, att),
-        columns=_attribute_names(folder.name, att.shape[0]),
-    )
+    A = np.ascontiguousarray(read_mat(path, table).T, dtype=np.float64)
+    text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
+    names = json.loads(text).get(folder.name.rstrip("12"), [])
+    if len(names) != A.shape[1]:
+        names = [f"a{j}" for j in range(A.shape[1])]
+    frame = need("pandas", "data").DataFrame(A, _class_names(path, A.T), names)
     known = [*names_in_mat(path), "test_unseen_loc"]
     return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in known}
 
@@ -127,12 +127,6 @@ def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -
             f"{path}: {what} has shape {matrix.shape}, but there are {n} {of}; one column for "
             f"each was expected.{turned}"
         )
-
-
-def _attribute_names(name: str, m: int) -> list[str]:
-    text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
-    known = json.loads(text).get(name.rstrip("12"), [])
-    return known if len(known) == m else [f"a{j}" for j in range(m)]
 
 
 def _zero_based(path: Path, name: str) -> np.ndarray:
@@ -244,9 +238,8 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
         Features, one row per image: the five training batches, then the test batch.
         "pixels" takes the raw pixels, scaled to [0, 1]. Without features X has no columns.
     attributes : path-like or table, optional
-        Class descriptions: ``cifar10_wordTable.mat`` (50 × 10 ``wordTable`` and
-        ``label_names``), a table file (see `semfs.attributes.read_attributes`) or a table.
-        By default ``cifar10_wordTable.mat`` is looked for in and beside the folder.
+        Class descriptions: a table, or a file of one. By default ``cifar10_wordTable.mat``
+        (50 × 10 ``wordTable`` and ``label_names``), in or beside the folder.
 
     Returns
     -------
@@ -257,10 +250,8 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
     places = [Path(root), Path(root) / "cifar-10-batches-bin"]
     folder = next((place for place in places if (place / _BATCHES[0]).exists()), None)
     if folder is None:
-        raise FileNotFoundError(
-            f"{root} holds no CIFAR-10 batches. Unpack cifar-10-binary.tar.gz there (see "
-            "`semfs datasets`)."
-        )
+        advice = "Unpack cifar-10-binary.tar.gz there (see `semfs datasets`)."
+        raise FileNotFoundError(f"{root} holds no CIFAR-10 batches. {advice}")
     batches = [_read_batch(folder / name) for name in _BATCHES]
     y = np.array(CIFAR10_CLASSES)[np.concatenate([batch[:, 0] for batch in batches])]
     if isinstance(features, str) and features == "pixels":
@@ -277,10 +268,8 @@ def _read_batch(path: Path) -> np.ndarray:
     """Records (n, 3073) of 1 label byte and 3,072 pixel bytes."""
     size = open_existing(path).stat().st_size
     if size == 0 or size % _RECORD:
-        raise FileError(
-            f"{path} has {size} bytes, not a multiple of {_RECORD} (1 label and {_RECORD - 1} "
-            "pixels per image). It is truncated: download it again."
-        )
+        advice = "It is truncated: download it again."
+        raise FileError(f"{path} has {size} bytes, not a multiple of {_RECORD}. {advice}")
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
     highest = records[:, 0].max()
     if highest > 9:
@@ -289,7 +278,6 @@ def _read_batch(path: Path) -> np.ndarray:
 
 
 def _word_vectors(folder: Path, attributes: Any) -> Any:
-    """Attributes of the ten classes as a frame."""
     if attributes is None:
         places = (folder / _WORDS, folder.parent / _WORDS)
         attributes = next((place for place in places if place.exists()), None)

@@ -48,6 +48,7 @@ MOST_COMPONENTS = 50
 DENSE_SHARE = 1 / 16  # of the memory: workers and their copies share it
 
 Params = dict[str, Any]
+Scores = dict[int, dict[str, tuple[float, float]]]  # k -> metric -> mean and sd
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +90,11 @@ class Case:
         return self.sample(np.concatenate(kept))
 
 
-def scaling_data(
-    n: int, d: int, seed: int, n_classes: int = 20, n_attributes: int = 50
-) -> Case:
+def scaling_data(n: int, d: int, seed: int, n_classes: int = 20) -> Case:
     """Return n seen rows of d features made from class attributes plus noise, in float32."""
     rng = np.random.RandomState(seed)
-    A = (rng.uniform(size=(n_classes, n_attributes)) < 0.3).astype(np.float64)
-    mixing = rng.standard_normal((n_attributes, d)) * (rng.uniform(size=d) < 0.2)
+    A = (rng.uniform(size=(n_classes, 50)) < 0.3).astype(np.float64)
+    mixing = rng.standard_normal((50, d)) * (rng.uniform(size=d) < 0.2)
     y = np.arange(n) % n_classes
     X = (A[y] @ mixing + 2.0 * rng.standard_normal((n, d))).astype(np.float32)
     names = np.array([f"x{j}" for j in range(d)], dtype=object)
@@ -104,15 +103,12 @@ def scaling_data(
 
 @dataclass(frozen=True)
 class Size:
-    """What parameters may depend on: rows and classes of the seen part, and haste.
-
-    ``dense_bytes`` is what the seen rows take as an array; 0 if they are one.
-    """
+    """What parameters may depend on: rows and classes of the seen part, and haste."""
 
     n_samples: int
     n_classes: int
     fast: bool = False
-    dense_bytes: int = 0
+    dense_bytes: int = 0  # of the seen rows as an array, if they are none
 
 
 @dataclass(frozen=True)
@@ -246,18 +242,9 @@ class Ranking:
     seconds: float = 0.0
 
 
-def rank(
-    method: Method,
-    params: Mapping[str, Any],
-    case: Case,
-    ks: Sequence[int],
-    *,
-    attributes: bool | None = None,
-    seed: int = 0,
-) -> Ranking:
+def rank(method: Method, params: Any, case: Case, ks: Sequence[int], seed: int = 0) -> Ranking:
     """Fit a method to the seen rows of a case and return its ranking.
 
-    ``attributes`` says whether it is given the class table; by default as the method wants.
     Two parameters are our own: ``max_rows`` fits on a random sample of the rows,
     ``heat_width_factor`` gives MCFS's heat width in units of the automatic one.
     """
@@ -272,8 +259,7 @@ def rank(
     if factor is not None:
         params["heat_width"] = factor * mean_distance(case.X, check_random_state(0))
     takes = selector.get_params(deep=False)
-    wants = method.attributes if attributes is None else attributes
-    if wants and takes.get("attributes", case) is None:
+    if method.attributes and takes.get("attributes", case) is None:
         params["attributes"] = case.attributes
     if takes.get("random_state", 0) is None:
         params["random_state"] = seed
@@ -321,9 +307,7 @@ def ranking_of(selector: Any) -> np.ndarray | None:
     return None
 
 
-def scores(
-    case: Case, ranking: Ranking, n_repeats: int, seed: int
-) -> dict[int, dict[str, tuple[float, float]]]:
+def scores(case: Case, ranking: Ranking, n_repeats: int, seed: int) -> Scores:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen rows, for each k.
 
     The Random baseline has its own random features in each run.
@@ -336,7 +320,7 @@ def scores(
         for number in range(1000 * seed, 1000 * seed + n_repeats):
             selector = clone(ranking.selector).set_params(random_state=number)
             orders.append(selector.fit(case.X).order_)
-    found: dict[int, dict[str, tuple[float, float]]] = {}
+    found: Scores = {}
     for k, features in ranking.by_k.items():
         chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)] or [(features, starts)]
         runs = [

@@ -2,8 +2,7 @@
 
 `plan` turns its entries, data sets and methods into cells; a `Bench` computes one of them;
 `reproduce` and `evaluate` are what the commands call. One fit on the seen classes gives a
-ranking for all numbers of features k (L20ALM, whose solutions are not nested, is solved for
-each k; MCFS is run at the largest). Scores are means over single K-means runs on the unseen
+ranking for all numbers of features k. Scores are means over single K-means runs on the unseen
 classes, from the same starting rows for all. Baselines use class labels, at their defaults
 and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
@@ -109,11 +108,10 @@ def open_data(
         raise ValueError(f"{name}: {advice}")
     if not unseen:
         return data
-    # A name may have commas in it; other texts are several names.
     known = {str(label): label for label in data.classes.tolist()}
-    words = [
-        w.strip() for text in unseen for w in ([text] if text in known else text.split(","))
-    ]
+    # A name may have commas in it; other texts are several names.
+    parts = [[text] if text in known else text.split(",") for text in unseen]
+    words = [word.strip() for part in parts for word in part]
     return data.with_unseen([known.get(word, word) for word in words])
 
 
@@ -189,9 +187,8 @@ def _is_dataset(file: Path) -> bool:
 def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[str, list]:
     """Return the unseen classes of each split of a data set, by the name of the split.
 
-    The data set's own ``unseen`` if it has any; all pairs of seen classes for CIFAR10, in
-    random order; else random splits with 30 % of the classes unseen. ``limit`` bounds their
-    number; with a larger one the first splits stay the same.
+    The data set's own ``unseen`` if it has any; pairs of seen classes for CIFAR10, in random
+    order; else random splits. With a larger ``limit`` the first splits stay the same.
     """
     if limit is not None:
         check_integer("n_splits", limit, 1)
@@ -244,10 +241,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Bench:
-    """Computes cells: data sets, their class splits, the protocol, methods of the user's own.
-
-    It is sent to worker processes; ``sizes`` says how large each split is.
-    """
+    """Computes cells, in worker processes; ``own`` are methods of the user's."""
 
     data: Mapping[str, Loader]
     splits: Mapping[str, Mapping[str, list]]
@@ -273,9 +267,9 @@ class Bench:
         if not ks:
             n_features = case.X.shape[1]
             raise ValueError(f"{cell.dataset} has only {n_features} features. Ask for fewer.")
-        targets = setting.get("targets", "attributes" if method.attributes else "labels")
-        attributes, seed = targets == "attributes", protocol.seed
-        found = rank(method, cell.params, case, ks, attributes=attributes, seed=seed)
+        if "targets" in setting:
+            method = replace(method, attributes=setting["targets"] == "attributes")
+        seed, found = protocol.seed, rank(method, cell.params, case, ks, protocol.seed)
         names = {str(k): case.names(features) for k, features in found.by_k.items()}
         most = names[str(max(ks))]
         nested = all(chosen == most[: len(chosen)] for chosen in names.values())
@@ -296,9 +290,9 @@ def plan(
 ) -> tuple[list[Cell], list[str]]:
     """Return the cells of the experiments, and what was left out, in words.
 
-    Data set by data set, split by split; grids last: a run that is stopped early has the
-    comparison at defaults. ``methods`` replace the experiments' own; an experiment leaves out
-    those that lack the parameter it varies, or need dense rows where there is no room.
+    Grids come last: a run that is stopped early has the comparison at defaults. ``methods``
+    replace the experiments' own; those that lack the parameter it varies, or need dense rows
+    where there is no room, are left out.
     """
     cells: list[Cell] = []
     grids: list[Cell] = []
@@ -348,15 +342,13 @@ class Study:
     experiments : sequence of str
         Names of `EXPERIMENTS`, or "all".
     data : path, optional
-        Folder of ``.npz`` data sets; by default the bundled sample.
+        Folder of data sets; by default the bundled sample.
     datasets, methods : sequence of str, optional
-        Restrict to these data sets (beginnings of names will do); run these methods instead
-        of the experiments' own.
+        Only these data sets (beginnings of names will do); these methods instead of all.
     splits : int, optional
         At most so many class splits per data set.
     fast : bool, default=False
         Fewer k, K-means runs, grid points and splits.
-    seed : int, default=0
     """
 
     experiments: Sequence[str]
@@ -366,12 +358,6 @@ class Study:
     splits: int | None = None
     fast: bool = False
     seed: int = 0
-
-    @property
-    def protocol(self) -> Protocol:
-        """What all cells have in common; `fast`: three k, five K-means runs, small grids."""
-        quick = Protocol((5, 20, 50), 5, self.seed, True)
-        return quick if self.fast else Protocol(seed=self.seed)
 
 
 def reproduce(
@@ -387,18 +373,12 @@ def reproduce(
     Parameters
     ----------
     study : Study
-        What to run.
     run_folder : path
         Results are in its ``results.sqlite``.
     n_jobs, verbose
         See `semfs.lab.run`.
     command : str, optional
         How this was called, for the report.
-
-    Returns
-    -------
-    Summary
-        Its ``notes`` name the paper's data sets that are absent and what was left out.
     """
     entries = find_experiments(study.experiments)
     for name in study.methods:
@@ -408,9 +388,11 @@ def reproduce(
     with closing(Store(run_folder)) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
         splits = {n: class_splits(_loaded(load), limit, study.seed) for n, load in data.items()}
-        bench = _prepare(store, data, splits, study.protocol)
+        quick = Protocol((5, 20, 50), 5, study.seed, True)
+        protocol = quick if study.fast else Protocol(seed=study.seed)
+        bench = _prepare(store, data, splits, protocol)
         advice = "Use another --out, or the same options as before (--fast, --seed)."
-        store.pin("protocol", asdict(study.protocol), advice)
+        store.pin("protocol", asdict(protocol), advice)
         cells, notes = plan(entries, bench, study.methods)
         if not cells:
             raise ValueError(f"{' '.join(notes)} Name other methods, or none for its own.")
@@ -450,13 +432,10 @@ def evaluate(
         Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
     n_splits : int, optional
         Number of random class splits.
-    ks : sequence of int
-        Numbers of features.
-    n_repeats : int, default=20
-        K-means runs per score.
+    ks, n_repeats : sequence of int, int
+        Numbers of features; K-means runs per score.
     n_jobs, verbose
         See `semfs.lab.run`.
-    seed : int, default=0
 
     Returns
     -------

@@ -1,8 +1,7 @@
 """What the results of a run say: numbers one can compare, words, and one HTML page.
 
 A row is a flat dict, see `Store.rows`. `curves`, `lead` and `standings` compare;
-`build_sections` arranges what is said, ``report.html`` finds the words and lays them out,
-``report.js`` draws; `write_report` makes the page, `write_csv` a table of the rows.
+`build_sections` arranges what is said, ``report.html`` says it, ``report.js`` draws.
 """
 
 from __future__ import annotations
@@ -96,8 +95,8 @@ class Standings:
     verdict: str  # "clear", "unclear" (some are tied), "one split" or "too few"
 
 
-def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interval:
-    """Return the mean of paired differences and its Student t interval.
+def paired_interval(differences: Sequence[float]) -> Interval:
+    """Return the mean of paired differences and its Student t interval of 95 %.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
     n, mean = len(differences), fmean(differences)
     if n == 1:
         return Interval(mean, None, None, 1)
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * stdev(differences) / math.sqrt(n)
+    half = float(stdtrit(n - 1, 0.975)) * stdev(differences) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
 
 
@@ -153,8 +152,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     """Rank the methods of one data set by their mean over k and splits.
 
     The lead of a method over the best other one is paired over splits. Methods that lack a
-    (split, k) which others have are not ranked; methods tuned with the unseen labels are
-    ranked apart, against the best method that was not.
+    (split, k) which others have are not ranked; oracles are ranked apart.
     """
     cells = _cells(rows, metric, "k")
     wanted = set().union(*cells.values()) if cells else set()
@@ -240,15 +238,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page; ``text`` are paragraphs; without a table the panels' points are one.
-
-    ``standings`` of each (data set, measure) are told in words in the summary, else listed;
-    ``leads`` of one method over another, of each (data set, measure, method), are listed.
-    """
+    """One part of a page, of which ``standings`` are told in words if it is the summary."""
 
     title: str
-    text: list[str] = field(default_factory=list)
-    table: Table | None = None
+    text: list[str] = field(default_factory=list)  # paragraphs
+    table: Table | None = None  # else the points of the panels are one
     panels: Sequence[Panel] = ()
     standings: Mapping[tuple[str, str], Standings] = field(default_factory=dict)
     leads: Mapping[tuple[str, str, str], Interval] = field(default_factory=dict)
@@ -496,10 +490,8 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
 def _hidden(panels: Sequence[Panel]) -> set[str]:
     """Curves not drawn at first: all but ours and the best others where there are many."""
     crowded = [p for p in panels if p.kind == "lines" and len(p.series) > MOST_CURVES]
-    curves = {
-        name: points for panel in reversed(crowded) for name, points in panel.series.items()
-    }
-    means = {name: fmean(point[1] for point in points) for name, points in curves.items()}
+    lines = [line for panel in crowded for line in panel.series.items()]
+    means = {name: fmean(point[1] for point in points) for name, points in reversed(lines)}
     return set(sorted(means, key=lambda name: (*_place(name), -means[name]))[MOST_CURVES:])
 
 

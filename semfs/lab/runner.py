@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from semfs.lab.store import Cell, Result, Store
 from semfs.progress import Progress
+from semfs.validation import check_integer
 
 __all__ = ["Summary", "run", "versions"]
 
@@ -44,10 +45,7 @@ Outcomes = Generator[Outcome, None, None]
 
 @dataclass
 class Summary:
-    """What a run did: cells in all, finished before, computed now; errors by cell.
-
-    ``notes`` are lines for the reader: data sets that are absent, methods left out.
-    """
+    """What a run did: cells in all, finished before, computed now; errors by cell; remarks."""
 
     n_cells: int = 0
     n_before: int = 0
@@ -83,13 +81,9 @@ def run(
         cells are computed in this process.
     verbose : bool, default=False
         Show progress and the time left.
-
-    Returns
-    -------
-    Summary
     """
-    if n_jobs is not None and n_jobs < 1:
-        raise ValueError(f"The number of jobs must be at least 1, got {n_jobs}.")
+    if n_jobs is not None:
+        check_integer("n_jobs", n_jobs, 1)
     cells = list({cell.key: cell for cell in cells}.values())
     todo = [cell for cell in cells if not store.is_done(cell)]
     summary = Summary(len(cells))

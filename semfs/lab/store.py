@@ -70,15 +70,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name.
-
-    ``extra["features_by_k"]`` names the features of each k where they are not nested.
-    """
+    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name."""
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
     seconds: float
     features: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)  # features_by_k, if not nested
 
 
 class Store:

@@ -87,6 +87,12 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"out": "out.docx"}, "reduced data are written as"),
         ({"extra": ["--unseen", "B cell"]}, "unseen class 'B cell' does not occur"),
         ({"extra": ["--include", "NKG8"]}, "'NKG8' in DATA; did you mean 'NKG7'"),
+        (
+            {"extra": ["--include", "NKG7", "--exclude", "NKG7"]},
+            "in --include and in --exclude",
+        ),
+        ({"extra": ["-k", "0"]}, "semfs: -k must be at least 1, got 0."),
+        ({"extra": ["--gamma", "-1"]}, "semfs: --gamma must be"),
         ({"extra": ["--drop", "nothing"]}, "has no column 'nothing'"),
     ],
 )
@@ -102,27 +108,6 @@ def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change
     assert message in result.output
     assert result.output.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("ending", ["parquet", "h5ad", "npz", "npy"])
-@pytest.mark.parametrize("kind", ["truncated", "empty"])
-def test_broken_binary_files_are_one_line(files, sample, tmp_path, ending, kind):
-    path = tmp_path / f"t.{ending}"
-    if ending == "h5ad":
-        anndata = pytest.importorskip("anndata")
-        obs = pd.DataFrame({"y": sample.y}, index=map(str, range(700)))
-        anndata.AnnData(sample.X, obs).write_h5ad(path)
-        data = path.read_bytes()
-    else:
-        source = {"parquet": "pandas.parquet", "npz": "all.npz", "npy": "X.npy"}[ending]
-        data = (files / source).read_bytes()
-    path.write_bytes(data[: len(data) // 3] if kind == "truncated" else b"")
-    label = {"npy": files / "y.npy", "h5ad": "y", "parquet": LABEL, "npz": "y"}[ending]
-    table = ["--attributes", files / "types.csv"]
-    result = run("select", path, "--label", label, *table, "-o", tmp_path / "o")
-    assert result.exit_code == 2
-    assert f"t.{ending}" in result.output
-    assert result.output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
