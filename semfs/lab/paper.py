@@ -86,8 +86,7 @@ def open_data(
     Parameters
     ----------
     name : str or path
-        "sample", "blood", a benchmark of `semfs datasets`, an ``.h5ad`` file, a table (CSV,
-        Parquet, Feather), or an ``.npz`` file.
+        "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file.
     label : str, optional
         Where a file has its class labels: a column, a column of ``obs``, an array.
     attributes : path, optional
@@ -279,9 +278,9 @@ class Bench:
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # the next cells need the same rows
 def case_of(data: ZeroShotDataset, unseen: tuple) -> Case:
-    """Return seen and unseen rows of a split, which are kept for the next cells."""
+    """Return seen and unseen rows of a split."""
     return Case.of(data.with_unseen(list(unseen)))
 
 

@@ -223,17 +223,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves by name: (x, y, spread, remark) points, drawn by ``report.js``.
-
-    With ``kind="dots"`` a row of dots per name: (x, colour, size from 0 to 1, remark).
-    """
+    """Curves by name, (x, y, spread, remark) points, drawn by ``report.js``; or dots."""
 
     title: str
     x: str
     y: str
     series: Mapping[str, Sequence[tuple]]
     log: str = ""  # the axes that are logarithmic: "x", "xy"
-    kind: str = "lines"
+    kind: str = "lines"  # "dots": rows of (x, colour, size from 0 to 1, remark)
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,7 @@ from semfs.validation import check_integer
 __all__ = ["Summary", "run", "versions"]
 
 WATCH_SECONDS = 0.5
-# A fixed number of threads, whatever the number of workers: sums in BLAS depend on it in
-# their last digits, and results must not depend on how many workers computed them.
-BLAS_THREADS = 1
+BLAS_THREADS = 1  # sums depend on it in their last digits: the same for any number of workers
 
 Function = Callable[[Cell], Result]
 Outcome = tuple[Cell, Result | None, str]  # the result, or what went wrong

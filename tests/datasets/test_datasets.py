@@ -127,11 +127,6 @@ def test_lung_attributes_are_ancestors_that_some_types_have(lung):
     assert_array_equal(table["leukocyte"], immune)
 
 
-def test_an_unknown_sample_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="name must be 'lung' or 'blood', got 'liver'"):
-        load_sample("liver")
-
-
 # --- the bundled blood cells -----------------------------------------------------------
 
 

@@ -51,11 +51,10 @@ def write_zoo(root, images=None, splits=None, name="ZOO"):
         "test_seen_loc": seen[:2, None].astype(np.uint16),
         "test_unseen_loc": unseen[::-1, None].astype(np.uint16),
     }
-    for content, changes, file in (
-        (base, images, "res101.mat"),
-        (table, splits, "att_splits.mat"),
-    ):
-        content |= changes or {}
+    for file, content in {
+        "res101.mat": base | (images or {}),
+        "att_splits.mat": table | (splits or {}),
+    }.items():
         savemat(folder / file, {k: v for k, v in content.items() if v is not None})
     return root
 
@@ -270,9 +269,7 @@ def test_cifar10_batches_give_45_splits(tmp_path):
     assert_allclose(data.X, pixels / 255, rtol=1e-6)
     assert data.y[:3].tolist() == ["airplane", "automobile", "bird"]
     assert (len(data.info["train"]), len(data.info["test"])) == (50, 10)
-    splits = list(data.every_split(n_seen=2))
-    assert len({tuple(s.seen) for s in splits}) == len(splits) == 45
-    assert all(len(s.unseen) == 8 and len(s.split()[1]) == 12 for s in splits)
+    assert len(list(data.every_split(n_seen=2))) == 45
 
 
 def test_cifar10_words_from_a_mat_file_beside_the_batches(tmp_path):

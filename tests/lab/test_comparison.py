@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row
 from scipy import stats
 
-from semfs.lab.report import PAPER, colours, curves, lead, paired_interval, standings
+from semfs.lab.report import PAPER, curves, lead, paired_interval
 
 
 def rows_of(scores):
@@ -65,15 +65,6 @@ def test_rows_without_a_score_are_no_points():
     assert [p.x for p in curves(rows, "acc")["SemFS"]] == [5]
 
 
-def test_oracles_are_not_ranked():
-    found = standings(
-        rows_of({"SemFS": [0.5, 0.6], "MCFS": [0.4, 0.5], "A (oracle)": [0.9, 0.9]}), "acc"
-    )
-    assert [s.label for s in found.ranked] == ["SemFS", "MCFS"]
-    assert [s.label for s in found.oracles] == ["A (oracle)"]
-    assert found.oracles[0].lead.mean == pytest.approx(0.35)
-
-
 def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
     rows = rows_of({"SemFS": [0.5, 0.7, 0.6], "MCFS": [0.4, 0.5, 0.5]})
     expected = stats.ttest_1samp([0.1, 0.2, 0.1], 0.0).confidence_interval(0.95)
@@ -84,14 +75,6 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
         assert paired_interval([gain - 0.01, gain, gain + 0.01]).verdict == verdict
     with pytest.raises(ValueError, match="share no finished split"):
         lead(rows, "acc", "SemFS", "LASSO")
-
-
-def test_no_two_methods_have_one_colour():
-    found = colours(
-        ["SemFS", *(f"m{i}" for i in range(12)), *(f"m{i} (oracle)" for i in "123")]
-    )
-    assert len(set(found.values())) == 16
-    assert next(iter(found)) == "SemFS"
 
 
 def luminance(colour):

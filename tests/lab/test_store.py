@@ -61,13 +61,6 @@ def test_reading_a_directory_without_results_says_how_to_make_some(tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
-def test_what_must_stay_the_same_is_pinned(tmp_path):
-    for _ in range(2):
-        Store(tmp_path).pin("protocol", {"n_repeats": 20}, "Use another --out.")
-    with pytest.raises(ValueError, match="Use another --out"):
-        Store(tmp_path).pin("protocol", {"n_repeats": 5}, "Use another --out.")
-
-
 def test_a_store_that_cannot_be_written_says_where_to_look(tmp_path):
     (tmp_path / "results.sqlite").mkdir()
     with pytest.raises(StoreError, match="can be written"):
