@@ -16,7 +16,6 @@ def blocks(language):
 @pytest.mark.skipif(not PAGE.exists(), reason="docs are not part of this copy")
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
-    pytest.importorskip("dask.dataframe")
     pytest.importorskip("distributed")
     pd, testing = pytest.importorskip("pandas"), pytest.importorskip("typer.testing")
     from semfs.cli import app

@@ -77,19 +77,12 @@ class StayingRows:
         ``n_select`` is the number of features the direct solver will look for, None for
         solvers that need the whole scatter matrix.
         """
-        self.warn_of_unlabelled()
+        if self.labels is not None and self.labels.n_unlabelled:
+            n = self.labels.n_unlabelled
+            message = f"{n} rows without a label are left out. Using them needs X in memory."
+            warnings.warn(message, UserWarning, stacklevel=2)
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
         return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
-
-    def warn_of_unlabelled(self: Any) -> None:
-        """Say that rows without a label are not used where the data are not in memory."""
-        if self.labels is not None and self.labels.n_unlabelled:
-            warnings.warn(
-                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
-                "needs X in memory.",
-                UserWarning,
-                stacklevel=3,
-            )
 
     def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all rows, with the d × d matrix if there is room for it."""

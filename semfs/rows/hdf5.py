@@ -19,7 +19,6 @@ __all__ = [
     "check_heaps",
     "checked_dataset",
     "counts_noticed",
-    "dataset_reader",
     "group_labels",
     "group_reader",
     "h5ad_column",
@@ -29,12 +28,6 @@ __all__ = [
 
 # Files up to this size are searched for damaged heaps before the HDF5 library sees them.
 LARGEST_SEARCHED = 2**30
-
-
-def dataset_reader(dataset: Any) -> ArrayReader:
-    """Return a reader of an open HDF5 data set."""
-    path = Path(dataset.file.filename)
-    return ArrayReader(partial(_open_member, path, dataset.name), path)
 
 
 def group_reader(path: Path, key: str | None) -> ArrayReader:

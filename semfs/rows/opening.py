@@ -39,7 +39,7 @@ def open_blocks(
 
     Parameters
     ----------
-    data : path, frame, memmap, Zarr array, HDF5 data set, AnnData, or (X, y) blocks
+    data : path, frame, array, AnnData, or (X, y) blocks
         A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather``,
         ``.h5``, ``.zarr`` or ``.h5ad`` file or a folder of Parquet files; a pandas or polars
         frame; an array in chunked storage; or an iterable of (X, y) blocks, dense or sparse.
@@ -122,16 +122,8 @@ class Plain:
 def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
     """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
 
-    Parameters
-    ----------
-    X : array, frame, AnnData, `view` of it, path or Plain
-        Arrays and frames in memory are returned as they are.
-    y : array-like or str, optional
-        Labels, or the column that holds them.
-    names : sequence of str of shape (d,), optional
-        Columns to look up by name, in this order, where X has names.
-    needed : ndarray of bool of shape (d,), optional
-        Columns that must be there; others that are not are zero. By default all.
+    Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
+    ``needed`` (a mask; by default all are) may be missing, and are zero.
     """
     if isinstance(X, Plain):
         aligned = _aligned(X.X, X.names, names, needed)
@@ -210,8 +202,6 @@ def _opened(
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     labels = readers.read_labels(name) if name else _given(y, "data")
-    if type(data).__module__.startswith("h5py"):
-        return hdf5.dataset_reader(data), labels
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
         return readers.array_reader(data), labels
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
@@ -274,14 +264,7 @@ def _is_lazy(data: Any) -> bool:
 
 def _is_stored(data: Any) -> bool:
     """Whether data must be opened before they are rows of numbers."""
-    known = isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
-    return known or (_is_chunked(data) and not hasattr(data, "__dask_graph__"))
-
-
-def _is_chunked(data: Any) -> bool:
-    """Whether data are an array in chunked storage (Zarr, HDF5), by its looks."""
-    wanted = ("shape", "dtype", "chunks", "__getitem__")
-    return all(hasattr(data, name) for name in wanted) and not isinstance(data, np.ndarray)
+    return isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
 
 
 def _is_pairs(data: Any) -> bool:

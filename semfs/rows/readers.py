@@ -217,7 +217,7 @@ def read_npy(path: Any) -> np.ndarray:
         if size == 0:
             raise FileError(f"{path} is empty.")
         with path.open("rb") as file:
-            shape, _, dtype = _npy_header(file, path, path.name)
+            shape, dtype = _npy_header(file, path, path.name)
             wanted = file.tell() + math.prod(shape) * dtype.itemsize
         if wanted > size:
             raise FileError(
@@ -242,10 +242,7 @@ def read_labels(path: Any) -> Labels:
 
 
 def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None).
-
-    Arrays stored without compression are memory-mapped.
-    """
+    """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None)."""
     path = open_existing(path)
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
@@ -267,25 +264,17 @@ def names_in_npz(path: Any) -> list[str]:
 def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
     name = item.filename.removesuffix(".npy")
     with archive.open(item) as file:
-        shape, fortran, dtype = _npy_header(file, path, name)
-        size = math.prod(shape) * dtype.itemsize
-        start = file.tell()
-        if start + size != item.file_size:
+        shape, dtype = _npy_header(file, path, name)
+        size = file.tell() + math.prod(shape) * dtype.itemsize
+        if size != item.file_size:
             raise FileError(
-                f"{path}: array {name!r} says it has {size_text(start + size)} but "
+                f"{path}: array {name!r} says it has {size_text(size)} but "
                 f"{size_text(item.file_size)} are stored. Write the file again."
             )
-        if item.compress_type != zipfile.ZIP_STORED or size == 0:
-            file.seek(0)
-            array = np.lib.format.read_array(file, allow_pickle=False)
-            file.read()  # to the end, where the checksum is compared
-            return _checked_text(path, array)
-    offset = _data_offset(path, item) + start
-    if offset + size > path.stat().st_size:
-        raise FileError(f"{path} is truncated inside array {name!r}. Copy it again.")
-    order: Any = "F" if fortran else "C"
-    mapped = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
-    return _checked_text(path, mapped)
+        file.seek(0)
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        file.read()  # to the end, where the checksum is compared
+        return _checked_text(path, array)
 
 
 def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
@@ -297,14 +286,14 @@ def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise FileError(
             f"{path}: array {name!r} has .npy version {version}; 1.0 or 2.0 wanted."
         )
     read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    shape, fortran, dtype = read(file)
+    shape, _, dtype = read(file)
     if dtype.hasobject:
         raise FileError(
             f"{path}: array {name!r} holds pickled Python objects, which are refused because "
@@ -312,16 +301,7 @@ def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool
         )
     if dtype.names is not None:
         raise FileError(f"{path}: array {name!r} is a record array; a plain one was expected.")
-    return shape, fortran, dtype
-
-
-def _data_offset(path: Path, item: zipfile.ZipInfo) -> int:
-    """Where the bytes of a stored member begin: after its local header (30 bytes + names)."""
-    with path.open("rb") as file:
-        file.seek(item.header_offset)
-        header = file.read(30)
-    lengths = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
-    return item.header_offset + 30 + sum(lengths)
+    return shape, dtype
 
 
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
@@ -340,12 +320,12 @@ def npz_reader(path: Path, key: str | None) -> Reader:
 
 
 def _npz_matrix(path: Path, name: str) -> Reader:
-    """X as it lies there; a large compressed one is unpacked first."""
+    """X in memory; a large one is unpacked into a temporary file."""
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
         if item is None:
             return array_reader(sparse_from_npz(path, name), path)
-        if item.compress_type == zipfile.ZIP_STORED or item.file_size <= MEMORY // 2:
+        if item.file_size <= MEMORY // 2:
             return ArrayReader(partial(_npz_array, path, name), path)
         check_archive(path, [item])
         folder = tempfile.TemporaryDirectory(prefix="semfs-")

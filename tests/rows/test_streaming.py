@@ -94,15 +94,6 @@ def as_parquet_folder(X, y, folder):
     return open_blocks(folder, "kind", passes="one", block_rows=400)
 
 
-def as_parquet_lists(X, y, folder):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    flat = pa.array(X.ravel())
-    vectors = pa.FixedSizeListArray.from_arrays(flat, X.shape[1])
-    table = pa.table({"vector": vectors, "kind": y})
-    pq.write_table(table, folder / "X.parquet", row_group_size=333)
-    return open_blocks(folder / "X.parquet", "kind", passes="few", block_rows=1000)
-
-
 def as_zarr(X, y, folder):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(folder / "X.zarr", mode="w")
@@ -148,7 +139,6 @@ WAYS = [
     as_fortran_npy,
     as_memmap,
     as_parquet_folder,
-    as_parquet_lists,
     as_zarr,
     as_open_zarr,
     as_hdf5,
