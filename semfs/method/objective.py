@@ -64,6 +64,8 @@ class Quadratic:
         From indices (b,) to those columns (d, b) of G.
     rounding : float
         Rounding unit of the data; gains that differ less are ties.
+    preview : callable, optional
+        Like ``columns``, but cheap and not exact: it foretells which columns will be needed.
 
     Examples
     --------
@@ -78,6 +80,7 @@ class Quadratic:
     gamma: float
     columns: Callable[[np.ndarray], np.ndarray]
     rounding: float
+    preview: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def n_features(self) -> int:
@@ -203,8 +206,12 @@ class Objective:
 
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
-        rounding = self.moments.itemsize_error
-        return Quadratic(self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+        rounding, preview = self.moments.itemsize_error, None
+        sample = getattr(self.moments.rows, "sample", None)
+        if sample is not None:
+            preview = replace(self, moments=replace(self.moments, rows=sample)).columns
+        parts = (self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+        return Quadratic(*parts, preview)
 
     def centred(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.

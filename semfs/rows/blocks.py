@@ -11,20 +11,34 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import Accumulator, Rows, check_matrix_fits
+from semfs.rows.memory import (
+    Accumulator,
+    Rows,
+    check_matrix_fits,
+    spans,
+    sparse_products,
+    sparse_totals,
+    weighted_columns,
+)
 from semfs.rows.readers import LEFT_OUT, Labels, Reader
-from semfs.validation import label_array
+from semfs.rows.sparse import SparseReader, normalized
+from semfs.validation import check_all_finite, label_array
 
 __all__ = ["BlockSource", "StayingRows"]
 
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
+# Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
+PART_BYTES = 4 * readers.BLOCK_BYTES
+SAMPLE = 8192
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -82,7 +96,8 @@ class StayingRows:
             message = f"{n} rows without a label are left out. Using them needs X in memory."
             warnings.warn(message, UserWarning, stacklevel=2)
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
+        sums = rows.summed(matrix=matrix, precise=precise)
+        return sums, None if matrix else replace(rows, sample=sums.sample)
 
     def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all rows, with the d × d matrix if there is room for it."""
@@ -113,15 +128,21 @@ class BlockSource(StayingRows):
     memory: int = readers.MEMORY
     block_rows: int | None = None
     passes: str = "auto"
+    normalize: bool = False
     start: int = 0
     stop: int | None = None
+    sample: Rows | None = None  # some of the rows, weighted as if they were all of them
     verbose: int = 0
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows, None if only the end will tell."""
-        stop = self.reader.n_rows if self.stop is None else self.stop
-        return None if stop is None else stop - self.start
+        return None if self.end is None else self.end - self.start
+
+    @property
+    def end(self) -> Any:
+        """The row after the last one, None if only the end will tell."""
+        return self.reader.n_rows if self.stop is None else self.stop
 
     @property
     def n_features(self) -> int:
@@ -159,7 +180,7 @@ class BlockSource(StayingRows):
         """Yield all blocks; the next one is read in the background."""
         step = self.step(matrix=matrix)
         for at, X, y in _ahead(self.reader.blocks(self.start, self.stop, step)):
-            block = self._block(at, X, y)
+            block = self._block(at, normalized(X) if self.normalize else X, y)
             if block.X.shape[0]:
                 yield block
 
@@ -168,10 +189,7 @@ class BlockSource(StayingRows):
         labels = Labels.of(y) if self.labels is None else self.labels[rows]
         weights = None if self.weights is None else self.weights[rows]
         stop, y = at + X.shape[0], labels.array()
-        if self.class_weight is not None:
-            factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
-            of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
-            weights = of_rows * (1.0 if weights is None else weights)
+        weights = self._weights(labels, weights)
         used = labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
@@ -179,10 +197,19 @@ class BlockSource(StayingRows):
             weights = None if weights is None else weights[used]
         return Block(at, stop, X, y, weights)
 
+    def _weights(self, labels: Labels, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of rows and of their classes; a row without a label has none."""
+        if self.class_weight is None:
+            return weights
+        factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
+        of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
+        return of_rows * (1.0 if weights is None else weights)
+
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
         assert self.labels is not None
         X, kept = self.reader.load(), self.labels.codes != LEFT_OUT
+        X = normalized(X) if self.normalize else X
         if kept.all():
             return X, self.labels.array(), self.weights
         y = label_array(self.labels.array()[kept].tolist())
@@ -238,6 +265,10 @@ class BlockSource(StayingRows):
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all blocks; an error says which rows it is about."""
+        if not matrix and isinstance(self.reader, SparseReader):
+            assert self.labels is not None
+            whole = self.start == 0 and self.stop is None
+            return self._parts.accumulated(self.labels.classes, sampled=whole)
         sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
         for block in self._watched("scatter matrix" if matrix else "class means", matrix):
             try:
@@ -251,10 +282,25 @@ class BlockSource(StayingRows):
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
+        if isinstance(self.reader, SparseReader):
+            out = self._parts.products(columns, precise=precise or far)
+            return out - total * np.outer(mean, mean[columns])
         out = np.zeros((len(mean), len(columns)))
         for block in self._watched(f"{len(columns)} Gram columns"):
             out += block.columns(columns, mean, far=far, precise=precise)
         return out
+
+    @property
+    def _parts(self) -> SparseSums:
+        """The rows of a sparse reader, which need not be taken apart by rows."""
+        labels, reader = self.labels, self.reader
+        assert labels is not None
+        assert isinstance(reader, SparseReader)
+        counted, weights = labels.codes >= 0, self._weights(labels, self.weights)
+        if not counted.all():
+            weights = counted * (1.0 if weights is None else weights)
+        codes = np.where(counted, labels.codes, len(labels.classes))
+        return SparseSums(self, reader, codes, weights)
 
     def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
         """The blocks, with a line of progress for each."""
@@ -264,6 +310,98 @@ class BlockSource(StayingRows):
                 done = block.stop - self.start
                 speed = done * self.reader.row_bytes / progress.seconds / 1e6
                 progress.step(f"{speed:,.0f} MB/s", done - progress.done)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseSums:
+    """Sums over the parts of a sparse matrix: some rows each, or some columns of all rows.
+
+    ``codes`` (n,) are those of classes, or their number; rows without a class weigh nothing.
+    """
+
+    source: BlockSource
+    reader: SparseReader
+    codes: np.ndarray
+    weights: np.ndarray | None
+
+    def _watched(self, title: str) -> Iterator[tuple[slice, Any]]:
+        """Which rows or columns, and the part; the next one is read in the background."""
+        source, by_columns = self.source, self.reader.by_columns
+        start, stop = (0, source.n_features) if by_columns else (source.start, source.end)
+        parts = self.reader.parts(start, stop, PART_BYTES)
+        with Progress(title, stop - start, source.verbose, unit="parts") as progress:
+            for first, X in _ahead((first, self._normal(X)) for first, X in parts):
+                width = X.shape[int(by_columns)]
+                yield slice(first - start, first - start + width), X
+                progress.step("", width)
+
+    def _normal(self, X: Any) -> Any:
+        return normalized(X, self._row_sums) if self.source.normalize else X
+
+    @cached_property
+    def _row_sums(self) -> np.ndarray | None:
+        return self.reader.row_sums() if self.reader.by_columns else None
+
+    def accumulated(self, classes: list, *, sampled: bool) -> Accumulator:
+        """Return counts, class means and squares, and a sample of the rows if asked for."""
+        n, d, C = len(self.codes), self.reader.n_features, len(classes) + 1
+        sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
+        size = min(n, SAMPLE if sampled else 0)
+        chosen = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
+        for part, X in self._watched("class means"):
+            if self.reader.by_columns:
+                found = sparse_totals(X, self.codes, C, self.weights)
+                sums[:, part], squares[part] = found
+                pieces.append(X[chosen])
+            else:
+                weights = None if self.weights is None else self.weights[part]
+                found = sparse_totals(X, self.codes[part], C, weights)
+                sums += found[0]
+                squares += found[1]
+                pieces.append(
+                    X[
+                        chosen[slice(*np.searchsorted(chosen, (part.start, part.stop)))]
+                        - part.start
+                    ]
+                )
+            if not np.isfinite(found[1]).all():
+                check_all_finite(X)
+        counts = np.bincount(self.codes, self.weights, C)[:-1].astype(np.float64)
+        out = Accumulator(d, matrix=False)
+        out.rounding = float(np.finfo(self.reader.dtype).eps)
+        out.add_totals(classes, counts, sums[:-1], squares)
+        if sampled:
+            stack = sp.hstack if self.reader.by_columns else sp.vstack
+            out.sample = self._sample(stack(pieces, format="csr"), chosen, counts)
+        return out
+
+    def _sample(self, X: Any, rows: np.ndarray, counts: np.ndarray) -> Rows:
+        """Rows that weigh as much, class by class, as all of them."""
+        codes, wanted = self.codes[rows], np.append(counts, 0.0)
+        w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
+        found = np.bincount(codes, w, len(wanted))
+        return Rows(X, codes, w * (wanted / np.maximum(found, 1e-300))[codes])
+
+    def products(self, columns: np.ndarray, *, precise: bool) -> np.ndarray:
+        """Return X'WX (d, b) for some columns, W the weights; a pass for as many as fit."""
+        n, out = len(self.codes), np.zeros((self.reader.n_features, len(columns)))
+        dtype = np.dtype(np.float64 if precise else self.reader.dtype)
+        title = f"{len(columns)} Gram columns"
+        if not self.reader.by_columns:
+            for part, X in self._watched(title):
+                weights = None if self.weights is None else self.weights[part]
+                out += sparse_products(X, weighted_columns(X, columns, weights, dtype))
+            return out
+        for some in spans(len(columns), max(1, self.source.memory // (n * dtype.itemsize))):
+            Z = np.zeros((n, len(columns[some])), dtype=dtype)
+            for t, j in enumerate(columns[some].tolist()):
+                column = self._normal(self.reader.part(j, j + 1))
+                Z[column.indices, t] = column.data
+            if self.weights is not None:
+                Z *= self.weights.astype(dtype)[:, None]
+            for part, X in self._watched(title):
+                out[part, some] = sparse_products(X, Z)
+        return out
 
 
 def warn_of_texts(names: list[str]) -> None:

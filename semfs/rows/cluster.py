@@ -17,7 +17,8 @@ import numpy as np
 from semfs.files import need
 from semfs.rows.blocks import BlockSource, StayingRows
 from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
-from semfs.rows.readers import MEMORY, Labels, array_reader
+from semfs.rows.readers import MEMORY, Labels
+from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
@@ -54,6 +55,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
+    sample: None = None
     verbose: int = 0
 
     fits = False

@@ -97,10 +97,11 @@ class Rows:
 
         ``gaps`` (C, b) are added to the columns of dense X, class by class.
         """
-        if sp.issparse(self.X):  # plain products, and the mean's part afterwards
-            picked = _scaled(self.X[:, columns].astype(np.float64), self.weights)
-            return (self.X.T @ picked).toarray() - total * np.outer(mean, mean[columns])
         dtype = np.float64 if precise else self.X.dtype
+        if sp.issparse(self.X):  # plain products, and the mean's part afterwards
+            dtype = np.float64 if far else dtype
+            picked = weighted_columns(self.X, columns, self.weights, dtype)
+            return sparse_products(self.X, picked) - total * np.outer(mean, mean[columns])
         out = np.zeros((len(columns), self.X.shape[1]))
         for rows in spans(self.X.shape[0], PASS_ROWS):
             Z = np.take(self.X[rows], columns, axis=1)
@@ -204,6 +205,22 @@ def mirrored(upper: np.ndarray) -> np.ndarray:
     return upper
 
 
+def weighted_columns(
+    X: Any, columns: np.ndarray, weights: np.ndarray | None, dtype: Any
+) -> np.ndarray:
+    """Return some columns (n, b) of sparse rows, dense, times the weights of the rows."""
+    return _scaled(X[:, columns].toarray().astype(dtype, copy=False), weights)
+
+
+def sparse_products(X: Any, Z: np.ndarray) -> np.ndarray:
+    """Return X'Z (d, b) of sparse X (n, d) and dense Z: in its precision for some rows each."""
+    out = np.zeros((X.shape[1], Z.shape[1]))
+    X = X.tocsr()
+    for rows in spans(X.shape[0], PASS_ROWS):
+        out += X[rows].T @ Z[rows]
+    return out
+
+
 def _scaled(X: Any, factors: np.ndarray | None) -> Any:
     """Rows of X times factors (n,)."""
     if factors is None:
@@ -224,7 +241,7 @@ def totals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
-        return _sparse_totals(X, codes, n_classes, weights)
+        return sparse_totals(X, codes, n_classes, weights)
     n = X.shape[0]
     threads = min(8, _n_threads()) if X.size >= THREADS_FROM else 1
 
@@ -265,15 +282,40 @@ def _typical_row(X: np.ndarray) -> np.ndarray | None:
     return np.where(far, mean, 0.0).astype(X.dtype) if far.any() else None
 
 
-def _sparse_totals(
+def sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same for sparse X, about the origin (sparse columns are near it)."""
-    sums = (_indicator(codes, n_classes, np.float64, weights) @ X).toarray()
-    w = np.ones(X.shape[0]) if weights is None else weights
+    """The same for CSR or CSC, about the origin (sparse columns are near it)."""
+    if X.format == "csc":
+        return _column_totals(X, codes, n_classes, weights)
+    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
     with np.errstate(all="ignore"):
-        squares = X.multiply(X).T @ w
-    return sums, np.asarray(squares).ravel()
+        for rows in spans(X.shape[0], PASS_ROWS):
+            order = rows.start + np.argsort(codes[rows], kind="stable")
+            Z = X[order]  # rows of a class, one after the other, are one row of sums
+            ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
+            w = np.ones(len(order)) if weights is None else weights[order]
+            data = Z.data = Z.data.astype(np.float64)
+            if weights is not None:
+                data = data * np.repeat(w, np.diff(Z.indptr))
+            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
+            sums += sp.csr_array(parts, shape=(n_classes, X.shape[1])).toarray()
+            Z.data = Z.data**2
+            squares += Z.T @ w
+    return sums, squares
+
+
+def _column_totals(
+    X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    d = X.shape[1]
+    column = np.repeat(np.arange(d), np.diff(X.indptr))
+    values = X.data.astype(np.float64)
+    data = values if weights is None else values * weights[X.indices]
+    place = codes[X.indices] * d + column
+    sums = np.bincount(place, data, minlength=n_classes * d).reshape(n_classes, d)
+    with np.errstate(all="ignore"):
+        return sums, np.bincount(column, data * values, minlength=d)
 
 
 def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
@@ -328,6 +370,7 @@ class Accumulator:
         self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
         self.rounding = 0.0
+        self.sample: Rows | None = None
 
     def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
         """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
@@ -348,15 +391,25 @@ class Accumulator:
         sums, squares = totals(X, codes, len(labels), weights)
         if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
             check_all_finite(X)
-        n = counts.sum()
-        if not n:
-            return
-        offset = sums.sum(axis=0) / n
-        if self.upper is not None:
+        if self.upper is not None and counts.sum():
             add_products(self.upper, X, weights, dtype)
-            add_outer(self.upper, -n, offset)
-        means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
-        self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
+            add_outer(self.upper, -counts.sum(), sums.sum(axis=0) / counts.sum())
+        self.add_totals(labels, counts, sums, squares, centre)
+
+    def add_totals(
+        self,
+        labels: Iterable,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        squares: np.ndarray,
+        centre: Any = 0.0,
+    ) -> None:
+        """Add counts (C,), sums (C, d) and squares (d,) about a centre of labelled rows."""
+        n = counts.sum()
+        if n:
+            offset = sums.sum(axis=0) / n
+            means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
+            self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         """Add what another accumulator has collected."""

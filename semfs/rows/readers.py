@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 import mmap
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from semfs.files import (
 )
 from semfs.validation import check_distinct, is_missing, label_array
 
-__all__ = ["ArrayReader", "Labels", "Reader", "array_reader", "read_npy", "read_npz"]
+__all__ = ["ArrayReader", "Labels", "Reader", "read_npy", "read_npz"]
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -167,6 +165,7 @@ class Reader:
     frame: str = "var"  # where an .h5ad file describes its genes, or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
+    of_cells: bool = False  # whether these are cells, which must not be raw counts
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
 
@@ -176,14 +175,18 @@ class Reader:
 
     def load(self) -> Any:
         """Return all rows (n, d), dense or CSR."""
-        found = ((first, X) for first, X, _ in self.blocks(0, None, self.usual_step))
-        if self.sparse:
-            return sp.vstack([X for _, X in found], format="csr")
         assert self.n_rows is not None
         out = np.empty((self.n_rows, self.n_features), dtype=self.dtype)
-        for first, X in found:
+        for first, X, _ in self.blocks(0, None, self.usual_step):
             out[first : first + len(X)] = X
         return out
+
+    def some_values(self) -> np.ndarray:
+        """Return values other than zero from a few rows at four places."""
+        n = self.n_rows or 0
+        starts = range(0, n, n // 4 + 1)
+        found = [next(self.blocks(at, min(at + 50, n), 50))[1] for at in starts]
+        return np.concatenate([X[X != 0] for X in found] or [np.zeros(0)])
 
     @property
     def usual_step(self) -> int:
@@ -304,37 +307,9 @@ def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], np.d
     return shape, dtype
 
 
+# What a column costs in any fit, however empty it is.
+COLUMN_BYTES = 128
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
-
-
-def npz_reader(path: Path, key: str | None) -> Reader:
-    """Return a reader of X in an ``.npz`` file, with its feature_names."""
-    out = _npz_matrix(path, key or "X")
-    names = read_npz(path, ["feature_names"]).get("feature_names")
-    if names is not None and names.shape != (out.n_features,):
-        raise FileError(
-            f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
-        )
-    out.feature_names = None if names is None else [str(name) for name in names.tolist()]
-    return out
-
-
-def _npz_matrix(path: Path, name: str) -> Reader:
-    """X in memory; a large one is unpacked into a temporary file."""
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
-        if item is None:
-            return array_reader(sparse_from_npz(path, name), path)
-        if item.file_size <= MEMORY // 2:
-            return ArrayReader(partial(_npz_array, path, name), path)
-        check_archive(path, [item])
-        folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        target = Path(archive.extract(item, folder.name))
-        return ArrayReader(partial(read_npy, target), path, folder)
-
-
-def _npz_array(path: Path, name: str) -> np.ndarray:
-    return read_npz(path, [name])[name]
 
 
 def npz_labels(path: Path, name: str) -> Labels:
@@ -377,29 +352,22 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     with reading(path, "data set"):
         n, d = (int(size) for size in shape.tolist())
         check_width(path, d)
-        return checked_sparse(sp.csr_array((data, indices, indptr), shape=(n, d)))
-
-
-def checked_sparse(X: Any) -> Any:
-    """A sparse matrix whose indices are in range: others would crash later, in C."""
-    X.check_format(full_check=True)
-    return X
+        out = sp.csr_array((data, indices, indptr), shape=(n, d))
+        out.check_format(full_check=True)  # places out of range would crash later, in C
+        return out
 
 
 def check_width(path: Any, d: int) -> None:
     """Refuse columns of a sparse matrix that nobody paid for: rows have a place, they not."""
-    size = Path(path).stat().st_size
+    size = sum(f.stat().st_size for f in (Path(path), *Path(path).rglob("*")) if f.is_file())
     check_declared_size(path, f"a matrix of {d} columns", d * COLUMN_BYTES, size)
 
 
 # ---- arrays that can be sliced ----------------------------------------------------------
 
-# What a column costs in any fit, however empty it is.
-COLUMN_BYTES = 128
-
 
 class ArrayReader(Reader):
-    """Anything with a shape and row slices: memory maps, HDF5, Zarr, sparse matrices.
+    """Anything dense with a shape and row slices: memory maps, HDF5, Zarr.
 
     ``open_array`` is called for the array in each process that reads it. ``folder`` is a
     temporary one that holds it and goes with the reader.
@@ -413,12 +381,6 @@ class ArrayReader(Reader):
         self.n_rows, self.n_features = (int(size) for size in array.shape)
         self.dtype = working_dtype(array.dtype)
         self.row_bytes = self.n_features * max(array.dtype.itemsize, self.dtype.itemsize)
-        self.sparse = sp.issparse(array) or hasattr(array, "format")
-        if self.sparse:
-            stored = array.nnz if sp.issparse(array) else array.group["data"].shape[0]
-            self.row_bytes = 1 + int(stored) * (self.dtype.itemsize + 8) // max(1, self.n_rows)
-            if path is not None:
-                check_width(path, self.n_features)
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
@@ -436,8 +398,6 @@ class ArrayReader(Reader):
     def _rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
-        if self.sparse:
-            return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
         if not isinstance(self._array, np.memmap):
             return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
@@ -447,15 +407,3 @@ class ArrayReader(Reader):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
-
-
-def array_reader(array: Any, path: Any = None) -> ArrayReader:
-    """Return a reader of an array in memory or an open Zarr array."""
-    array = array.tocsr() if sp.issparse(array) else array
-    out = ArrayReader(partial(_itself, array), path)
-    out.shared = not isinstance(array, np.memmap)  # it would be sent whole
-    return out
-
-
-def _itself(array: Any) -> Any:
-    return array
