@@ -4,11 +4,11 @@
     python benchmarks/bench_atlas.py --cells 50000                    # a quick look
     python benchmarks/bench_atlas.py --format csc-gzip --format zarr  # other files
 
-Counts are negative binomial (Poisson, with a Gamma-distributed depth of each cell), of 100 types
-whose marker genes differ, 4 % of them non-zero; cells are drawn from a pool of 20,000. The unit
-is reading the file once with h5py (zarr, gzip), decompressed and in chunks. Every measurement is
-a process of its own and begins with the file dropped from the page cache. What scanpy's
-highly_variable_genes takes is measured on as many cells as --scanpy says. Writes
+Counts are negative binomial (Poisson, with a Gamma-distributed depth of each cell), of 100
+types whose marker genes differ, 4 % of them non-zero; cells are drawn from a pool of 20,000. The
+unit is reading the file once with h5py (zarr, gzip), decompressed and in chunks. Every
+measurement is a process of its own and begins with the file dropped from the page cache. What
+scanpy's highly_variable_genes takes is measured on as many cells as --scanpy says. Writes
 benchmarks/results/atlas.json; the data are deleted.
 """
 
@@ -75,7 +75,9 @@ class Appended:
     """A one-dimensional HDF5 data set that grows; gzip runs in threads."""
 
     def __init__(self, group: Any, name: str, size: int, dtype: Any, compression: str | None):
-        options = {} if compression is None else {"compression": compression, "chunks": (CHUNK,)}
+        options = (
+            {} if compression is None else {"compression": compression, "chunks": (CHUNK,)}
+        )
         self.set = group.create_dataset(name, (size,), dtype, **options)
         self.fast, self.at, self.rest = compression == "gzip", 0, np.zeros(0, dtype)
 

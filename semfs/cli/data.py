@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -29,7 +29,9 @@ REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
 
-    data: Annotated[Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr, H5AD.")]
+    data: Annotated[
+        Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr, H5AD, MTX.")
+    ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[int, Option("-k", help="Number of features to keep.")] = 50
@@ -41,6 +43,9 @@ class Selection:
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Annotated[str | None, Option(help="Layer of an H5AD file, or `raw`.")] = None
+    normalize: Annotated[
+        Literal["log1p"] | None, Option(help="The file holds counts: take log(1 + per 10⁴).")
+    ] = None
     subset: Annotated[bool, Option("--subset", help="H5AD: write only the chosen genes.")] = (
         False
     )
@@ -67,7 +72,11 @@ def select(options: Selection) -> None:
 
     values = given(options)
     source = open_blocks(
-        options.data, options.label, key=options.layer, drop=options.drop or ()
+        options.data,
+        options.label,
+        key=options.layer,
+        drop=options.drop or (),
+        normalize=options.normalize,
     )
     assert source.labels is not None
     table, hidden = class_table(options.data, options.attributes, source.labels.classes)

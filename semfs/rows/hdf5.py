@@ -156,7 +156,8 @@ class Deflated:
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.dataset, self.dtype, self.size = dataset, dataset.dtype, dataset.chunks[0]
+        self.dataset, self.dtype, self.shape = dataset, dataset.dtype, dataset.shape
+        self.size = dataset.chunks[0]
 
     @classmethod
     def of(cls, dataset: Any) -> Any:
@@ -168,11 +169,8 @@ class Deflated:
         whole = dataset.id.get_num_chunks() == -(-len(dataset) // dataset.chunks[0])
         return cls(dataset) if plain and filters and whole else dataset
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(len(self))
+        start, stop, _ = part.indices(*self.shape)
         out = np.empty(stop - start, dtype=self.dtype)
 
         def unpack(first: int) -> None:

@@ -89,9 +89,7 @@ def open_blocks(
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None and int(block_rows) < 1:
         raise ValueError(f"block_rows must be at least 1, got {block_rows}.")
-    reader, labels = _opened(data, y, key, tuple(drop))
-    if reader.of_cells:
-        check_counts(reader, normalize is not None)
+    reader, labels = _opened(data, y, key, tuple(drop), normalize is not None)
     n = reader.n_rows
     if isinstance(y, str) and not Path(y).exists():
         reader.label = y
@@ -195,9 +193,18 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
+    data: Any, y: Any, key: str | None, drop: tuple[str, ...], normalize: bool = False
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
+    reader, labels = _reader(data, y, key, drop)
+    if reader.of_cells:
+        check_counts(reader, normalize)
+    return reader, labels
+
+
+def _reader(
+    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
+) -> tuple[Reader, Labels | None]:
     name = y if isinstance(y, str) else None
     if isinstance(data, (str, Path)):
         path = Path(data)

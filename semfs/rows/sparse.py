@@ -59,7 +59,7 @@ class SparseReader(Reader):
         if path is not None:
             check_width(path, self.n_features)
         data = self._open()[0]
-        self.n_values = len(data)
+        self.n_values = data.shape[0]
         check_matrix(path or "X", tuple(shape), data.dtype)
         self.dtype = working_dtype(data.dtype)
         value_bytes = self.dtype.itemsize + 8
@@ -73,10 +73,10 @@ class SparseReader(Reader):
                 places = np.asarray(indptr[:], dtype=np.int64)
             length, last = self.shape[self.by_columns] + 1, int(places[-1:].sum())
             whole = len(places) == length and places[0] == 0 and (np.diff(places) >= 0).all()
-            if not whole or not last == len(data) == len(indices):
+            if not whole or not (last,) == data.shape == indices.shape:
                 raise FileError(
                     f"{self.path or 'X'}: a sparse matrix of shape {self.shape} has "
-                    f"{len(data)} values, {last} expected, in {len(places) - 1} parts."
+                    f"{data.shape[0]} values, {last} expected, in {len(places) - 1} parts."
                 )
             self._arrays = data, indices, places
         return self._arrays
@@ -143,7 +143,7 @@ class SparseReader(Reader):
     def some_values(self) -> np.ndarray:
         """Return stored values from four places."""
         data = self._open()[0]
-        places = range(0, len(data), len(data) // 4 + 1)
+        places = range(0, self.n_values, self.n_values // 4 + 1)
         return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
 
     def __getstate__(self) -> dict:
@@ -174,7 +174,7 @@ def _itself(array: Any) -> Any:
 def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 
-    X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows; sparse X is changed.
+    X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
 
     >>> normalized(np.array([[1.0, 3.0], [0.0, 0.0]])).round(2)
     array([[7.82, 8.92],
@@ -190,9 +190,10 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
         if not sp.issparse(X):
             return np.log1p(X * scale[:, None])
         csc = X.format == "csc"
-        X.data *= scale[X.indices] if csc else np.repeat(scale, np.diff(X.indptr))
-        np.log1p(X.data, out=X.data)
-    return X
+        data = scale[X.indices] if csc else np.repeat(scale, np.diff(X.indptr))
+        data *= X.data
+        np.log1p(data, out=data)
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
 
 # ---- Matrix Market ----------------------------------------------------------------------
@@ -205,11 +206,13 @@ class Numbers:
     path: Path
     dtype: Any
 
-    def __len__(self) -> int:
-        return self.path.stat().st_size // np.dtype(self.dtype).itemsize
+    @property
+    def shape(self) -> tuple[int]:
+        """Their number."""
+        return (self.path.stat().st_size // np.dtype(self.dtype).itemsize,)
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(len(self))
+        start, stop, _ = part.indices(*self.shape)
         offset = start * np.dtype(self.dtype).itemsize
         return np.fromfile(self.path, self.dtype, stop - start, offset=offset)
 
