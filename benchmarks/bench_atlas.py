@@ -5,7 +5,7 @@
     python benchmarks/bench_atlas.py --format csc-gzip --format zarr  # other files
 
 Counts are negative binomial (Poisson, with a Gamma-distributed depth of each cell), of 100
-types whose marker genes differ, 4 % of them non-zero; cells are drawn from a pool of 20,000. The
+types with marker genes, 4 % of them non-zero; cells are drawn from a pool of 20,000. The
 unit is reading the file once with h5py (zarr, gzip), decompressed and in chunks. Every
 measurement is a process of its own and begins with the file dropped from the page cache. What
 scanpy's highly_variable_genes takes is measured on as many cells as --scanpy says. Writes

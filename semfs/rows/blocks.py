@@ -6,12 +6,13 @@ solver the same numbers, and the answer is that of the data in memory.
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,13 +21,11 @@ import scipy.sparse as sp
 from semfs.progress import Progress
 from semfs.rows import readers
 from semfs.rows.memory import (
+    PASS_ROWS,
     Accumulator,
     Rows,
     check_matrix_fits,
     spans,
-    sparse_products,
-    sparse_totals,
-    weighted_columns,
 )
 from semfs.rows.readers import LEFT_OUT, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
@@ -39,6 +38,8 @@ WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
 PART_BYTES = 4 * readers.BLOCK_BYTES
 SAMPLE = 8192
+PART_THREADS = 2
+END = object()
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -56,11 +57,6 @@ class Block(NamedTuple):
     X: Any
     y: Any
     weights: np.ndarray | None
-
-    def columns(self, columns: np.ndarray, mean: np.ndarray, **options: Any) -> np.ndarray:
-        """Return what these rows add to columns (d, b) of the scatter matrix."""
-        total = self.X.shape[0] if self.weights is None else float(self.weights.sum())
-        return Rows(self.X, self.y, self.weights).columns(columns, mean, total, **options)
 
 
 class StayingRows:
@@ -137,12 +133,8 @@ class BlockSource(StayingRows):
     @property
     def n_rows(self) -> int | None:
         """Number of rows, None if only the end will tell."""
-        return None if self.end is None else self.end - self.start
-
-    @property
-    def end(self) -> Any:
-        """The row after the last one, None if only the end will tell."""
-        return self.reader.n_rows if self.stop is None else self.stop
+        stop = self.reader.n_rows if self.stop is None else self.stop
+        return None if stop is None else stop - self.start
 
     @property
     def n_features(self) -> int:
@@ -179,7 +171,8 @@ class BlockSource(StayingRows):
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
         step = self.step(matrix=matrix)
-        for at, X, y in _ahead(self.reader.blocks(self.start, self.stop, step)):
+        found = self.reader.blocks(self.start, self.stop, step)
+        for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
             block = self._block(at, normalized(X) if self.normalize else X, y)
             if block.X.shape[0]:
                 yield block
@@ -265,10 +258,6 @@ class BlockSource(StayingRows):
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all blocks; an error says which rows it is about."""
-        if not matrix and isinstance(self.reader, SparseReader):
-            assert self.labels is not None
-            whole = self.start == 0 and self.stop is None
-            return self._parts.accumulated(self.labels.classes, sampled=whole)
         sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
         for block in self._watched("scatter matrix" if matrix else "class means", matrix):
             try:
@@ -282,25 +271,13 @@ class BlockSource(StayingRows):
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
-        if isinstance(self.reader, SparseReader):
-            out = self._parts.products(columns, precise=precise or far)
-            return out - total * np.outer(mean, mean[columns])
         out = np.zeros((len(mean), len(columns)))
         for block in self._watched(f"{len(columns)} Gram columns"):
-            out += block.columns(columns, mean, far=far, precise=precise)
+            weights = block.weights
+            n = block.X.shape[0] if weights is None else float(weights.sum())
+            rows = Rows(block.X, block.y, weights)
+            out += rows.columns(columns, mean, n, far=far, precise=precise)
         return out
-
-    @property
-    def _parts(self) -> SparseSums:
-        """The rows of a sparse reader, which need not be taken apart by rows."""
-        labels, reader = self.labels, self.reader
-        assert labels is not None
-        assert isinstance(reader, SparseReader)
-        counted, weights = labels.codes >= 0, self._weights(labels, self.weights)
-        if not counted.all():
-            weights = counted * (1.0 if weights is None else weights)
-        codes = np.where(counted, labels.codes, len(labels.classes))
-        return SparseSums(self, reader, codes, weights)
 
     def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
         """The blocks, with a line of progress for each."""
@@ -313,95 +290,117 @@ class BlockSource(StayingRows):
 
 
 @dataclass(frozen=True, eq=False)
-class SparseSums:
-    """Sums over the parts of a sparse matrix: some rows each, or some columns of all rows.
+class SparseSource(BlockSource):
+    """Rows of a sparse matrix, summed up by parts: some rows each, or columns of all rows."""
 
-    ``codes`` (n,) are those of classes, or their number; rows without a class weigh nothing.
-    """
-
-    source: BlockSource
     reader: SparseReader
-    codes: np.ndarray
-    weights: np.ndarray | None
+    labels: Labels
 
-    def _watched(self, title: str) -> Iterator[tuple[slice, Any]]:
-        """Which rows or columns, and the part; the next one is read in the background."""
-        source, by_columns = self.source, self.reader.by_columns
-        start, stop = (0, source.n_features) if by_columns else (source.start, source.end)
-        parts = self.reader.parts(start, stop, PART_BYTES)
-        with Progress(title, stop - start, source.verbose, unit="parts") as progress:
-            for first, X in _ahead((first, self._normal(X)) for first, X in parts):
-                width = X.shape[int(by_columns)]
-                yield slice(first - start, first - start + width), X
-                progress.step("", width)
+    @cached_property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Class codes (n,), the number of classes for rows that weigh nothing, and weights."""
+        counted, weights = self.labels.codes >= 0, self._weights(self.labels, self.weights)
+        if not counted.all():
+            weights = counted * (1.0 if weights is None else weights)
+        return np.where(counted, self.labels.codes, len(self.labels.classes)), weights
 
-    def _normal(self, X: Any) -> Any:
-        return normalized(X, self._row_sums) if self.source.normalize else X
+    def _rows_of(self, X: Any, part: slice) -> Rows:
+        codes, weights = self._rows
+        return Rows(X, codes[part], None if weights is None else weights[part])
 
     @cached_property
     def _row_sums(self) -> np.ndarray | None:
-        return self.reader.row_sums() if self.reader.by_columns else None
+        wanted = self.normalize and self.reader.by_columns
+        return self.reader.row_sums() if wanted else None
 
-    def accumulated(self, classes: list, *, sampled: bool) -> Accumulator:
-        """Return counts, class means and squares, and a sample of the rows if asked for."""
-        n, d, C = len(self.codes), self.reader.n_features, len(classes) + 1
+    def _normal(self, X: Any) -> Any:
+        return normalized(X, self._row_sums) if self.normalize else X
+
+    def _mapped(self, title: str, work: Callable) -> Iterator[tuple[slice, Any]]:
+        """Which rows or columns, and what ``work`` returns for them and their part."""
+        columns, n = self.reader.by_columns, self.n_rows or 0
+        start, size = (0, self.n_features) if columns else (self.start, n)
+        _ = self._row_sums  # once, not in each thread
+
+        def task(first: int, last: int) -> tuple[slice, Any]:
+            where = slice(first - start, last - start)
+            return where, work(where, self._normal(self.reader.part(first, last)))
+
+        ranges = self.reader.ranges(start, start + size, PART_BYTES)
+        with Progress(title, size, self.verbose, unit="parts") as progress:
+            for where, found in _ahead((partial(task, *r) for r in ranges), PART_THREADS):
+                yield where, found
+                progress.step("", where.stop - where.start)
+
+    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return counts, class means and squares, with a sample of the rows of a whole file."""
+        if matrix:
+            return super().accumulated(matrix=matrix, precise=precise)
+        (codes, weights), classes = self._rows, self.labels.classes
+        d, C, sample = self.n_features, len(classes) + 1, self.stop is None
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
-        size = min(n, SAMPLE if sampled else 0)
-        chosen = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-        for part, X in self._watched("class means"):
-            if self.reader.by_columns:
-                found = sparse_totals(X, self.codes, C, self.weights)
-                sums[:, part], squares[part] = found
-                pieces.append(X[chosen])
-            else:
-                weights = None if self.weights is None else self.weights[part]
-                found = sparse_totals(X, self.codes[part], C, weights)
-                sums += found[0]
-                squares += found[1]
-                pieces.append(
-                    X[
-                        chosen[slice(*np.searchsorted(chosen, (part.start, part.stop)))]
-                        - part.start
-                    ]
-                )
-            if not np.isfinite(found[1]).all():
+        size, whole = min(len(codes), SAMPLE), slice(0, len(codes))
+        chosen = np.sort(np.random.default_rng(0).choice(len(codes), size, replace=False))
+
+        def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+            rows = whole if self.reader.by_columns else where
+            _, sums, squares = self._rows_of(X, rows).totals(C)
+            if not np.isfinite(squares).all():
                 check_all_finite(X)
-        counts = np.bincount(self.codes, self.weights, C)[:-1].astype(np.float64)
+            here = chosen[(chosen >= rows.start) & (chosen < rows.stop)] - rows.start
+            return sums, squares, X[here] if sample else None
+
+        for where, found in self._mapped("class means", totals):
+            some = where if self.reader.by_columns else slice(None)
+            sums[:, some] += found[0]
+            squares[some] += found[1]
+            pieces.append(found[2])
+        counts = np.bincount(codes, weights, C)[:-1].astype(np.float64)
         out = Accumulator(d, matrix=False)
         out.rounding = float(np.finfo(self.reader.dtype).eps)
         out.add_totals(classes, counts, sums[:-1], squares)
-        if sampled:
-            stack = sp.hstack if self.reader.by_columns else sp.vstack
-            out.sample = self._sample(stack(pieces, format="csr"), chosen, counts)
+        if sample:  # rows that weigh as much, class by class, as all of them
+            X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
+            w = np.ones(size) if weights is None else weights[chosen]
+            there = np.bincount(codes[chosen], w, C)
+            share = np.append(counts, 0.0) / np.maximum(there, np.finfo(float).tiny)
+            out.sample = Rows(X, codes[chosen], w * share[codes[chosen]])
         return out
 
-    def _sample(self, X: Any, rows: np.ndarray, counts: np.ndarray) -> Rows:
-        """Rows that weigh as much, class by class, as all of them."""
-        codes, wanted = self.codes[rows], np.append(counts, 0.0)
-        w = np.ones(len(rows)) if self.weights is None else self.weights[rows]
-        found = np.bincount(codes, w, len(wanted))
-        return Rows(X, codes, w * (wanted / np.maximum(found, 1e-300))[codes])
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+    ) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix; a pass for as many as memory holds."""
+        n, weights, title = len(self.labels), self._rows[1], f"{len(columns)} Gram columns"
+        total = n if weights is None else float(weights.sum())  # of these rows alone
+        out = -total * np.outer(mean, mean[columns])
 
-    def products(self, columns: np.ndarray, *, precise: bool) -> np.ndarray:
-        """Return X'WX (d, b) for some columns, W the weights; a pass for as many as fit."""
-        n, out = len(self.codes), np.zeros((self.reader.n_features, len(columns)))
-        dtype = np.dtype(np.float64 if precise else self.reader.dtype)
-        title = f"{len(columns)} Gram columns"
+        def of_rows(where: slice, X: Any) -> np.ndarray:
+            rows = self._rows_of(X, where)
+            return rows.columns(columns, mean, 0.0, far=far, precise=precise)
+
         if not self.reader.by_columns:
-            for part, X in self._watched(title):
-                weights = None if self.weights is None else self.weights[part]
-                out += sparse_products(X, weighted_columns(X, columns, weights, dtype))
+            for _, found in self._mapped(title, of_rows):
+                out += found
             return out
-        for some in spans(len(columns), max(1, self.source.memory // (n * dtype.itemsize))):
+        dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
+        for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
             for t, j in enumerate(columns[some].tolist()):
                 column = self._normal(self.reader.part(j, j + 1))
                 Z[column.indices, t] = column.data
-            if self.weights is not None:
-                Z *= self.weights.astype(dtype)[:, None]
-            for part, X in self._watched(title):
-                out[part, some] = sparse_products(X, Z)
+            Z *= 1.0 if weights is None else weights.astype(dtype)[:, None]
+            for part, found in self._mapped(title, partial(_products, Z)):
+                out[part, some] += found
         return out
+
+
+def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
+    """X'Z (g, b) of some columns X (n, g), stored as such."""
+    X, out = X.tocsr(), np.zeros((X.shape[1], Z.shape[1]))
+    for rows in spans(len(Z), PASS_ROWS):
+        out += X[rows].T @ Z[rows]
+    return out
 
 
 def warn_of_texts(names: list[str]) -> None:
@@ -412,11 +411,10 @@ def warn_of_texts(names: list[str]) -> None:
         warnings.warn(message, UserWarning, stacklevel=2)
 
 
-def _ahead(items: Iterator) -> Iterator:
-    """Yield items while the next one is made in a thread."""
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="semfs-reader") as pool:
-        waiting = pool.submit(next, items, end)
-        while (item := waiting.result()) is not end:
-            waiting = pool.submit(next, items, end)
+def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:
+    """Yield what tasks return, up to END, while threads are at the next ones."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="semfs-reader") as pool:
+        waiting = deque(pool.submit(task) for task in itertools.islice(tasks, workers))
+        while waiting and (item := waiting.popleft().result()) is not END:
+            waiting.extend(pool.submit(task) for task in itertools.islice(tasks, 1))
             yield item

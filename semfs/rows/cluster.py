@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.blocks import BlockSource, StayingRows
+from semfs.rows.blocks import BlockSource, SparseSource, StayingRows
 from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
@@ -105,8 +106,9 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
             return None
         if weights is not None:
             weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-        reader = array_reader(as_matrix(X))
-        part = BlockSource(reader, Labels.of(y), weights, block_rows=X.shape[0])
+        source = SparseSource if sp.issparse(X) else BlockSource
+        reader, n = array_reader(as_matrix(X)), X.shape[0]
+        part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(replace(part, class_weight=class_weight), method)(**options)
 

@@ -99,9 +99,12 @@ class Rows:
         """
         dtype = np.float64 if precise else self.X.dtype
         if sp.issparse(self.X):  # plain products, and the mean's part afterwards
-            dtype = np.float64 if far else dtype
-            picked = weighted_columns(self.X, columns, self.weights, dtype)
-            return sparse_products(self.X, picked) - total * np.outer(mean, mean[columns])
+            out = np.zeros((len(mean), len(columns)))
+            for rows in spans(self.X.shape[0], PASS_ROWS):
+                X, w = self.X[rows], None if self.weights is None else self.weights[rows]
+                Z = _scaled(X[:, columns].toarray(), w)
+                out += X.T @ Z.astype(np.float64 if far else dtype, copy=False)
+            return out - total * np.outer(mean, mean[columns])
         out = np.zeros((len(columns), self.X.shape[1]))
         for rows in spans(self.X.shape[0], PASS_ROWS):
             Z = np.take(self.X[rows], columns, axis=1)
@@ -205,22 +208,6 @@ def mirrored(upper: np.ndarray) -> np.ndarray:
     return upper
 
 
-def weighted_columns(
-    X: Any, columns: np.ndarray, weights: np.ndarray | None, dtype: Any
-) -> np.ndarray:
-    """Return some columns (n, b) of sparse rows, dense, times the weights of the rows."""
-    return _scaled(X[:, columns].toarray().astype(dtype, copy=False), weights)
-
-
-def sparse_products(X: Any, Z: np.ndarray) -> np.ndarray:
-    """Return X'Z (d, b) of sparse X (n, d) and dense Z: in its precision for some rows each."""
-    out = np.zeros((X.shape[1], Z.shape[1]))
-    X = X.tocsr()
-    for rows in spans(X.shape[0], PASS_ROWS):
-        out += X[rows].T @ Z[rows]
-    return out
-
-
 def _scaled(X: Any, factors: np.ndarray | None) -> Any:
     """Rows of X times factors (n,)."""
     if factors is None:
@@ -241,7 +228,7 @@ def totals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
-        return sparse_totals(X, codes, n_classes, weights)
+        return _sparse_totals(X, codes, n_classes, weights)
     n = X.shape[0]
     threads = min(8, _n_threads()) if X.size >= THREADS_FROM else 1
 
@@ -282,7 +269,7 @@ def _typical_row(X: np.ndarray) -> np.ndarray | None:
     return np.where(far, mean, 0.0).astype(X.dtype) if far.any() else None
 
 
-def sparse_totals(
+def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for CSR or CSC, about the origin (sparse columns are near it)."""

@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from semfs.files import FileError, check_archive, open_existing, parse_size, reading
 from semfs.rows import anndata, hdf5, readers
 from semfs.rows.anndata import as_genes, check_counts, view
-from semfs.rows.blocks import BlockSource, warn_of_texts
+from semfs.rows.blocks import BlockSource, SparseSource, warn_of_texts
 from semfs.rows.memory import as_matrix
 from semfs.rows.readers import Blocks, Labels, Reader
-from semfs.rows.sparse import array_reader, mtx_reader
+from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
@@ -99,7 +99,8 @@ def open_blocks(
         )
     if sample_weight is not None and n is None:
         raise ValueError("sample_weight needs data whose number of rows is known.")
-    return BlockSource(
+    source: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
+    return source(
         reader,
         labels,
         None if sample_weight is None else check_weights(sample_weight, n or 0),
@@ -247,7 +248,7 @@ def _file(
         y, name = readers.read_labels(name), None
     if ".mtx" in path.suffixes[-2:]:
         labels = _given(y, f"{path} (the path of a file with one label per cell)")
-        return mtx_reader(path, len(labels)), labels
+        return mtx_reader(path), labels
     if kind in (".h5", ".hdf5", ".hdf") or zarr:
         labels = hdf5.group_labels(path, name) if name else _given(y, path)
         return hdf5.group_reader(path, key), labels

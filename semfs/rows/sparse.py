@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, memory_limit, need, reading, size_text
+from semfs.files import FileError, check_declared_size, memory_limit, need, reading, size_text
 from semfs.rows.readers import (
     BLOCK_BYTES,
     ArrayReader,
@@ -105,19 +105,20 @@ class SparseReader(Reader):
             out.sum_duplicates()
         return out
 
-    def parts(self, start: int, stop: int, size: int) -> Iterator[tuple[int, Any]]:
-        """Yield (first row or column, part) with about as many bytes as ``size``."""
+    def ranges(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield first and last + 1 of parts with about as many bytes as ``size``."""
         indptr, n_values = self._open()[2], size // (self.dtype.itemsize + 8)
         while start < stop:
             end = int(np.searchsorted(indptr, indptr[start] + n_values, "right")) - 1
             end = min(max(end, start + 1), stop)
-            yield start, self.part(start, end)
+            yield start, end
             start = end
 
     def row_sums(self) -> np.ndarray:
         """Return the sum (n,) of each row of a matrix stored by columns."""
         out = np.zeros(self.shape[0])
-        for _, X in self.parts(0, self.n_features, BLOCK_BYTES):
+        for first, last in self.ranges(0, self.n_features, 4 * BLOCK_BYTES):
+            X = self.part(first, last)
             out += np.bincount(X.indices, X.data, minlength=len(out))
         return out
 
@@ -217,69 +218,54 @@ class Numbers:
         return np.fromfile(self.path, self.dtype, stop - start, offset=offset)
 
 
-def mtx_reader(path: Path, n_rows: int) -> SparseReader:
-    """Return a reader of a Matrix Market file (``.mtx``, ``.mtx.gz``), copied to binary files.
+def mtx_reader(path: Path) -> SparseReader:
+    """Return a reader of a Matrix Market file (.mtx, .mtx.gz), copied to binary files.
 
-    Cells are its columns, as 10x writes it, unless only its rows are as many as labels.
+    Its columns are cells, one after the other, as 10x Genomics and others write it.
     """
     folder = tempfile.TemporaryDirectory(prefix="semfs-")
-    with reading(path, "Matrix Market"):
-        shape, by_columns, arrays = _copied(path, n_rows, Path(folder.name))
-    open_arrays = partial(_itself, arrays)
-    out = SparseReader(open_arrays, shape, by_columns=by_columns, path=path, folder=folder)
-    out.feature_names = _mtx_names(path, out.n_features)
-    return out
-
-
-def _copied(path: Path, n_rows: int, folder: Path) -> tuple[tuple[int, int], bool, Any]:
-    """Shape, whether it is by columns, and data, indices and indptr of a text of triples."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with (
+        reading(path, "Matrix Market"),
+        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
+    ):
         kind, line = file.readline(2**20).lower().split(), file.readline(2**20)
         if kind[1:3] + kind[4:] != [b"matrix", b"coordinate", b"general"]:
             raise FileError(f"{path}: a general coordinate matrix was expected.")
         while line.startswith(b"%"):
             line = file.readline(2**20)
-        sizes = tuple(int(size) for size in line.split()[:2])
-        turned = sizes[1] == n_rows  # a column of the file is a cell
-        if n_rows not in sizes:
-            raise FileError(f"{path} has shape {sizes}, but there are {n_rows} labels.")
-        shape = (n_rows, sizes[0] if turned else sizes[1])
-        check_width(path, shape[1])
-        return shape, *_triples(path, file, shape, turned, folder)
+        d, n, size = (int(number) for number in line.split())
+        check_width(path, d)
+        check_declared_size(path, f"a matrix of {n} cells", 8 * n, path.stat().st_size)
+        arrays = _copied(path, file, n, Path(folder.name))
+        out = SparseReader(partial(_itself, arrays), (n, d), path=path, folder=folder)
+        if out.n_values != size:
+            raise FileError(f"{path} has {out.n_values} values, {size} expected.")
+    out.feature_names = _mtx_names(path, d)
+    return out
 
 
-def _triples(
-    path: Path, file: Any, shape: tuple[int, int], turned: bool, folder: Path
-) -> tuple[bool, Any]:
+def _copied(path: Path, file: Any, n: int, folder: Path) -> tuple[Any, Any, np.ndarray]:
+    """Data, indices and indptr of the triples (gene, cell, value) in a text."""
     csv, pa = need("pyarrow.csv", "data", what="A Matrix Market file"), need("pyarrow")
-    names, types = ["row", "column", "value"], [pa.int64(), pa.int64(), pa.float64()]
+    types = {"gene": pa.int64(), "cell": pa.int64(), "value": pa.float64()}
     batches = csv.open_csv(
         file,
-        csv.ReadOptions(column_names=names, block_size=BLOCK_BYTES),
+        csv.ReadOptions(column_names=list(types), block_size=BLOCK_BYTES),
         csv.ParseOptions(delimiter=" "),
-        csv.ConvertOptions(column_types=dict(zip(names, types))),
+        csv.ConvertOptions(column_types=types),
     )
-    order, counts, last = None, np.zeros(0, dtype=np.int64), -1
+    counts, before = np.zeros(n + 1, dtype=np.int64), 1
     data, indices = Numbers(folder / "data", np.float32), Numbers(folder / "indices", np.int32)
     with data.path.open("wb") as values, indices.path.open("wb") as places:
         for batch in batches:
-            triple = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            cell, gene = triple[int(turned)] - 1, triple[int(not turned)] - 1
-            low, high = min(cell.min(), gene.min()), (cell.max(), gene.max())
-            if low < 0 or high[0] >= shape[0] or high[1] >= shape[1]:
-                raise FileError(f"{path} has values outside of its shape.")
-            if order is None:
-                order = int((np.diff(cell) < 0).any())  # 0: by cells, 1: by genes
-                counts = np.zeros(shape[order], dtype=np.int64)
-            major, minor = (cell, gene) if order == 0 else (gene, cell)
-            if major[0] < last or (np.diff(major) < 0).any():
-                raise FileError(f"{path} is sorted neither by rows nor by columns. Sort it.")
-            last = major[-1]
-            counts += np.bincount(major, minlength=len(counts))
-            triple[2].astype(np.float32).tofile(values)
-            minor.astype(np.int32).tofile(places)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return bool(order), (data, indices, indptr)
+            gene, cell, value = (c.to_numpy(zero_copy_only=False) for c in batch.columns)
+            if (np.diff(cell, prepend=before) < 0).any() or cell[-1] > n or gene.min() < 1:
+                raise FileError(f"{path}: columns must be 1 to {n}, one after the other.")
+            before = cell[-1]
+            counts += np.bincount(cell, minlength=n + 1)
+            value.astype(np.float32).tofile(values)
+            (gene - 1).astype(np.int32).tofile(places)
+    return data, indices, np.cumsum(counts)
 
 
 def _mtx_names(path: Path, d: int) -> list[str] | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 from problems import make_problem
@@ -72,6 +73,15 @@ def test_chunks_of_unknown_length_are_fine():
     assert SemFS(4).fit(chunked[mask], y[keep]).order_.tolist() == expected
     labels = da.from_array(y, chunks=70)[mask]
     assert SemFS(4).fit(chunked[mask], labels).order_.tolist() == expected
+
+
+@pytest.mark.parametrize("memory", [100, 2**20])
+def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client):
+    X, y, _ = make_problem(n=300, d=30)
+    X = np.where(X > 0.5, X, 0.0)
+    blocks = da.from_array(X, chunks=(70, 30)).map_blocks(sp.csr_array)
+    rows = replace(module.dask_rows(blocks, y), memory=memory)
+    assert SemFS(6).fit(rows).order_[:6].tolist() == SemFS(6).fit(X, y).order_[:6].tolist()
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {1: 3.0}])
