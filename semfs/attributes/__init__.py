@@ -1,7 +1,7 @@
 """What is known of classes: tables of attributes, their files, encoders and checks."""
 
 from semfs.attributes.encoders import encode_class_names, read_names
-from semfs.attributes.files import attributes_from_markers, read_attributes
+from semfs.attributes.files import attributes_from_markers, attributes_of, read_attributes
 from semfs.attributes.ontology import attributes_from_ontology
 from semfs.attributes.tables import (
     AttributeTable,
@@ -9,7 +9,6 @@ from semfs.attributes.tables import (
     as_attribute_table,
     constant_attributes,
     describe_attributes,
-    normalize_attributes,
 )
 
 __all__ = [
@@ -18,10 +17,10 @@ __all__ = [
     "as_attribute_table",
     "attributes_from_markers",
     "attributes_from_ontology",
+    "attributes_of",
     "constant_attributes",
     "describe_attributes",
     "encode_class_names",
-    "normalize_attributes",
     "read_attributes",
     "read_names",
 ]
