@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, need, reading
+from semfs.files import FileError, need
 from semfs.rows import hdf5
 from semfs.rows.readers import Labels, Reader
 from semfs.rows.sparse import array_reader, distinct
@@ -147,17 +147,16 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     if not hasattr(group, "keys"):
         hint = " It was written by AnnData before 0.7: write it again." if group else ""
         raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
-    with reading(path, ".h5ad"):
-        name = str(group.attrs.get("_index", "_index")) if column is None else column
-        if name not in group:
-            names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-            raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
-        found = hdf5.node(path, f"{frame}/{name}")
-        for part in found if hasattr(found, "keys") else [""]:
-            hdf5.open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
-        if "categories" in found.attrs:  # AnnData 0.7
-            return io.read_elem(group)[name].array
-        return io.read_elem(found)
+    name = str(group.attrs.get("_index", "_index")) if column is None else column
+    if name not in group:
+        names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
+        raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
+    found = hdf5.node(path, f"{frame}/{name}")
+    for part in found if hasattr(found, "keys") else [""]:
+        hdf5.open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
+    if "categories" in found.attrs:  # AnnData 0.7
+        return io.read_elem(group)[name].array
+    return io.read_elem(found)
 
 
 def check_counts(reader: Reader, normalize: bool) -> None:

@@ -106,7 +106,7 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
             return None
         if weights is not None:
             weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-        source = SparseSource if sp.issparse(X) else BlockSource
+        source: Any = SparseSource if sp.issparse(X) else BlockSource
         reader, n = array_reader(as_matrix(X)), X.shape[0]
         part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):

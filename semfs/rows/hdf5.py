@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, check_declared_size, need, reading
+from semfs.files import FileError, check_declared_size, need
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.sparse import SparseReader, distinct
 
@@ -33,10 +33,9 @@ def is_zarr(path: Path) -> bool:
 
 def opened(path: Path) -> Any:
     """Return an HDF5 file, or a Zarr group or array, open for reading."""
-    with reading(path, "HDF5"):
-        if is_zarr(path):
-            return need("zarr", "data", what=str(path)).open(str(path), mode="r")
-        return need("h5py", "data", what=str(path)).File(path, "r")
+    if is_zarr(path):
+        return need("zarr", "data", what=str(path)).open(str(path), mode="r")
+    return need("h5py", "data", what=str(path)).File(path, "r")
 
 
 def node(path: Path, name: str) -> Any:
@@ -50,8 +49,7 @@ def node(path: Path, name: str) -> Any:
         if not hasattr(found, "keys") or part not in found:
             there = ", ".join(found) if hasattr(found, "keys") else "a single array"
             raise FileError(f"{path} has no array {name!r}, only {there or 'nothing'}.")
-        with reading(path, "HDF5"):
-            found = found[part]
+        found = found[part]
     return found
 
 
@@ -85,8 +83,7 @@ def group_labels(path: Path, name: str) -> Labels:
     """Return the labels in an array of an HDF5 file or a Zarr group."""
     array = open_array(path, name, held=True)
     text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    with reading(path, "HDF5"):
-        return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
 
 
 def open_array(path: Path, name: str, *, held: bool = False) -> Any:

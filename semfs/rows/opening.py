@@ -240,18 +240,19 @@ def _file(
         return _npz_reader(path, key), found
     if kind in (".h5ad", ".h5", ".hdf5", ".hdf"):
         hdf5.check_heaps(path)
-    zarr = hdf5.is_zarr(path)
+    zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        labels = _given(anndata.file_column(path, "obs", name) if name else y, path)
-        return anndata.file_reader(path, key), labels.tidied()
-    if name and Path(name).is_file() and (kind in (".h5", ".mtx") or ".mtx" in path.suffixes):
-        y, name = readers.read_labels(name), None
-    if ".mtx" in path.suffixes[-2:]:
-        labels = _given(y, f"{path} (the path of a file with one label per cell)")
-        return mtx_reader(path), labels
-    if kind in (".h5", ".hdf5", ".hdf") or zarr:
-        labels = hdf5.group_labels(path, name) if name else _given(y, path)
-        return hdf5.group_reader(path, key), labels
+        labels = None if name else _given(y, path)
+        with reading(path, ".h5ad"):
+            labels = labels or Labels.of(anndata.file_column(path, "obs", name))
+            return anndata.file_reader(path, key), labels.tidied()
+    if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
+        if name and (text or Path(name).is_file()):
+            y, name = readers.read_labels(name), None
+        labels = None if name else _given(y, path)
+        with reading(path, "Matrix Market" if text else "HDF5"):
+            labels = labels or hdf5.group_labels(path, str(name))
+            return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
         return _table(path, y, name, drop)
     raise ValueError(

@@ -68,9 +68,8 @@ class SparseReader(Reader):
     def _open(self) -> tuple[Any, Any, np.ndarray]:
         """The arrays, and indptr in memory once it is known to fit them."""
         if self._arrays is None:
-            with reading(Path(self.path or "the data"), "data"):
-                data, indices, indptr = self.open_arrays()
-                places = np.asarray(indptr[:], dtype=np.int64)
+            data, indices, indptr = self.open_arrays()
+            places = np.asarray(indptr[:], dtype=np.int64)
             length, last = self.shape[self.by_columns] + 1, int(places[-1:].sum())
             whole = len(places) == length and places[0] == 0 and (np.diff(places) >= 0).all()
             if not whole or not (last,) == data.shape == indices.shape:
@@ -224,10 +223,7 @@ def mtx_reader(path: Path) -> SparseReader:
     Its columns are cells, one after the other, as 10x Genomics and others write it.
     """
     folder = tempfile.TemporaryDirectory(prefix="semfs-")
-    with (
-        reading(path, "Matrix Market"),
-        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
-    ):
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         kind, line = file.readline(2**20).lower().split(), file.readline(2**20)
         if kind[1:3] + kind[4:] != [b"matrix", b"coordinate", b"general"]:
             raise FileError(f"{path}: a general coordinate matrix was expected.")

@@ -12,6 +12,7 @@ import semfs.rows.blocks
 from semfs import SemFS
 from semfs.files import FileError
 from semfs.rows import open_blocks
+from semfs.rows.sparse import SparseReader
 
 pd = pytest.importorskip("pandas")
 h5py = pytest.importorskip("h5py")
@@ -141,6 +142,14 @@ def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch
     found = SemFS(K, **options).fit(source)
     assert found.order_[:K].tolist() == expected.order_[:K].tolist()
     assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_a_fit_reads_the_file_twice(form, monkeypatch):
+    passes, ranges = [], SparseReader.ranges
+    monkeypatch.setattr(SparseReader, "ranges", lambda *a: passes.append(a) or ranges(*a))
+    SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
+    assert len(passes) == 2  # class means; Gram columns that a sample of the rows foretells
 
 
 def test_columns_that_do_not_fit_are_fetched_in_several_passes():
