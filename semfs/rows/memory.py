@@ -293,14 +293,14 @@ def _sparse_totals(
 def _column_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    d = X.shape[1]
-    column = np.repeat(np.arange(d), np.diff(X.indptr))
-    values = X.data.astype(np.float64)
+    n, d = X.shape
+    values, w = X.data.astype(np.float64), np.ones(n) if weights is None else weights
     data = values if weights is None else values * weights[X.indices]
-    place = codes[X.indices] * d + column
-    sums = np.bincount(place, data, minlength=n_classes * d).reshape(n_classes, d)
+    column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
+    place = (codes.astype(np.int32)[X.indices], column)
+    sums = sp.coo_array((data, place), shape=(n_classes, d)).toarray()
     with np.errstate(all="ignore"):
-        return sums, np.bincount(column, data * values, minlength=d)
+        return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
 
 
 def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
