@@ -36,7 +36,7 @@ __all__ = ["BlockSource", "StayingRows"]
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
-PART_BYTES = 4 * readers.BLOCK_BYTES
+PART_BYTES = 2 * readers.BLOCK_BYTES
 SAMPLE = 8192
 PART_THREADS = 2
 END = object()
