@@ -11,8 +11,8 @@ from sklearn.utils import assert_all_finite
 
 from semfs.attributes import as_attribute_table
 from semfs.method.moments import Moments
-from semfs.rows import Rows, as_source, is_foreign
-from semfs.validation import feature_indices, is_missing
+from semfs.rows import Labels, Rows, as_source, is_foreign
+from semfs.validation import feature_indices, label_array
 
 __all__ = [
     "FeatureLimits",
@@ -48,33 +48,27 @@ class TrainingData:
         X_unlabeled: Any = None,
     ) -> TrainingData:
         """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
-        apart = []
-        if (hidden is not None or X_unlabeled is not None) and is_foreign(X):
+        if hidden is None and X_unlabeled is None:
+            return cls(X, Moments.from_checked(X, codes, classes, weights), None)
+        if is_foreign(X):
             raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")
-        if hidden is not None:
-            assert_all_finite(X[hidden], input_name="X")
-            apart.append((X[hidden], None if weights is None else weights[hidden]))
+        hidden = np.zeros(len(codes), dtype=bool) if hidden is None else hidden
+        apart, weights_apart = X[hidden], None if weights is None else weights[hidden]
+        assert_all_finite(apart.data if sp.issparse(apart) else apart, input_name="X")
+        if hidden.any():
             X, codes = X[~hidden], codes[~hidden]
             weights = None if weights is None else weights[~hidden]
         if X_unlabeled is not None:
-            apart.append((X_unlabeled, None))
+            if sp.issparse(X):
+                apart = sp.vstack([apart, sp.csr_array(X_unlabeled)], format="csr")
+            else:
+                more = X_unlabeled.toarray() if sp.issparse(X_unlabeled) else X_unlabeled
+                apart = np.concatenate([apart, more])
+            if weights_apart is not None:
+                weights_apart = np.append(weights_apart, np.ones(X_unlabeled.shape[0]))
+        no_class = np.zeros(apart.shape[0], dtype=np.intp)
         moments = Moments.from_checked(X, codes, classes, weights)
-        return cls(X, moments, _stacked(apart) if apart else None)
-
-
-def _stacked(parts: list[tuple[Any, np.ndarray | None]]) -> Rows:
-    """Rows of one class that stands for no class, sparse if the first part is."""
-    sparse = sp.issparse(parts[0][0])
-    matrices = [sp.csr_array(X) if sparse else _dense(X) for X, _ in parts]
-    X = (sp.vstack if sparse else np.concatenate)(matrices)
-    weights = None
-    if any(w is not None for _, w in parts):
-        weights = np.concatenate([np.ones(X.shape[0]) if w is None else w for X, w in parts])
-    return Rows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
-
-
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else X
+        return cls(X, moments, Rows(apart, no_class, weights_apart))
 
 
 @dataclass(frozen=True)
@@ -94,6 +88,26 @@ class FeatureLimits:
             feature_indices("include", include, d, names),
             feature_indices("exclude", exclude, d, names),
         )
+
+    def check(self, k: int) -> None:
+        """Raise unless k features can be chosen within these limits."""
+        both = np.intersect1d(self.include, self.exclude)
+        if both.size:
+            raise ValueError(f"feature {both[0]} is in include and in exclude.")
+        if len(self.include) > k:
+            raise ValueError(
+                f"include has {len(self.include)} features, more than n_features_to_select={k}."
+            )
+        if len(self.exclude) == len(self.constant):
+            raise ValueError("exclude holds every feature: nothing is left to select.")
+
+    def among(self, columns: np.ndarray) -> FeatureLimits:
+        """Return the limits of some columns only, which hold all features to include."""
+        include, exclude = (
+            np.flatnonzero(np.isin(columns, features))
+            for features in (self.include, self.exclude)
+        )
+        return FeatureLimits(self.constant[columns], include, exclude)
 
     @property
     def candidates(self) -> np.ndarray:
@@ -122,40 +136,27 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
     The mask is None if no label is missing. -1, None, NaN and NA mark missing labels; -1 does
     not if ``attributes`` describes a class of that name.
 
-    Examples
-    --------
     >>> split_labels([3, -1, None])
-    ([3, 3, 3], array([False,  True,  True]))
+    (array([3, 3, 3]), array([False,  True,  True]))
     >>> split_labels(["ant", "bee"])
     (['ant', 'bee'], None)
     """
-    values = y.to_numpy() if hasattr(y, "to_numpy") else y
-    if not isinstance(values, (list, tuple)):
-        values = np.asarray(values)
-        if values.ndim != 1 or values.dtype.kind not in "ifO":
-            return y, None
-    if isinstance(values, np.ndarray) and values.dtype.kind in "if":
-        hidden, marked = np.isnan(values), values == UNLABELED
-    else:
-        hidden = np.array([is_missing(v) for v in values], dtype=bool)
-        marked = np.array([_is_mark(v) for v in values], dtype=bool)
-    if marked.any() and not _describes(attributes, UNLABELED):
-        hidden |= marked
+    values = y if isinstance(y, (list, tuple)) or hasattr(y, "to_numpy") else np.asarray(y)
+    nested = isinstance(y, list) and any(isinstance(label, list) for label in y)
+    if nested or getattr(values, "ndim", 1) != 1:
+        return y, None  # refused by `encode_labels`
+    labels = Labels.of(values)
+    if UNLABELED in labels.classes and not _describes(attributes, UNLABELED):
+        labels = labels.without([UNLABELED])
+    hidden = labels.codes < 0
     if not hidden.any():
         return y, None
     if hidden.all():
-        raise ValueError("no row has a label: y holds only marks for missing ones.")
-    if isinstance(values, np.ndarray):
-        values = values.copy()
-        values[hidden] = values[~hidden][0]
-        return values, hidden
-    first = values[int(np.argmin(hidden))]
-    return [first if missing else v for v, missing in zip(values, hidden)], hidden
-
-
-def _is_mark(value: Any) -> bool:
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and bool(value == UNLABELED)
+        raise ValueError(
+            f"no row has a label: all {len(hidden)} values of y are missing (-1, None, NaN or "
+            "NA). Pass the labels of the seen classes."
+        )
+    return label_array(labels.classes)[np.maximum(labels.codes, 0)], hidden
 
 
 def _describes(attributes: Any, label: Any) -> bool:
@@ -167,7 +168,7 @@ def _describes(attributes: Any, label: Any) -> bool:
 
 def check_labelled(classes: np.ndarray, attributes: Any) -> None:
     """Raise if sums over rows include unlabelled ones: they cannot be taken apart again."""
-    if any(map(_is_mark, classes)) and not _describes(attributes, UNLABELED):
+    if UNLABELED in classes.tolist() and not _describes(attributes, UNLABELED):
         raise ValueError(
             f"some rows have the label {UNLABELED}, which means unlabelled. They need X in "
             "memory: load it and use fit, or leave these rows out."

@@ -160,16 +160,6 @@ def test_a_refused_block_is_not_half_added():
     assert selector.moments_ is before
 
 
-def test_partial_fit_refuses_another_number_of_features():
-    with pytest.raises(ValueError, match="features"):
-        SemFS(3).partial_fit(X, NAMES).partial_fit(X[:, :4], NAMES)
-
-
-def test_fit_moments_wants_moments():
-    with pytest.raises(TypeError, match="needs Moments, got ndarray"):
-        SemFS(3).fit_moments(X)
-
-
 def test_columns_that_are_all_constant_still_give_a_ranking():
     selector = SemFS(2).fit(np.ones((8, 3)), [0, 1] * 4)
     assert selector.order_.tolist() == [0, 1, 2]

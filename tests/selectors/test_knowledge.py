@@ -32,11 +32,6 @@ def described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1.0):
 # ---- label_weight ---------------------------------------------------------------------
 
 
-def test_label_weight_zero_is_plain_semfs():
-    X, y, A = make_problem()
-    assert_same_fit(SemFS(5, A, label_weight=0.0).fit(X, y), SemFS(5, A).fit(X, y))
-
-
 @pytest.mark.parametrize("solver", ["direct", "alternating"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
@@ -51,12 +46,6 @@ def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
     assert_allclose(mixed.coef_, wide.coef_[:, : A.shape[1]], atol=1e-8)
     assert mixed.predict_attributes(X).shape == (len(X), A.shape[1])
     assert_array_equal(mixed.predict(X).shape, y.shape)
-
-
-def test_a_huge_label_weight_ranks_as_labels_do():
-    X, y, A = make_problem(C=5)
-    mixed = SemFS(5, A, label_weight=1e8).fit(X, y)
-    assert_array_equal(mixed.order_[:5], SemFS(5).fit(X, y).order_[:5])
 
 
 # ---- unlabelled rows ------------------------------------------------------------------
@@ -111,14 +100,6 @@ def test_marked_rows_and_separate_rows_give_one_answer(form):
     assert marked.classes_.tolist() == list(range(8))
     assert_array_equal(marked.order_, apart.order_)
     assert_array_equal(marked.unlabeled_labels_, apart.unlabeled_labels_)
-
-
-def test_seen_classes_weigh_less_the_more_unlabelled_rows_there_are():
-    X, y, X_new, _ = corners()
-    few = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new[::10])
-    many = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new)
-    assert "weigh 0.75" in few.knowledge_["unlabelled rows"]
-    assert "weigh 0.07" in many.knowledge_["unlabelled rows"]
 
 
 def test_too_few_unlabelled_rows_are_not_used_and_a_remedy_is_named():
@@ -262,13 +243,6 @@ def test_good_descriptions_are_used_and_point_at_what_the_new_classes_differ_in(
     assert {0, 1} & set(aimed.order_[:2].tolist())
 
 
-def test_rows_of_seen_classes_in_the_target_table_are_ignored():
-    X, y, A, _ = described_problem()
-    whole = SemFS(4, A, target_attributes=A).fit(X, y)
-    new = SemFS(4, A, target_attributes={c: A[c] for c in range(18, 24)}).fit(X, y)
-    assert_same_fit(whole, new)
-
-
 def test_descriptions_that_predict_nothing_are_not_used():
     X, y, A, _ = described_problem()
     noise = np.random.default_rng(9).standard_normal(A.shape)
@@ -287,14 +261,6 @@ def test_descriptions_are_not_used_with_few_seen_classes():
     assert_same_fit(selector, SemFS(4, A[:4]).fit(X[few], y[few]))
     quiet = SemFS(4, A).fit(X[few], y[few])
     assert "not used: 4 seen classes" in quiet.knowledge_["classes to come"]
-
-
-def test_what_was_said_of_descriptions_is_forgotten_by_the_next_fit():
-    X, y, A, _ = described_problem()
-    selector = SemFS(4, A, target_attributes=A).fit(X, y)
-    selector.set_params(target_attributes=None).fit(X, y)
-    assert np.isnan(selector.target_r2_)
-    assert selector.new_table_ is None
 
 
 @pytest.mark.parametrize(
