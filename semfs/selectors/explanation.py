@@ -12,7 +12,7 @@ from scipy.stats import beta
 from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.rows import Rows
-from semfs.selectors.training import FeatureLimits
+from semfs.selectors.training import FeatureLimits, Units
 from semfs.validation import class_weights
 
 __all__ = ["Explanation", "explain_selection"]
@@ -140,15 +140,18 @@ def explain_selection(
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
     table, names = selector.class_table_, [selector._name_of(j) for j in chosen]
     attributes, classes = table.names.tolist(), [str(c) for c in table.classes.tolist()]
-    spread = table.values.std(axis=0)
+    units = Units() if moments is None else Units.of(moments, table)
+    values = units.table(table).values
+    spread = np.ldexp(values.std(axis=0), units.a - units.x)
     weights = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
     weights = weights / np.where(spread > 0, spread, np.inf)
     correlations, carried, copies = np.full(weights.shape, np.nan), weights, []
     levels = np.full((len(chosen), len(classes)), np.nan)
     if moments is not None:
-        weights = np.sqrt(moments.scatter_diag[chosen] / moments.total)[:, None] * weights
-        carried = correlations = _correlations(moments.means[:, chosen], table.values)
-        levels, copies = _levels(moments, chosen), _copies(moments, chosen)
+        scaled = units.moments(moments)
+        weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
+        carried = correlations = _correlations(scaled.means[:, chosen], values)
+        levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
     counts = _selection_counts(selector, moments, n_bootstraps, random_state)
     n_bootstraps = 0 if counts is None else n_bootstraps
     stability = frame(_stability(chosen, counts, n_bootstraps))

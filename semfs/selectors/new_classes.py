@@ -22,6 +22,7 @@ from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic, reduce_rank
 from semfs.rows import Rows
+from semfs.selectors.training import Units
 
 __all__ = ["NewClasses", "find_new_classes", "further_knowledge"]
 
@@ -44,6 +45,7 @@ MOST_CLASSES, N_HALVES = 40, 3
 def further_knowledge(
     objective: Objective,
     table: AttributeTable,
+    units: Units,
     unlabeled: Rows | None,
     *,
     attributes: Any,
@@ -57,7 +59,7 @@ def further_knowledge(
     new = classes_to_come(attributes, target_attributes, table)
     r2, labels, problems = float("nan"), np.zeros(0, dtype=np.intp), []
     if new is not None and direct:
-        problem, r2, note = target_problem(objective, table, new)
+        problem, r2, note = target_problem(objective, table, units.table(new))
         said["classes to come"] = f"{len(new.classes)} described, {note}"
         problems.append(problem)
         if problem is None and not isinstance(target_attributes, str):

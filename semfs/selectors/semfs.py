@@ -33,6 +33,7 @@ from semfs.selectors.new_classes import further_knowledge
 from semfs.selectors.training import (
     FeatureLimits,
     TrainingData,
+    Units,
     check_labelled,
     check_two_classes,
     rows_beyond_memory,
@@ -370,13 +371,16 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""
-        X, moments = data.X, data.moments.without_empty_classes()
-        check_two_classes(moments)
-        table = align_attributes(self.attributes, moments.classes)
+        X, given = data.X, data.moments.without_empty_classes()
+        check_two_classes(given)
+        own_table = align_attributes(self.attributes, given.classes)
         if self.attributes is not None:
-            _warn_of_constants(constant_attributes(self.attributes, table.classes))
-        targets, basis = self._targets(table)
-        objective = self._objective(moments, targets)
+            _warn_of_constants(constant_attributes(self.attributes, given.classes))
+        units = Units.of(given, own_table)
+        moments, table = units.moments(given), units.table(own_table)
+        params = units.params(self)
+        targets, basis = self._targets(table, params["label_weight"])
+        objective = self._objective(moments, targets, gamma=params["gamma"])
         limits = FeatureLimits.of(
             moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
         )
@@ -384,7 +388,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         knowledge, further = further_knowledge(
             objective,
             table,
-            data.unlabeled,
+            units,
+            units.rows(data.unlabeled),
             attributes=self.attributes,
             target_attributes=self.target_attributes,
             n_new_classes=self.n_new_classes,
@@ -397,16 +402,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def fitted(solution: Solution) -> dict[str, Any]:
-            attributes = self._coefficients(solution, basis, table, objective)
-            return attributes | self._ranking(solution, limits)
+            found = self._coefficients(solution, basis, table, objective)
+            found |= self._ranking(solution, limits)
+            found |= _class_moments(objective, solution, found["support_"])
+            return units.undone(found, direct=self.solver == "direct")
 
         monitor = self._monitor(context, n_steps, fitted, X, y)
-        solution = self._solve(objective, further, limits, monitor)
-        results = fitted(solution)
-        results |= knowledge | _class_moments(objective, solution, results["support_"])
-        self.classes_ = moments.classes
-        self.class_table_ = table
-        self._remember(moments)
+        solution = self._solve(objective, further, limits, monitor, params["step"])
+        results = fitted(solution) | knowledge
+        self.classes_ = given.classes
+        self.class_table_ = own_table
+        self._remember(given)
         for name, value in results.items():
             setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
         self._warn_if_too_many(moments.n_features - len(limits.exclude))
@@ -417,16 +423,18 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     # ---- what is solved ------------------------------------------------------------------
 
-    def _targets(self, table: AttributeTable) -> tuple[np.ndarray, np.ndarray | None]:
+    def _targets(
+        self, table: AttributeTable, label_weight: float
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Targets (C, r), and the basis (m, r) they are in; None is the unit basis.
 
-        With `label_weight` the targets are [A, √β I]; the basis has the rows of A.
+        With a label weight β the targets are [A, √β I]; the basis has the rows of A.
         """
         A = table.values
         if self.attributes is None:
             return A, None
-        if self.label_weight:
-            A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
+        if label_weight:
+            A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
         A, basis = reduce_rank(A - A.mean(axis=0) if self.fit_intercept else A)
         return A, basis[: table.values.shape[1]]
 
@@ -443,6 +451,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         further: list[Quadratic],
         limits: FeatureLimits,
         monitor: Callable[..., bool] | None,
+        step: str | float,
     ) -> Solution:
         d = objective.n_features
         if self.solver == "direct":
@@ -462,7 +471,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             max_iter=self.max_iter,
             tol=self.tol,
             n_inner=self.n_inner,
-            step=self.step,
+            step=step,
             s_init=np.where(limits.candidates, s, 0.0),  # where s starts at 0 it stays there
             monitor=monitor,
         )

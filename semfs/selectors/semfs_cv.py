@@ -18,7 +18,12 @@ from semfs.method.objective import absolute_penalty, reduce_rank
 from semfs.rows import Plain
 from semfs.selectors.base import LinearSelector
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import FeatureLimits, check_two_classes, rows_beyond_memory
+from semfs.selectors.training import (
+    FeatureLimits,
+    Units,
+    check_two_classes,
+    rows_beyond_memory,
+)
 from semfs.validation import check_integer
 
 __all__ = ["ClassFolds", "SemFSCV"]
@@ -173,14 +178,19 @@ class SemFSCV(LinearSelector):
             X, y, sample_weight = _in_memory(X, y, sample_weight)
             moments = self._training_data(X, y, sample_weight).moments.without_empty_classes()
             check_two_classes(moments)
-            settings = self._settings(moments)
+            table = align_attributes(self.attributes, moments.classes)
+            units = Units.of(moments, table)
+            settings = self._settings(moments.counts, table)
+            moments = units.moments(moments)
             ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
             params, k = settings[0] if len(settings) == 1 else self._own(settings[0]), ks[-1]
             if splits:
                 # many small matrices: threads would spend their time waiting for each other
                 with threadpool_limits(1, user_api="blas"):
-                    paths = self._paths(moments, settings, splits, k)
+                    semfs = [self._semfs(k, params) for params in settings]
+                    semfs = [one.set_params(**units.params(one)) for one in semfs]
+                    paths = self._paths(moments, units.table(table), semfs, splits)
                     params, k = self._choose(moments, settings, splits, ks, paths)
             final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
             if not splits:
@@ -197,7 +207,7 @@ class SemFSCV(LinearSelector):
         own |= {"n_features_to_select": k, "verbose": 0}
         return SemFS(**(own | dict(params)))
 
-    def _settings(self, moments: Moments) -> list[dict[str, Any]]:
+    def _settings(self, counts: np.ndarray, table: AttributeTable) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
             known = SemFS().get_params().keys() - {"n_features_to_select"}
@@ -212,11 +222,10 @@ class SemFSCV(LinearSelector):
             "fit_intercept": (True, False),
         }
         if self.attributes is not None:
-            table = align_attributes(self.attributes, moments.classes).values
-            spread = float(table.var(axis=0).sum())
+            spread = float(table.values.var(axis=0).sum())
             # as much weight on labels as on attributes, three times over
-            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(table)))
-        if np.ptp(moments.counts) > 0:
+            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(counts)))
+        if np.ptp(counts) > 0:
             grid["class_weight"] = (None, "balanced")
         return list(ParameterGrid(grid))
 
@@ -254,16 +263,14 @@ class SemFSCV(LinearSelector):
     # ---- folds --------------------------------------------------------------------------
 
     def _paths(
-        self, moments: Moments, settings: list[dict[str, Any]], splits: list[Split], k: int
+        self, moments: Moments, table: AttributeTable, semfs: list[SemFS], splits: list[Split]
     ) -> list[list[np.ndarray]]:
-        """The first k features on every fold of every setting."""
-        table = None
-        if self.attributes is not None:
-            table = align_attributes(self.attributes, moments.classes)
+        """The first features on every fold of every setting."""
         names = getattr(self, "feature_names_in_", None)
         limits = FeatureLimits.of(moments, self.include, self.exclude, names)
-        semfs = [self._semfs(k, params) for params in settings]
-        folds = ClassFolds(moments, table, semfs, splits, limits, max(N_CANDIDATES, 5 * k))
+        most = max(N_CANDIDATES, 5 * semfs[0].n_features_to_select)
+        own = None if self.attributes is None else table
+        folds = ClassFolds(moments, own, semfs, splits, limits, most)
         return [folds.paths(train) for train, _ in splits]
 
     def _choose(
@@ -446,7 +453,7 @@ class ClassFolds:
                 gamma = semfs.gamma * share * self.diagonals[i]
                 own = {"gamma": gamma, "penalty_scale": "none"}
             objective = semfs._objective(fold, targets[semfs.label_weight], **own)
-            order = semfs._solve(objective, [], self.limits, None).order
+            order = semfs._solve(objective, [], self.limits, None, semfs.step).order
             n_chosen = min(semfs.n_features_to_select, int(self.limits.candidates.sum()))
             found.append(self.columns[order[:n_chosen]])
         return found

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import assert_all_finite
 
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.method.moments import Moments
-from semfs.rows import Labels, Rows, as_source, is_foreign
+from semfs.rows import ArrayRows, Labels, Rows, as_source, is_foreign
 from semfs.validation import feature_indices, label_array
 
 __all__ = [
     "FeatureLimits",
     "TrainingData",
+    "Units",
     "check_labelled",
     "check_two_classes",
     "rows_beyond_memory",
@@ -25,6 +26,8 @@ __all__ = [
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1
+#: Numbers whose squares, and products of these, keep their digits, in float32 too.
+ORDINARY = (2.0**-16, 2.0**24)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class TrainingData:
     ) -> TrainingData:
         """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
         if hidden is None and X_unlabeled is None:
-            return cls(X, Moments.from_checked(X, codes, classes, weights), None)
+            return cls(X, _moments(X, codes, classes, weights), None)
         if is_foreign(X):
             raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")
         hidden = np.zeros(len(codes), dtype=bool) if hidden is None else hidden
@@ -67,8 +70,102 @@ class TrainingData:
             if weights_apart is not None:
                 weights_apart = np.append(weights_apart, np.ones(X_unlabeled.shape[0]))
         no_class = np.zeros(apart.shape[0], dtype=np.intp)
-        moments = Moments.from_checked(X, codes, classes, weights)
+        moments = _moments(X, codes, classes, weights)
         return cls(X, moments, Rows(apart, no_class, weights_apart))
+
+
+def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Moments:
+    """Moments of checked rows; float32 whose squares overflow is taken as float64."""
+    try:
+        return Moments.from_checked(X, codes, classes, weights)
+    except ValueError:
+        values = X.data if sp.issparse(X) else X
+        if is_foreign(X) or X.dtype != np.float32 or not np.isfinite(values).all():
+            raise
+        return Moments.from_checked(X.astype(np.float64), codes, classes, weights)
+
+
+@dataclass(frozen=True)
+class Units:
+    """X and the attributes are fitted as multiples of 2**x and 2**a.
+
+    Both are 0 unless numbers are so large or small that their squares lose digits.
+    """
+
+    x: int = 0
+    a: int = 0
+
+    @classmethod
+    def of(cls, moments: Moments, table: AttributeTable) -> Units:
+        """Return the units that make numbers ordinary."""
+        spread = np.sqrt(moments.scatter_diag.max() / moments.total)
+        size = max(moments.means.max(), -moments.means.min(), spread)
+        most = 120 if moments.itemsize_error > np.finfo(np.float64).eps else 1000
+        return cls(_exponent(size, most), _exponent(np.abs(table.values).max(), 1000))
+
+    def moments(self, moments: Moments) -> Moments:
+        """Return the moments in these units."""
+        if not self.x:
+            return moments
+        factor, rows = 2.0**-self.x, moments.rows
+        if isinstance(rows, (Rows, ArrayRows)):
+            X = rows.X * factor
+            return Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
+        single = moments.itemsize_error > np.finfo(np.float64).eps
+        if rows is not None or (single and abs(self.x) > 40):  # squares were taken already
+            raise ValueError(
+                f"numbers in X are as large as {2.0**self.x:.0e}, and their squares lose "
+                "digits. Rescale the features, for example to unit variance."
+            )
+        scatter = moments.scatter_matrix
+        return replace(
+            moments,
+            means=moments.means * factor,
+            scatter_diag=moments.scatter_diag * factor**2,
+            scatter_matrix=None if scatter is None else scatter * factor**2,
+        )
+
+    def rows(self, rows: Any) -> Any:
+        """Return unlabelled rows in these units."""
+        return replace(rows, X=rows.X * 2.0**-self.x) if self.x and rows is not None else rows
+
+    def table(self, table: AttributeTable) -> AttributeTable:
+        """Return attributes in these units."""
+        return replace(table, values=np.ldexp(table.values, -self.a)) if self.a else table
+
+    def params(self, selector: Any) -> dict[str, Any]:
+        """Return the parameters of a SemFS that depend on units."""
+        gamma, step = selector.gamma, selector.step
+        if selector.penalty_scale == "none":
+            gamma = float(np.ldexp(gamma, -2 * self.x))
+        step = step if isinstance(step, str) else float(np.ldexp(step, 2 * self.a))
+        weight = float(np.ldexp(selector.label_weight, -2 * self.a))
+        return {"gamma": gamma, "step": step, "label_weight": weight}
+
+    def undone(self, results: dict[str, Any], *, direct: bool) -> dict[str, Any]:
+        """Return fitted attributes in the units given; refuse what no float64 can hold."""
+        powers = {"coef_": self.a - self.x, "intercept_": self.a, "objective_": 2 * self.a}
+        powers |= {"class_means_": self.x, "within_": 2 * self.x}
+        powers |= {"scores_": 2 * self.a} if direct else {}
+        out = dict(results)
+        for name, power in powers.items() if self.x or self.a else ():
+            if name in out:
+                with np.errstate(over="ignore"):
+                    out[name] = np.ldexp(results[name], power)
+                vanished = results[name].any() and not out[name].any()
+                if vanished or (np.isinf(out[name]) != np.isinf(results[name])).any():
+                    raise ValueError(
+                        f"{name} is beyond float64: numbers in X or attributes are too large "
+                        "or too small. Rescale them, for example to unit variance."
+                    )
+        return out
+
+
+def _exponent(size: float, most: int) -> int:
+    """The power of two to divide numbers of this size by; 0 for ordinary ones."""
+    if not 0 < size < np.inf or ORDINARY[0] <= size <= ORDINARY[1]:
+        return 0
+    return int(np.clip(np.frexp(size)[1], -most, most))
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ CASES = {
         X, Y - 2, {"attributes": A}, ValueError, "no row for class -2",
     ),
     "no label at all": (X, np.full(len(Y), -1), {}, ValueError, "no row has a label"),
+    "all labels NaN": (X, np.full(len(Y), np.nan), {}, ValueError, "all 60 values of y are"),
+    "all labels None": (X, [None] * len(Y), {}, ValueError, "all 60 values of y are"),
     "k = 0": (X, NAMES, {"n_features_to_select": 0}, ValueError, "at least 1, got 0"),
     "k < 0": (X, NAMES, {"n_features_to_select": -3}, ValueError, "at least 1, got -3"),
     "k a fraction": (X, NAMES, {"n_features_to_select": 2.5}, TypeError, "whole number"),
