@@ -22,7 +22,8 @@ from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic, reduce_rank
 from semfs.rows import Rows
-from semfs.selectors.training import Units
+from semfs.selectors.training import StreamedRows, Units
+from semfs.validation import encode_labels
 
 __all__ = ["NewClasses", "find_new_classes", "further_knowledge"]
 
@@ -46,7 +47,7 @@ def further_knowledge(
     objective: Objective,
     table: AttributeTable,
     units: Units,
-    unlabeled: Rows | None,
+    unlabeled: Any,
     *,
     attributes: Any,
     target_attributes: Any,
@@ -57,7 +58,7 @@ def further_knowledge(
     described = "" if attributes is None else f", {table.values.shape[1]} attributes"
     said = {"seen classes": f"used: {len(table.classes)} classes{described}"}
     new = classes_to_come(attributes, target_attributes, table)
-    r2, labels, problems = float("nan"), np.zeros(0, dtype=np.intp), []
+    r2, K, labels, problems = float("nan"), 0, np.zeros(0, dtype=np.intp), []
     if new is not None and direct:
         problem, r2, note = target_problem(objective, table, units.table(new))
         said["classes to come"] = f"{len(new.classes)} described, {note}"
@@ -67,27 +68,29 @@ def further_knowledge(
     if unlabeled is not None:
         if not direct:
             raise ValueError('unlabelled rows need solver="direct".')
-        labels, problem, note = _new_class_problem(objective, unlabeled, n_new_classes)
-        said["unlabelled rows"] = f"{unlabeled.X.shape[0]} rows, {note}"
+        streamed = isinstance(unlabeled, StreamedRows)
+        n = unlabeled.rows.labels.n_unlabelled if streamed else unlabeled.X.shape[0]
+        labels, K, problem, note = _new_class_problem(objective, unlabeled, n, n_new_classes)
+        said["unlabelled rows"] = f"{n} rows, {note}"
         problems.append(problem)
     found = {
         "knowledge_": said,
         "new_table_": new,
         "target_r2_": r2,
-        "n_new_classes_": int(labels.max(initial=-1)) + 1,
+        "n_new_classes_": K,
         "unlabeled_labels_": labels,
     }
     return found, [problem for problem in problems if problem is not None]
 
 
 def _new_class_problem(
-    objective: Objective, unlabeled: Rows, n_new_classes: int | str
-) -> tuple[np.ndarray, Quadratic | None, str]:
-    """Clusters of unlabelled rows, and the problem of telling them apart by their means."""
-    seen, n = objective.moments.rows, unlabeled.X.shape[0]
+    objective: Objective, unlabeled: Any, n: int, n_new_classes: int | str
+) -> tuple[np.ndarray, int, Quadratic | None, str]:
+    """Clusters of n unlabelled rows, their number, and the problem of telling them apart."""
+    seen = objective.moments.rows
     wanted = FEWEST_ROWS if n_new_classes == "auto" else max(FEWEST_ROWS, int(n_new_classes))
     note = ""
-    if not isinstance(seen, Rows):
+    if isinstance(unlabeled, Rows) and not isinstance(seen, Rows):
         note = "not used: the seen rows are not in memory"
     if n < wanted:
         note = (
@@ -95,12 +98,16 @@ def _new_class_problem(
         )
     if note:
         warnings.warn(f"unlabelled rows were {note}.", UserWarning, stacklevel=6)
-        return np.full(n, -1), None, note
-    found = find_new_classes(seen.X, seen.codes, unlabeled.X, n_new_classes)
-    classes, labels = np.unique(found.assign(unlabeled.X), return_inverse=True)
-    own = Moments.from_checked(
-        unlabeled.X, labels, np.arange(len(classes)), unlabeled.weights
-    ).without_empty_classes()
+        return np.full(n, -1), 0, None, note
+    if isinstance(unlabeled, Rows):
+        found = find_new_classes(seen.X, seen.codes, unlabeled.X, n_new_classes)
+        classes, labels = np.unique(found.assign(unlabeled.X), return_inverse=True)
+        own = Moments.from_checked(
+            unlabeled.X, labels, np.arange(len(classes)), unlabeled.weights
+        )
+    else:
+        found, own, labels = _streamed_classes(seen, unlabeled, n_new_classes)
+    own = own.without_empty_classes()
     problem = Objective.from_moments(
         own,
         reduce_rank(own.means - own.mean)[0],
@@ -109,11 +116,28 @@ def _new_class_problem(
         penalty_scale=objective.penalty_scale,
         fit_intercept=True,
     ).quadratic()
-    share = min(1.0, EQUAL_ROWS * len(classes) / n)
+    K = len(own.classes)
+    share = min(1.0, EQUAL_ROWS * K / n)
     weight = objective.q / max(share * problem.q, np.finfo(float).tiny)
     where = "in a metric of the seen classes" if found.metric else "as they are"
-    note = f"used: {len(classes)} clusters {where}, seen classes weigh {share:.2f} of them"
-    return labels, problem.weighing(weight) if problem.q > 0 else None, note
+    note = f"used: {K} clusters {where}, seen classes weigh {share:.2f} of them"
+    return labels, K, problem.weighing(weight) if problem.q > 0 else None, note
+
+
+def _streamed_classes(
+    seen: Any, unlabeled: StreamedRows, n_new_classes: int | str
+) -> tuple[NewClasses, Moments, np.ndarray]:
+    """The same beyond memory: clusters of a sample, and moments of all rows near each."""
+    rows = unlabeled.rows
+    X, _ = rows.sample(LARGEST_SAMPLE, labelled=False)
+    if not isinstance(seen, Rows):
+        X_seen, y = unlabeled.seen.sample(SAMPLE, labelled=True)
+        seen = Rows(X_seen, encode_labels(y)[1], None)
+    found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
+    named = rows.named(found.assign)
+    own = Moments.from_sums(*named.sums(**unlabeled.options))
+    codes = np.zeros(0, dtype=np.intp) if named.labels is None else named.labels.used().codes
+    return found, own, np.searchsorted(own.classes, codes)
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 
-from semfs.attributes import (
-    AttributeTable,
-    align_attributes,
-    as_attribute_table,
-    constant_attributes,
-)
+from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
@@ -26,16 +20,20 @@ from semfs.method.objective import (
     Solution,
     reduce_rank,
 )
-from semfs.rows import Plain
+from semfs.rows import open_blocks, unlabelled_source
 from semfs.rows.devices import like
-from semfs.selectors.base import LinearSelector
+from semfs.selectors.base import LinearSelector, validated
 from semfs.selectors.new_classes import further_knowledge
 from semfs.selectors.training import (
+    UNLABELED,
     FeatureLimits,
     TrainingData,
     Units,
     check_labelled,
+    check_same_columns,
     check_two_classes,
+    describes,
+    loaded,
     rows_beyond_memory,
 )
 from semfs.validation import check_integer, check_number, check_option, class_weights
@@ -164,7 +162,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Number of clusters of unlabelled rows; 0 without them.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)
         The cluster of each unlabelled row: those of X in their order, then those of
-        ``X_unlabeled``.
+        ``X_unlabeled``. Empty for Dask arrays.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
 
@@ -264,7 +262,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabelled rows; X must be in memory.
+            More unlabelled rows, or where they are: as X. Beyond memory, clusters are found
+            in a sample and all rows assigned to them.
 
         Returns
         -------
@@ -341,33 +340,44 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X_unlabeled: Any = None,
         reset: bool = True,
     ) -> TrainingData:
-        """Moments of rows wherever they are; few rows of a file are loaded."""
+        """Moments of rows wherever they are, and rows without a label."""
         self._check_parameters()
-        rows, more = rows_beyond_memory(X, y, sample_weight), {"X_unlabeled": X_unlabeled}
-        if rows is None:
-            return self._training_data(X, y, sample_weight, reset=reset, **more)
-        if not reset and rows.n_features != self.n_features_in_:
+        rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+        apart = unlabelled_source(X_unlabeled)
+        here = X_unlabeled if apart is None else None
+        if rows is not None and not reset and rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, those before had {self.n_features_in_}."
             )
-        if self.attributes is not None:
-            rows = rows.matched(as_attribute_table(self.attributes).classes.tolist())
-        if rows.fits:
-            X, y, weights = rows.load()
-            X = Plain(X, y, rows.feature_names)
-            return replace(self._training_data(X, y, weights, reset=reset, **more), X=None)
-        if X_unlabeled is not None:
-            raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
-        k, direct = min(self.n_features_to_select, rows.n_features), self.solver == "direct"
-        precise = self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY
-        sums = rows.sums(n_select=k if direct else None, precise=precise, verbose=self.verbose)
-        moments = Moments.from_sums(*sums)
-        check_labelled(moments.classes, self.attributes)
-        self.n_features_in_ = rows.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if rows.feature_names is not None:
-            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-        return TrainingData(None, moments, None)
+        if rows is not None and rows.fits:
+            (X, y, sample_weight), rows = loaded(rows), None
+        options = {
+            "n_select": self.n_features_to_select if self.solver == "direct" else None,
+            "precise": self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
+            "verbose": self.verbose,
+        }
+        if rows is None:
+            data = self._training_data(X, y, sample_weight, X_unlabeled=here, reset=reset)
+        else:
+            sums, again = rows.sums(**options)
+            if UNLABELED in sums.position and not describes(self.attributes, UNLABELED):
+                rows = rows.labelled().unmarked(UNLABELED)  # marks came with the blocks
+                sums, again = rows.sums(**options)
+            data = TrainingData(None, Moments.from_sums(sums, again), None)
+            self.n_features_in_ = rows.n_features
+            self.__dict__.pop("feature_names_in_", None)
+            if rows.feature_names is not None:
+                self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
+            if here is not None:
+                here = validated(self, here, accept_sparse="csr", reset=False)
+                apart = open_blocks(here, np.full(here.shape[0], np.nan))
+            if sums.unlabelled:
+                data = data.with_streamed(rows, rows, options)
+        if apart is None:
+            return data
+        names = getattr(self, "feature_names_in_", None)
+        check_same_columns(apart, self.n_features_in_, names)
+        return data.with_streamed(apart, rows, options)
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""

@@ -17,11 +17,13 @@ from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty, reduce_rank
 from semfs.rows import Plain
 from semfs.selectors.base import LinearSelector
+from semfs.selectors.new_classes import LARGEST_SAMPLE
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training import (
     FeatureLimits,
     Units,
     check_two_classes,
+    loaded,
     rows_beyond_memory,
 )
 from semfs.validation import check_integer
@@ -160,7 +162,8 @@ class SemFSCV(LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes, in memory.
+            Rows of the seen classes, also whatever else `SemFS.fit` takes. Beyond memory,
+            settings are chosen on up to 20,000 random rows.
         y : array-like of shape (n,)
             Their labels; -1, None, NaN and NA mark unlabelled rows.
         sample_weight : array-like of shape (n,), optional
@@ -175,8 +178,15 @@ class SemFSCV(LinearSelector):
         """
         with self._all_or_nothing():
             self._check_parameters()
-            X, y, sample_weight = _in_memory(X, y, sample_weight)
-            moments = self._training_data(X, y, sample_weight).moments.without_empty_classes()
+            rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+            if rows is not None and rows.fits:
+                X, y, sample_weight = loaded(rows)
+            few = X, y, sample_weight
+            if rows is not None and not rows.fits:
+                X, y, sample_weight = rows, None, None
+                X_few, y_few = rows.labelled().sample(LARGEST_SAMPLE, labelled=True)
+                few = Plain(X_few, y_few, rows.feature_names), y_few, None
+            moments = self._training_data(*few).moments.without_empty_classes()
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
             units = Units.of(moments, table)
@@ -493,16 +503,3 @@ def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, A
     out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)
     out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])
     return out
-
-
-def _in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    rows = rows_beyond_memory(X, y, sample_weight)
-    if rows is None:
-        return X, y, sample_weight
-    if not rows.fits:
-        raise ValueError(
-            "SemFSCV needs X in memory: it clusters held-out rows. Fit it on a sample of the "
-            "rows, then SemFS(**best_params_) on all of them."
-        )
-    X, y, sample_weight = rows.load()
-    return Plain(X, y, rows.feature_names), y, sample_weight

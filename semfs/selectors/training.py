@@ -11,23 +11,28 @@ from sklearn.utils import assert_all_finite
 
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.method.moments import Moments
-from semfs.rows import ArrayRows, Labels, Rows, as_source, is_foreign
+from semfs.rows import ArrayRows, Labels, Plain, Rows, as_source, is_foreign
 from semfs.validation import feature_indices, label_array
 
-__all__ = [
-    "FeatureLimits",
-    "TrainingData",
-    "Units",
-    "check_labelled",
-    "check_two_classes",
-    "rows_beyond_memory",
-    "split_labels",
-]
+__all__ = ["FeatureLimits", "StreamedRows", "TrainingData", "Units", "rows_beyond_memory"]
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1
 #: Numbers whose squares, and products of these, keep their digits, in float32 too.
 ORDINARY = (2.0**-16, 2.0**24)
+
+
+@dataclass(frozen=True)
+class StreamedRows:
+    """Rows without a label beyond memory, among ``rows`` whose labels are known.
+
+    ``seen`` are those of seen classes, likewise, or None if these are in memory. Sums over
+    rows take ``options``.
+    """
+
+    rows: Any
+    seen: Any
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class TrainingData:
 
     X: Any
     moments: Moments
-    unlabeled: Rows | None
+    unlabeled: Rows | StreamedRows | None
 
     @classmethod
     def of_rows(
@@ -72,6 +77,16 @@ class TrainingData:
         no_class = np.zeros(apart.shape[0], dtype=np.intp)
         moments = _moments(X, codes, classes, weights)
         return cls(X, moments, Rows(apart, no_class, weights_apart))
+
+    def with_streamed(self, rows: Any, seen: Any, options: dict[str, Any]) -> TrainingData:
+        """Return the same with unlabelled rows beyond memory."""
+        if self.unlabeled is not None:
+            raise ValueError(
+                "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
+                "only one of them can be used: put these rows together."
+            )
+        seen = None if seen is None else seen.labelled()
+        return replace(self, unlabeled=StreamedRows(rows.labelled(), seen, options))
 
 
 def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Moments:
@@ -127,7 +142,11 @@ class Units:
 
     def rows(self, rows: Any) -> Any:
         """Return unlabelled rows in these units."""
-        return replace(rows, X=rows.X * 2.0**-self.x) if self.x and rows is not None else rows
+        if not self.x or rows is None:
+            return rows
+        if not isinstance(rows, Rows):
+            raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. Rescale them.")
+        return replace(rows, X=rows.X * 2.0**-self.x)
 
     def table(self, table: AttributeTable) -> AttributeTable:
         """Return attributes in these units."""
@@ -166,6 +185,16 @@ def _exponent(size: float, most: int) -> int:
     if not 0 < size < np.inf or ORDINARY[0] <= size <= ORDINARY[1]:
         return 0
     return int(np.clip(np.frexp(size)[1], -most, most))
+
+
+def check_same_columns(rows: Any, d: int, names: Any) -> None:
+    """Raise unless rows of X_unlabeled have the columns of X, as far as they have names."""
+    own = rows.feature_names
+    if rows.n_features != d or not (own is None or names is None or list(own) == list(names)):
+        raise ValueError(
+            f"X_unlabeled has {rows.n_features} columns that are not the {d} of X in their "
+            "order. Give both the same columns."
+        )
 
 
 @dataclass(frozen=True)
@@ -243,7 +272,7 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
     if nested or getattr(values, "ndim", 1) != 1:
         return y, None  # refused by `encode_labels`
     labels = Labels.of(values)
-    if UNLABELED in labels.classes and not _describes(attributes, UNLABELED):
+    if UNLABELED in labels.classes and not describes(attributes, UNLABELED):
         labels = labels.without([UNLABELED])
     hidden = labels.codes < 0
     if not hidden.any():
@@ -256,7 +285,7 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
     return label_array(labels.classes)[np.maximum(labels.codes, 0)], hidden
 
 
-def _describes(attributes: Any, label: Any) -> bool:
+def describes(attributes: Any, label: Any) -> bool:
     """Whether the attribute table describes a class of this label."""
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return False
@@ -265,24 +294,36 @@ def _describes(attributes: Any, label: Any) -> bool:
 
 def check_labelled(classes: np.ndarray, attributes: Any) -> None:
     """Raise if sums over rows include unlabelled ones: they cannot be taken apart again."""
-    if UNLABELED in classes.tolist() and not _describes(attributes, UNLABELED):
+    if UNLABELED in classes.tolist() and not describes(attributes, UNLABELED):
         raise ValueError(
-            f"some rows have the label {UNLABELED}, which means unlabelled. They need X in "
-            "memory: load it and use fit, or leave these rows out."
+            f"some rows have the label {UNLABELED}, which means unlabelled, and were summed up "
+            "with others. Mark them by None or NaN, or pass labels and rows apart."
         )
 
 
 # ---- rows beyond memory ---------------------------------------------------------------
 
 
-def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
+def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> Any:
     """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
     if hasattr(X, "of_classes"):  # rows already
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
-        return X
-    if hasattr(X, "__dask_graph__"):
+        rows = X
+    elif hasattr(X, "__dask_graph__"):
         from semfs.rows.cluster import dask_rows
 
-        return dask_rows(X, y, sample_weight)
-    return as_source(X, y, sample_weight)
+        rows = dask_rows(X, y, sample_weight)
+    else:
+        rows = as_source(X, y, sample_weight)
+    if rows is None:
+        return None
+    if attributes is not None:
+        rows = rows.matched(as_attribute_table(attributes).classes.tolist())
+    return rows if describes(attributes, UNLABELED) else rows.unmarked(UNLABELED)
+
+
+def loaded(rows: Any) -> tuple[Plain, Any, Any]:
+    """Rows that fit into memory, their labels and weights."""
+    X, y, weights = rows.load()
+    return Plain(X, y, rows.feature_names), y, weights

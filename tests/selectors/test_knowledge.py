@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes.targets import MeanModel, _centred, _kernel, _left_out
 from semfs.method.objective import Objective
+from semfs.rows import open_blocks
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -167,10 +169,104 @@ def test_what_does_not_go_with_unlabelled_rows_is_refused():
         SemFS(5, A, label_weight=-1).fit(X, y)
     with pytest.raises(ValueError, match="labelled rows only"):
         SemFS(5).partial_fit(X, y)
-    with pytest.raises(ValueError, match="need X in memory"):
+    with pytest.raises(ValueError, match="label -1, which means unlabelled"):
         SemFS(5).fit_moments(Moments.from_data(X, y))
-    with pytest.raises(ValueError, match="X_unlabeled needs X in memory"):
-        SemFS(5).fit(iter([(X, y)]), X_unlabeled=X)
+    with pytest.raises(ValueError, match="can be read only once"):
+        SemFS(5).fit(iter([(X, y)]))
+    with pytest.raises(ValueError, match="put these rows together"):
+        SemFS(5).fit([(X, y)], X_unlabeled=X)
+    with pytest.raises(ValueError, match="3 columns that are not the 10 of X"):
+        SemFS(5).fit(X, abs(y), X_unlabeled=[(X[:, :3], None)])
+
+
+# ---- unlabelled rows beyond memory ----------------------------------------------------
+
+
+def as_npy(X, y, folder, **options):
+    np.save(folder / "X.npy", X)
+    return open_blocks(folder / "X.npy", y, block_rows=33, **options)
+
+
+def as_h5ad(X, y, folder):
+    anndata, pd = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    names = [None if c is None else f"type {c}" for c in y]
+    obs = pd.DataFrame({"type": pd.Categorical(names)}, index=[str(i) for i in range(len(y))])
+    anndata.AnnData(sp.csr_matrix(X), obs).write_h5ad(folder / "X.h5ad")
+    return open_blocks(folder / "X.h5ad", "type", block_rows=50)
+
+
+def in_pairs(X, y):
+    return [(X[a : a + 37], y[a : a + 37]) for a in range(0, len(X), 37)]
+
+
+def as_dask(X, y=None):
+    array = pytest.importorskip("dask.array")
+    X = array.from_array(X, chunks=(70, X.shape[1]))
+    return (X,) if y is None else (X, array.from_array(y, chunks=90))
+
+
+STREAMS = {
+    "npy, one pass": lambda X, y, folder: (as_npy(X, y, folder, passes="one"),),
+    "npy, few passes": lambda X, y, folder: (as_npy(X, y, folder, passes="few"),),
+    "h5ad": lambda X, y, folder: (as_h5ad(X, y, folder),),
+    "list of blocks": lambda X, y, folder: (in_pairs(X, y),),
+    "marks in blocks": lambda X, y, folder: (in_pairs(X, [-1 if c is None else c for c in y]),),
+    "function": lambda X, y, folder: (open_blocks(lambda: iter(in_pairs(X, y)), passes="few"),),
+    "Dask array": lambda X, y, folder: as_dask(X, y),
+}
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_rows_without_a_label_in_a_stream_are_used_as_in_memory(way, tmp_path):
+    X, y, X_new, _ = corners(n_seen=6, n_new=3, per_class=20, d=20)
+    X, labels = np.vstack([X, X_new]), np.array([*y, *[None] * len(X_new)], dtype=object)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, labels = X[order], labels[order]
+    expected, found = SemFS(5).fit(X, labels), SemFS(5).fit(*STREAMS[way](X, labels, tmp_path))
+    assert_array_equal(found.order_, expected.order_)
+    assert found.knowledge_ == expected.knowledge_
+    assert found.n_new_classes_ == expected.n_new_classes_
+    if way != "Dask array":
+        assert_array_equal(found.unlabeled_labels_, expected.unlabeled_labels_)
+
+
+@pytest.mark.parametrize("kind", ["npy", "list of blocks", "Dask array", "array"])
+@pytest.mark.parametrize("seen", ["in memory", "npy"])
+def test_rows_apart_may_be_beyond_memory(kind, seen, tmp_path):
+    X, y, X_new, _ = corners(n_seen=6, n_new=3, per_class=20, d=20)
+    (tmp_path / "new").mkdir()
+    apart = {
+        "npy": lambda: as_npy(X_new, np.arange(len(X_new)), tmp_path / "new"),
+        "list of blocks": lambda: in_pairs(X_new, np.zeros(len(X_new))),
+        "Dask array": lambda: as_dask(X_new)[0],
+        "array": lambda: X_new,
+    }[kind]()
+    data = (X, y) if seen == "in memory" else (as_npy(X, y, tmp_path), None)
+    expected = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    found = SemFS(5).fit(*data, X_unlabeled=apart)
+    assert_array_equal(found.order_, expected.order_)
+    assert found.knowledge_ == expected.knowledge_
+
+
+def test_a_sample_of_the_rows_finds_the_clusters_of_all(tmp_path, monkeypatch):
+    X, y, X_new, y_new = corners()
+    for name in ("SAMPLE", "LARGEST_SAMPLE"):
+        monkeypatch.setattr(f"semfs.selectors.new_classes.{name}", 80)
+    selector = SemFS(5, n_new_classes=4)
+    found = selector.fit(as_npy(X, y, tmp_path), X_unlabeled=in_pairs(X_new, y_new))
+    assert len(set(zip(y_new.tolist(), found.unlabeled_labels_.tolist()))) == 4
+
+
+def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
+    X, y, X_new, _ = corners()
+    search = SemFSCV(5, param_grid={"gamma": [1.0, 10.0]}, cv=2, n_repeats=1)
+    expected = clone(search).fit(X, y, X_unlabeled=X_new)
+    found = clone(search).fit(as_npy(X, y, tmp_path), X_unlabeled=X_new)
+    assert found.best_score_ == expected.best_score_
+    assert_array_equal(found.order_, expected.order_)
+    monkeypatch.setattr("semfs.selectors.semfs_cv.LARGEST_SAMPLE", 100)
+    fewer = clone(search).fit(as_npy(X, y, tmp_path))
+    assert_array_equal(fewer.order_, SemFS(5, **fewer.best_params_).fit(X, y).order_)
 
 
 # ---- descriptions of the classes to come ----------------------------------------------
