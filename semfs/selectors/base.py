@@ -9,7 +9,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -262,10 +262,9 @@ def row_wise(method: Callable) -> Callable:
     return of_any
 
 
-class LinearSelector(RankingSelector):
-    """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
+class _Fitted(RankingSelector):
+    """What `fit` of a linear model sets."""
 
-    attributes: Any
     coef_: np.ndarray
     selection_: np.ndarray
     intercept_: np.ndarray
@@ -273,6 +272,26 @@ class LinearSelector(RankingSelector):
     class_means_: np.ndarray
     within_: np.ndarray
     new_table_: AttributeTable | None
+
+
+@dataclass(eq=False, repr=False)
+class LinearSelector(_Fitted):
+    """A ranking with a linear model of class attributes: parameters of SemFS and SemFSCV."""
+
+    n_features_to_select: Any = 50
+    attributes: Any = None
+    _: KW_ONLY
+    alpha: float = 1.0
+    gamma: float = 10.0
+    penalty_scale: str = "gram"
+    fit_intercept: bool = True
+    class_weight: Any = "balanced"
+    label_weight: float = 0.0
+    target_attributes: Any = "table"
+    n_new_classes: int | str = "auto"
+    include: Any = None
+    exclude: Any = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

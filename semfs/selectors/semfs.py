@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that tell apart classes nobody has labelled yet.
 
@@ -190,50 +192,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     (199, 4)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        attributes: Any = None,
-        *,
-        alpha: float = 1.0,
-        gamma: float = 10.0,
-        penalty_scale: str = "gram",
-        solver: str = "direct",
-        fit_intercept: bool = True,
-        class_weight: Any = "balanced",
-        label_weight: float = 0.0,
-        target_attributes: Any = "table",
-        n_new_classes: int | str = "auto",
-        include: Any = None,
-        exclude: Any = None,
-        max_iter: int = 20,
-        tol: float = 1e-4,
-        n_inner: int = 1,
-        step: str | float = "lipschitz",
-        s_init: Any = None,
-        n_swaps: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.alpha = alpha
-        self.gamma = gamma
-        self.penalty_scale = penalty_scale
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.label_weight = label_weight
-        self.target_attributes = target_attributes
-        self.n_new_classes = n_new_classes
-        self.include = include
-        self.exclude = exclude
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_inner = n_inner
-        self.step = step
-        self.s_init = s_init
-        self.n_swaps = n_swaps
-        self.verbose = verbose
+    solver: str = "direct"
+    max_iter: int = 20
+    tol: float = 1e-4
+    n_inner: int = 1
+    step: str | float = "lipschitz"
+    s_init: Any = None
+    n_swaps: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -385,7 +350,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         check_two_classes(given)
         own_table = align_attributes(self.attributes, given.classes)
         if self.attributes is not None:
-            _warn_of_constants(constant_attributes(self.attributes, given.classes))
+            _warn_of_constants(own_table)
         units = Units.of(given, own_table)
         moments, table = units.moments(given), units.table(own_table)
         params = units.params(self)
@@ -590,13 +555,15 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             )
 
 
-def _warn_of_constants(names: list[str]) -> None:
-    """Name the attributes that cannot teach anything."""
-    if names:
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+def _warn_of_constants(table: AttributeTable) -> None:
+    """Name attributes that teach nothing; of 0 and 1 only if more than half do so."""
+    names = constant_attributes(table)
+    usual = len(table.names) / 2 if np.isin(table.values, (0.0, 1.0)).all() else 0
+    if len(names) > usual:
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         warnings.warn(
-            f"attributes that are the same for all seen classes teach nothing: "
-            f"{', '.join(map(str, names[:3]))}{more}.",
+            f"{len(names)} of {len(table.names)} attributes are the same for all seen "
+            f"classes and teach nothing: {shown}.",
             UserWarning,
             stacklevel=5,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SemFSCV(LinearSelector):
     """SemFS with parameters chosen on held-out seen classes.
 
@@ -113,46 +115,11 @@ class SemFSCV(LinearSelector):
     (['gamma'], 10)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 50,
-        attributes: Any = None,
-        *,
-        param_grid: Any = None,
-        cv: Any = 5,
-        n_repeats: int = 5,
-        max_features: int | None = None,
-        alpha: float = 1.0,
-        gamma: float = 10.0,
-        penalty_scale: str = "gram",
-        fit_intercept: bool = True,
-        class_weight: Any = "balanced",
-        label_weight: float = 0.0,
-        target_attributes: Any = "table",
-        n_new_classes: int | str = "auto",
-        include: Any = None,
-        exclude: Any = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.param_grid = param_grid
-        self.cv = cv
-        self.n_repeats = n_repeats
-        self.max_features = max_features
-        self.alpha = alpha
-        self.gamma = gamma
-        self.penalty_scale = penalty_scale
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.label_weight = label_weight
-        self.target_attributes = target_attributes
-        self.n_new_classes = n_new_classes
-        self.include = include
-        self.exclude = exclude
-        self.random_state = random_state
-        self.verbose = verbose
+    param_grid: Any = None
+    cv: Any = 5
+    n_repeats: int = 5
+    max_features: int | None = None
+    random_state: Any = 0
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None

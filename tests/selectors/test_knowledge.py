@@ -1,7 +1,5 @@
 """Labels beside attributes, unlabelled rows, and descriptions of the classes to come."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -59,11 +57,6 @@ def unlabeled_problem():
     return X, np.where(hidden, -1, y), A, hidden
 
 
-def carried(selector, X, y, **options):
-    """The unlabelled rows that training data carry to the fit."""
-    return selector._training_data(X, y, **options).unlabeled
-
-
 def corners(n_seen=8, n_new=4, per_class=40, d=30, noise=0.5, seed=0):
     """Classes in random places of a ten-dimensional space; the last ones have no labels."""
     rng = np.random.default_rng(seed)
@@ -93,34 +86,12 @@ def test_clusters_point_at_what_the_new_classes_differ_in():
     assert {20, 21} & set(SemFS(4).fit(X, y, X_unlabeled=X_new).order_[:4].tolist())
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-def test_marked_rows_and_separate_rows_give_one_answer(form):
-    X, y, X_new, _ = corners()
-    apart = SemFS(5).fit(form(X), y, X_unlabeled=form(X_new))
-    labels = np.r_[y, np.full(len(X_new), -1)]
-    marked = SemFS(5).fit(form(np.vstack([X, X_new])), labels)
-    assert marked.classes_.tolist() == list(range(8))
-    assert_array_equal(marked.order_, apart.order_)
-    assert_array_equal(marked.unlabeled_labels_, apart.unlabeled_labels_)
-
-
 def test_too_few_unlabelled_rows_are_not_used_and_a_remedy_is_named():
     X, y, X_new, _ = corners()
     with pytest.warns(UserWarning, match="too few to cluster. Give at least 10"):
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
     assert_same_fit(selector, SemFS(5).fit(X, y))
     assert selector.n_new_classes_ == 0
-
-
-def test_marked_and_separate_unlabelled_rows_add_up_with_their_weights():
-    X, y, A, hidden = unlabeled_problem()
-    weights = np.linspace(1.0, 2.0, len(y))
-    rows = carried(SemFS(5, A), X, y, X_unlabeled=X[:7], sample_weight=weights)
-    assert_array_equal(rows.X, np.vstack([X[hidden], X[:7]]))
-    assert_array_equal(rows.weights, np.concatenate([weights[hidden], np.ones(7)]))
-    sparse = carried(SemFS(5, A), X, y, X_unlabeled=sp.csr_array(X[:7]))
-    assert_array_equal(sparse.X, rows.X)
-    assert len(carried(SemFS(5, A), X[~hidden], y[~hidden], X_unlabeled=X[:7]).X) == 7
 
 
 def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
@@ -374,12 +345,3 @@ def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
         SemFS(4, table, target_attributes=target).fit(X, y)
     with pytest.raises(ValueError, match='needs solver="direct"'):
         SemFS(4, A, target_attributes=A, solver="alternating").fit(X, y)
-
-
-def test_descriptions_work_with_unlabelled_rows_and_exchanges():
-    X, y, A, _ = described_problem()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        selector = SemFS(4, A, target_attributes=A, label_weight=0.5, n_swaps=3)
-        selector.fit(X, np.where(np.arange(len(y)) % 4 == 0, -1, y))
-    assert (np.diff(selector.objective_) <= 0).all()

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import semfs.rows.readers
 from semfs import SemFS
-from semfs.datasets import load_h5ad, load_sample, load_table
+from semfs.datasets import load_sample, load_table
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
 
@@ -152,28 +152,11 @@ def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
     cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
     cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
     with pytest.warns(UserWarning, match="5 rows without a label"):
-        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
+        data = load_table(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
     assert sparse.issparse(data.X)
     assert_array_equal(data.X.toarray(), sample.X[5:])
     assert set(data.unseen) == set(sample.unseen)
     assert data.feature_names[:2].tolist() == ["twice", "twice-1"]
-
-
-def test_many_columns(tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.repeat(["a", "b", "c", "d"], 10)
-    X = rng.normal(size=(40, 2_000)).astype(np.float32)
-    X[:, 17] += 9 * (y == "a")
-    X[:, 1_999] += 9 * (y == "b")
-    frame = pd.DataFrame(X, columns=[f"gène {j}" for j in range(2_000)]).assign(label=y)
-    polars = pytest.importorskip("polars")
-    polars.from_pandas(frame).write_parquet(tmp_path / "wide.parquet")
-    frame.to_csv(tmp_path / "wide.csv", index=False)
-    table = pd.DataFrame({"p": [1, 0, 0, 0], "q": [0, 1, 0, 0]}, index=list("abcd"))
-    for name in ("wide.parquet", "wide.csv"):
-        source = open_blocks(tmp_path / name, "label")
-        done = select_features(source, SemFS(2, table), tmp_path / "o")
-        assert set(done.features["feature"][:2]) == {"gène 17", "gène 1999"}
 
 
 def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
@@ -211,11 +194,6 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_output_may_not_be_the_input(files, sample):
-    with pytest.raises(ValueError, match="is the data file itself"):
-        rank(files / "pandas.csv", files / "pandas.csv", LABEL, sample)
-
-
 @pytest.mark.parametrize(
     "content, message",
     [
@@ -242,6 +220,5 @@ def test_broken_csv_is_explained(tmp_path, content, message):
 def test_load_table_leaves_out_text_and_index_columns(files, sample):
     data = load_table(files / "pandas.csv", LABEL, sample.attributes, unseen=sample.unseen)
     assert data.X.shape == (700, 765)
-    assert data.info["left_out"] == ["", "note", "when"]
     assert_array_equal(data.y, sample.y)
     np.testing.assert_allclose(data.X, sample.X, rtol=1e-6)
