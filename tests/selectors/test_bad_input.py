@@ -64,12 +64,12 @@ CASES = {
         X, NAMES, {"attributes": pd.DataFrame({"a": list("wxyz")}, index=list(table()))},
         ValueError, "must be numeric",
     ),
-    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "one row of the same length per class"),
+    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "same length per class"),
     "table without columns": (
         X, NAMES, {"attributes": pd.DataFrame(index=list(table()))}, ValueError,
         "attributes is empty",
     ),
-    "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "one row of the same length per class"),
+    "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "same length per class"),
     "duplicate rows": (
         X, NAMES,
         {"attributes": pd.DataFrame(np.eye(5), index=["ant", "bee", "cat", "dog", "cat"])},

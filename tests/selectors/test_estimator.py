@@ -319,6 +319,20 @@ def test_predicted_attributes_are_a_ridge_regression_on_the_chosen_columns(solve
     assert_allclose(selector.predict_attributes(data), expected, atol=1e-8)
 
 
+def test_unseen_classes_are_recognised_from_their_descriptions():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 4))
+    y = np.repeat(np.arange(12), 40)
+    X = (A @ rng.standard_normal((4, 30)))[y] + 0.5 * rng.standard_normal((480, 30))
+    seen = y < 8
+    selector = SemFS(10, attributes=A, gamma=0.01).fit(X[seen], y[seen])
+    assert (selector.predict(X[seen]) == y[seen]).mean() > 0.9
+    unseen = {c: A[c] for c in range(8, 12)}
+    guesses = selector.predict(X[~seen], class_table=unseen)
+    assert set(guesses) <= set(range(8, 12))
+    assert (guesses == y[~seen]).mean() > 0.9
+
+
 def test_a_class_table_with_other_columns_is_refused():
     X, y, A = make_problem()
     selector = SemFS(5, attributes=A).fit(X, y)
