@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +33,14 @@ from semfs.rows.devices import (
 )
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.training import TrainingData, split_labels
-from semfs.validation import check_integer, check_weights, encode_labels, label_array
+from semfs.validation import (
+    check_integer,
+    check_number,
+    check_option,
+    check_weights,
+    encode_labels,
+    label_array,
+)
 
 __all__ = [
     "LinearSelector",
@@ -61,6 +68,11 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     """
 
     n_features_to_select: Any  # a number; of SemFSCV also "auto"
+    # what parameters may be: words, whole numbers from, numbers from, numbers above
+    _words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    _whole: ClassVar[dict[str, int]] = {}
+    _at_least: ClassVar[dict[str, float]] = {}
+    _above: ClassVar[dict[str, float]] = {}
 
     def _check_training_data(
         self,
@@ -92,6 +104,22 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return X, None, None
         classes, codes = encode_labels(y, n_samples=X.shape[0])
         return X, classes, codes
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter has no meaning; None is fine where it is the default."""
+        values = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if value is not None or getattr(type(self), name) is not None
+        }
+        for name in values.keys() & self._words:
+            check_option(name, values[name], self._words[name])
+        for name in values.keys() & self._whole:
+            check_integer(name, values[name], self._whole[name])
+        for name in values.keys() & self._at_least:
+            check_number(name, values[name], at_least=self._at_least[name])
+        for name in values.keys() & self._above:
+            check_number(name, values[name], above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
         k = self.n_features_to_select

@@ -200,6 +200,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     s_init: Any = None
     n_swaps: int = 0
 
+    _words = {"solver": ("direct", "alternating"), "penalty_scale": ("gram", "none")}
+    _whole = {"max_iter": 1, "n_inner": 1, "n_swaps": 0}
+    _at_least = dict.fromkeys(("alpha", "gamma", "label_weight", "tol"), 0.0)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
@@ -523,17 +527,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return monitor
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_n_features_to_select()
-        check_option("solver", self.solver, ("direct", "alternating"))
-        check_option("penalty_scale", self.penalty_scale, ("gram", "none"))
         if isinstance(self.step, str):
             check_option("step", self.step, STEP_RULES)
         else:
             check_number("step", self.step, above=0.0)
-        for name in ("alpha", "gamma", "label_weight", "tol"):
-            check_number(name, getattr(self, name), at_least=0.0)
-        for name, low in (("max_iter", 1), ("n_inner", 1), ("n_swaps", 0)):
-            check_integer(name, getattr(self, name), low)
         if isinstance(self.n_new_classes, str):
             check_option("n_new_classes", self.n_new_classes, ("auto",))
         else:

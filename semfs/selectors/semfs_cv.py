@@ -121,6 +121,8 @@ class SemFSCV(LinearSelector):
     max_features: int | None = None
     random_state: Any = 0
 
+    _whole = {"n_repeats": 1, "max_features": 1}
+
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
     ) -> SemFSCV:
@@ -145,6 +147,7 @@ class SemFSCV(LinearSelector):
         """
         with self._all_or_nothing():
             self._check_parameters()
+            self._check_n_features_to_select()
             rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
             if rows is not None and rows.fits:
                 X, y, sample_weight = loaded(rows)
@@ -336,12 +339,6 @@ class SemFSCV(LinearSelector):
             raise ValueError(f'n_features_to_select must be a number or "auto", got {k!r}.')
         if k != "auto":
             super()._check_n_features_to_select()
-
-    def _check_parameters(self) -> None:
-        self._check_n_features_to_select()
-        check_integer("n_repeats", self.n_repeats, 1)
-        if self.max_features is not None:
-            check_integer("max_features", self.max_features, 1)
 
 
 class ClassFolds:
