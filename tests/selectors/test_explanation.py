@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from report_rows import EVIL, nasty_explanation
+from report_rows import nasty_explanation
 
 from problems import make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.lab.report import build_sections, explanation_section, render
 from semfs.selectors.explanation import _carried, _separated
 
 
@@ -167,12 +166,3 @@ def test_without_bootstraps_there_is_nothing_to_draw(cells):
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="no bootstraps"):
         cells[0].explain(n_bootstraps=0).plot_stability()
-
-
-def test_the_section_escapes_names():
-    pytest.importorskip("jinja2")
-    section = explanation_section(nasty_explanation())
-    page = render(build_sections([], [], {}, [section]))
-    assert section["title"] in page
-    assert EVIL not in page
-    assert len(section["figure"]["panels"]) == 1
