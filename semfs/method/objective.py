@@ -208,7 +208,7 @@ class Objective:
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
         rounding, preview = self.moments.itemsize_error, None
-        sample = getattr(self.moments.rows, "sample", None)
+        sample = getattr(self.moments.rows, "preview", None)
         if sample is not None:
             preview = replace(self, moments=replace(self.moments, rows=sample)).columns
         parts = (self.q, self.B, self.diag, self.gamma, self.columns, rounding)

@@ -8,8 +8,10 @@ costs the part it was at, which another one computes again.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
-    sample: None = None
+    preview: None = None
     verbose: int = 0
 
     fits = False
@@ -80,6 +82,46 @@ class ClusterRows(StayingRows):
         """Return columns (d, b) of the scatter matrix about the mean."""
         options = {"columns": columns, "mean": mean, "total": total}
         return np.array(self._added_up("columns", far=far, precise=precise, **options))
+
+    def labelled(self) -> Any:
+        """Return the same rows with their labels here; those of a file as they are there."""
+        if self.source is not None:
+            return self.source
+        import dask
+
+        found = _computed(dask.delayed(list)([y for _, y, _ in self.parts]), self.client)
+        parts = [(X, y, weights) for (X, _, weights), y in zip(self.parts, found)]
+        labels = Labels.of([label for y in found for label in y])
+        return replace(self, parts=parts, labels=labels)
+
+    def unmarked(self, mark: Any) -> ClusterRows:
+        """Return the rows with no label where it is a mark."""
+        if self.source is not None:
+            return on_cluster(self.source.unmarked(mark), self.client)
+        return self._with_labels(lambda _, y: Labels.of(y).unmarked(mark).array())
+
+    def named(self, names: Callable[[Any], np.ndarray]) -> ClusterRows:
+        """Return the rows without a label, in classes that a function of rows gives."""
+        return self._with_labels(partial(_named, names))
+
+    def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
+        """The rows with labels that are a function of rows and labels."""
+        import dask
+
+        make = dask.delayed(labels, pure=False)
+        parts = [(X, make(X, y), weights) for X, y, weights in self.parts]
+        return replace(self, parts=parts, labels=None)
+
+    def rows_at(self, places: np.ndarray) -> list[Any]:
+        """Return the rows at some places, in parts; the labels must be here."""
+        import dask
+
+        lengths, pick = [len(y) for _, y, _ in self.parts], dask.delayed(operator.getitem)
+        ends = np.cumsum(lengths)
+        chosen = np.split(places, np.searchsorted(places, ends[:-1]))
+        own = zip(self.parts, chosen, ends - lengths)
+        tasks = [pick(X, rows - first) for (X, _, _), rows, first in own if len(rows)]
+        return _computed(dask.delayed(list)(tasks), self.client)
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all parts."""
@@ -111,6 +153,14 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
         part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(replace(part, class_weight=class_weight), method)(**options)
+
+
+def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
+    """Labels of a chunk: names of its rows without one, none for the others."""
+    hidden = Labels.of(y).codes < 0
+    out = np.full(len(hidden), None, dtype=object)
+    out[hidden] = names(X[hidden]) if hidden.any() else []
+    return out
 
 
 def _added(parts: Sequence[Any]) -> Any:

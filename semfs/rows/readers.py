@@ -114,6 +114,10 @@ class Labels:
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._coded()
 
+    def unmarked(self, mark: Any) -> Labels:
+        """Return the labels with none where they are a mark."""
+        return self._coded([None if c == mark else c for c in self.classes])
+
     def matched(self, known: Iterable) -> Labels:
         """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
         known = list(known)
@@ -166,6 +170,7 @@ class Reader:
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
     of_cells: bool = False  # whether these are cells, which must not be raw counts
+    unlabelled: bool = False  # whether a row came with a label that is missing
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
 
