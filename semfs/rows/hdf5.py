@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, check_declared_size, need
+from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.sparse import SparseReader, distinct
 
@@ -55,17 +55,22 @@ def node(path: Path, name: str) -> Any:
 
 def group_reader(path: Path, key: str | None) -> Reader:
     """Return a reader of a matrix, dense or sparse, in an HDF5 file or a Zarr group."""
-    if key is None:
-        found = opened(path)
-        names = [""] if hasattr(found, "shape") else _own_names(path, found)
-        matrices = [name for name in names if _is_matrix(node(path, name))]
-        if "X" not in matrices and len(matrices) != 1:
-            there = ", ".join(names) or "nothing"
-            raise FileError(f"{path} holds {there}: say which is the matrix with key=...")
-        key = "X" if "X" in matrices else matrices[0]
-    if hasattr(node(path, key), "shape"):
-        return ArrayReader(partial(open_array, path, key), path)
-    return sparse_reader(path, key)
+    with reading(path, "HDF5"):
+        key = _matrix_name(path) if key is None else key
+        if hasattr(node(path, key), "shape"):
+            return ArrayReader(partial(open_array, path, key), path)
+        return sparse_reader(path, key)
+
+
+def _matrix_name(path: Path) -> str:
+    """X, or the only matrix there is."""
+    found = opened(path)
+    names = [""] if hasattr(found, "shape") else _own_names(path, found)
+    matrices = [name for name in names if _is_matrix(node(path, name))]
+    if "X" not in matrices and len(matrices) != 1:
+        there = ", ".join(names) or "nothing"
+        raise FileError(f"{path} holds {there}: say which is the matrix with key=...")
+    return "X" if "X" in matrices else matrices[0]
 
 
 def _own_names(path: Path, group: Any) -> list[str]:

@@ -272,14 +272,15 @@ def _file(
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
         labels = None if name else _given(y, path)
         with reading(path, ".h5ad"):
-            labels = labels or Labels.of(anndata.file_column(path, "obs", name))
+            if labels is None:
+                labels = Labels.of(anndata.file_column(path, "obs", name))
             return anndata.file_reader(path, key), labels.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):
             y, name = readers.read_labels(name), None
         labels = None if name else _given(y, path)
         with reading(path, "Matrix Market" if text else "HDF5"):
-            labels = labels or hdf5.group_labels(path, str(name))
+            labels = hdf5.group_labels(path, str(name)) if labels is None else labels
             return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
         return _table(path, y, name, drop)
