@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, open_existing, reading
-from semfs.rows.hdf5 import checked_dataset
+from semfs.rows.hdf5 import checked_dataset, open_hdf5
 
 __all__ = ["names_in_h5", "names_in_mat", "read_h5", "read_mat"]
 
@@ -53,7 +53,7 @@ def _is_hdf5(path: Path) -> bool:
 def read_h5(path: Any, name: str) -> np.ndarray:
     """Return a numeric data set of an HDF5 file, in its own orientation."""
     path = open_existing(path)
-    with reading(path, "HDF5"), need("h5py", "data", what=str(path)).File(path, "r") as file:
+    with reading(path, "HDF5"), open_hdf5(path) as file:
         dataset = checked_dataset(path, file, name)
         if dataset.dtype.kind not in "fiub":
             raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
@@ -64,7 +64,7 @@ def names_in_h5(path: Any) -> list[str]:
     """Return the names of the top-level data sets of an HDF5 file."""
     path = open_existing(path)
     h5py = need("h5py", "data", what=str(path))
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+    with reading(path, "HDF5"), open_hdf5(path) as file:
         own = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
         return [name for name in own if isinstance(file[name], h5py.Dataset)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 import warnings
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,9 @@ import scipy.sparse as sp
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, checked_sparse
+from semfs.rows.scout import survives
 
 __all__ = [
-    "check_heaps",
     "checked_dataset",
     "counts_noticed",
     "dataset_reader",
@@ -25,10 +24,19 @@ __all__ = [
     "h5ad_column",
     "h5ad_reader",
     "is_zarr",
+    "open_hdf5",
 ]
 
-# Files up to this size are searched for damaged heaps before the HDF5 library sees them.
-LARGEST_SEARCHED = 2**30
+
+def open_hdf5(path: Path) -> Any:
+    """Return an open HDF5 file that the library has been seen to survive."""
+    h5py = need("h5py", "data", what=str(path))
+    if not survives(path):
+        raise FileError(
+            f"{path} is damaged: the HDF5 library crashed on it, or came to no end. "
+            "Copy or download it again."
+        )
+    return h5py.File(path, "r")
 
 
 def dataset_reader(dataset: Any) -> ArrayReader:
@@ -68,7 +76,7 @@ def _members(path: Path) -> list[str]:
         opened = need("zarr").open(str(path), mode="r")
         return [""] if hasattr(opened, "shape") else [name for name, _ in opened.arrays()]
     h5py = need("h5py", "data", what=str(path))
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+    with reading(path, "HDF5"), open_hdf5(path) as file:
         names = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
         return [name for name in names if isinstance(file[name], h5py.Dataset)]
 
@@ -81,7 +89,7 @@ def _open_member(path: Path, name: str) -> Any:
         opened = need("zarr").open(str(path), mode="r")
         return opened if name == "" else opened[name]
     with reading(path, "HDF5"):
-        return checked_dataset(path, need("h5py").File(path, "r"), name)
+        return checked_dataset(path, open_hdf5(path), name)
 
 
 def checked_dataset(path: Path, file: Any, name: str) -> Any:
@@ -98,7 +106,6 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     check_declared_size(path, name, declared, dataset.id.get_storage_size())
-    _check_texts(path, dataset)
     return dataset
 
 
@@ -109,7 +116,7 @@ def h5ad_reader(path: Path, layer: str | None) -> ArrayReader:
     """Return a reader of X, a layer or "raw" of an ``.h5ad`` file."""
     with reading(path, ".h5ad"):
         out = ArrayReader(partial(_h5ad_matrix, path, layer), path)
-        with need("h5py").File(path, "r") as file:
+        with open_hdf5(path) as file:
             out.frame = "raw/var" if layer == "raw" and "raw" in file else "var"
         names = need("pandas").Index([str(n) for n in h5ad_column(path, out.frame, None)])
     out.feature_names = need("anndata.utils").make_index_unique(names).tolist()
@@ -119,7 +126,7 @@ def h5ad_reader(path: Path, layer: str | None) -> ArrayReader:
 def _h5ad_matrix(path: Path, layer: str | None) -> Any:
     """X or a layer of a file, dense or sparse; stored by columns it must be read whole."""
     io = need("anndata.io", "data", what=str(path))
-    file = need("h5py").File(path, "r")
+    file = open_hdf5(path)
     name = "X" if layer is None else f"layers/{layer}"
     name = "raw/X" if layer == "raw" and "raw" in file else name
     if name not in file:
@@ -140,7 +147,7 @@ def h5ad_column(path: Path, frame: str, column: str | None) -> Any:
     """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
     io = need("anndata.io", "data", what=str(path))
     h5py = need("h5py")
-    with reading(path, ".h5ad"), h5py.File(path, "r") as file:
+    with reading(path, ".h5ad"), open_hdf5(path) as file:
         group = file.get(frame)
         if not isinstance(group, h5py.Group):
             hint = " It was written by AnnData before 0.7: write it again." if group else ""
@@ -177,41 +184,3 @@ def counts_noticed(reader: ArrayReader) -> ArrayReader:
             stacklevel=2,
         )
     return reader
-
-
-# ---- damage that the library does not survive -------------------------------------------
-
-
-def check_heaps(path: Path) -> None:
-    """Refuse damaged heaps of text, in which the HDF5 library may run in circles.
-
-    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
-    (0 for free space), a count of references and a size.
-    """
-    size = path.stat().st_size
-    if not 0 < size <= LARGEST_SEARCHED:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = data.find(b"GCOL\x01")
-        while at >= 0:
-            length = int.from_bytes(data[at + 8 : at + 16], "little")
-            place, end = at + 16, at + length
-            while length <= size - at and place + 16 <= end:
-                index = int.from_bytes(data[place : place + 2], "little")
-                step = int.from_bytes(data[place + 8 : place + 16], "little")
-                step = step if index == 0 else 16 + step + -step % 8
-                if step < 16 or place + step > end:
-                    raise FileError(f"{path} is damaged (a heap of text). Copy it again.")
-                place += step
-            at = data.find(b"GCOL\x01", at + 4)
-
-
-def _check_texts(path: Path, dataset: Any) -> None:
-    """Refuse texts that say they are longer than the file: the library makes room for them."""
-    start, size = dataset.id.get_offset(), path.stat().st_size
-    text = need("h5py").check_string_dtype(dataset.dtype)
-    if text is not None and text.length is None and start is not None:
-        place = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
-        lengths = np.fromfile(path, place, dataset.size, offset=start)["length"]
-        if (lengths > size).any():
-            raise FileError(f"{path} is damaged (a text without end). Copy it again.")

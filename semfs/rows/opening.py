@@ -228,8 +228,6 @@ def _file(
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
         return readers.npz_reader(path, key), found
-    if kind in (".h5ad", ".h5", ".hdf5", ".hdf"):
-        hdf5.check_heaps(path)
     if kind == ".h5ad":
         labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
         return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
