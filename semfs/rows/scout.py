@@ -70,7 +70,8 @@ def _heaps_end(path: Path) -> bool:
 
 def _answers(name: str, seconds: float) -> bool:
     process = _processes.get(os.getpid()) or _started()
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     with contextlib.suppress(OSError):

@@ -649,6 +649,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if not (
             np.isfinite(solution.scores[limits.candidates]).all()
             and np.isfinite(solution.W).all()
+            and np.isfinite(solution.objective).all()
         ):
             raise ValueError(
                 "scores overflow: numbers in X, attributes or parameters are too large or too "
