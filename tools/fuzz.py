@@ -126,11 +126,6 @@ def contents(store: Any) -> tuple:
     return store.rows(), store.failures(), store.info()
 
 
-def store_file(path: Path) -> None:
-    filled(path.parent).close()
-    (path.parent / "results.sqlite").rename(path)
-
-
 def seeds() -> dict[str, tuple[str, list[Callable[[Path], Any]]]]:
     """Ending and writers of healthy files of each format."""
     import scipy.sparse as sp
@@ -155,7 +150,7 @@ def seeds() -> dict[str, tuple[str, list[Callable[[Path], Any]]]]:
         "mat": (".mat", [lambda p: mat(p, True), lambda p: mat(p, False)]),
         "mat73": (".mat", [lambda p: hdf5(p, 512), lambda p: hdf5(p, 512, chunks=(5, 2))]),
         "selector": (".npz", [selector, lambda p: selector(p, solver="alternating")]),
-        "store": (".sqlite", [store_file]),
+        "store": (".sqlite", [lambda p: filled(p.parent).close()]),
         "problems": (".txt", [lambda p: p.write_text("0 0")]),
     }  # fmt: skip
 
@@ -363,9 +358,8 @@ def work(kind: str, healthy: list[bytes], seed: int, span: range, pipe: Any) -> 
     importlib.metadata.version = functools.cache(importlib.metadata.version)  # AnnData asks
     folder = Path(tempfile.mkdtemp(prefix="semfs-fuzz-"))
     path = folder / f"results{seeds()[kind][0]}"
-    for content in () if kind == "problems" else healthy:
-        path.write_bytes(content)
-        read(kind, path)
+    path.write_bytes(healthy[0])
+    verdict(kind, path)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -387,8 +381,11 @@ def fuzz(kind: str, count: int, seed: int, keep: Path) -> dict[str, int]:
     healthy = []
     with tempfile.TemporaryDirectory() as folder:
         for i, write in enumerate(writers):
-            path = Path(folder) / f"{i}{suffix}"
+            path = Path(folder) / str(i) / f"results{suffix}"
+            path.parent.mkdir()
             write(path)
+            if kind != "problems":
+                read(kind, path)  # imports what it needs, before there are processes
             healthy.append(path.read_bytes())
     counts, done = {"accepted": 0, "refused": 0, "other": 0}, 0
     processes = multiprocessing.get_context("fork")
