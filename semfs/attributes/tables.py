@@ -256,7 +256,7 @@ def _as_numbers(values: Any, labels: list, names: list[str]) -> np.ndarray:
         what = "too large to be squared" if finite else "NaN or infinity"
         raise ValueError(
             f"attributes holds {numbers[row, column]} for class {labels[row]!r} in column "
-            f"{names[column]!r}: {what}. Correct or drop it."
+            f"{names[column]!r}: {what}. Correct, rescale or drop it."
         )
     return numbers
 
