@@ -350,14 +350,14 @@ def verdict(kind: str, path: Path) -> tuple[str, str]:
     return "accepted", ""
 
 
-def work(kind: str, healthy: list[bytes], seed: int, span: range, pipe: Any) -> None:
-    """Try some mutations; the parent hears of each."""
+def work(
+    kind: str, path: Path, healthy: list[bytes], seed: int, span: range, pipe: Any
+) -> None:
+    """Try some mutations as this file; the parent hears of each."""
     from semfs.rows import scout
 
     scout.SECONDS = 0.5  # these files are small
     importlib.metadata.version = functools.cache(importlib.metadata.version)  # AnnData asks
-    folder = Path(tempfile.mkdtemp(prefix="semfs-fuzz-"))
-    path = folder / f"results{seeds()[kind][0]}"
     path.write_bytes(healthy[0])
     verdict(kind, path)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -371,27 +371,24 @@ def work(kind: str, healthy: list[bytes], seed: int, span: range, pipe: Any) -> 
         if 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) > GROWTH:
             found = ("other", "the process died (of memory)")
         pipe.send((i, *found))
-    path.unlink()
-    folder.rmdir()
 
 
-def fuzz(kind: str, count: int, seed: int, keep: Path) -> dict[str, int]:
+def fuzz(kind: str, count: int, seed: int, keep: Path, folder: Path) -> dict[str, int]:
     """Try ``count`` mutations of a format and return how many ended how."""
     suffix, writers = seeds()[kind]
     healthy = []
-    with tempfile.TemporaryDirectory() as folder:
-        for i, write in enumerate(writers):
-            path = Path(folder) / str(i) / f"results{suffix}"
-            path.parent.mkdir()
-            write(path)
-            if kind != "problems":
-                read(kind, path)  # imports what it needs, before there are processes
-            healthy.append(path.read_bytes())
+    for i, write in enumerate(writers):
+        path = folder / f"{kind}{i}" / f"results{suffix}"
+        path.parent.mkdir()
+        write(path)
+        if kind != "problems":
+            read(kind, path)  # imports what it needs, before there are processes
+        healthy.append(path.read_bytes())
     counts, done = {"accepted": 0, "refused": 0, "other": 0}, 0
     processes = multiprocessing.get_context("fork")
     while done < count:
         mine, theirs = processes.Pipe(duplex=False)
-        arguments = (kind, healthy, seed, range(done, count), theirs)
+        arguments = (kind, path, healthy, seed, range(done, count), theirs)
         worker = processes.Process(target=work, args=arguments, daemon=True)
         worker.start()
         theirs.close()
@@ -436,7 +433,8 @@ def main() -> int:
     options = parser.parse_args()
     others = 0
     for kind in seeds() if options.format == "all" else [options.format]:
-        counts = fuzz(kind, options.count, options.seed, options.keep)
+        with tempfile.TemporaryDirectory(prefix="semfs-fuzz-") as folder:
+            counts = fuzz(kind, options.count, options.seed, options.keep, Path(folder))
         others += counts["other"]
         print(
             f"{kind}, seed {options.seed}: {sum(counts.values())} tried, "
