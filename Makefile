@@ -46,7 +46,7 @@ check: install ## Format, lint, type-check
 	$(BIN)/mypy
 
 bench: install ## Measure speed and memory of the core; show the last run of the baselines
-	$(BIN)/python benchmarks/bench_core.py
+	$(BIN)/python benchmarks/bench_core.py --runs 3
 	$(BIN)/python benchmarks/bench_baselines.py --show
 
 bench-long: bench ## The same with all baselines at full size (about half an hour)

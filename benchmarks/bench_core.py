@@ -5,6 +5,7 @@ Prints a table and writes benchmarks/results/core.json, which the documentation 
     python benchmarks/bench_core.py             # SUN size: n = 14,140, d = 4,096, 707 classes
     python benchmarks/bench_core.py --small     # a quick look
     python benchmarks/bench_core.py --no-peers  # without abess, fastcan, skglm, MultiTaskLasso
+    python benchmarks/bench_core.py --runs 3    # the whole of it so often; the spread is shown
 
 Peers are measured when they are installed: pip install abess fastcan skglm.
 """
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,8 @@ class Row:
     """One line of the table."""
 
     what: str
-    ratio: float  # to one X.T @ X of the same process
+    ratio: float  # to one X.T @ X of the same process; the median of all runs
+    ratios: list[float]  # of each run
     seconds: float
     memory_mb: float  # peak resident memory above the data
     note: str
@@ -176,7 +178,7 @@ def measure(name: str, size: str) -> Row:
     if repeats > 1:
         seconds = min(seconds, best_of(lambda: function(X, y, A), repeats - 1))
     unit = best_of(lambda: X.T @ X, 3)
-    return Row(name, seconds / unit, seconds, memory, note)
+    return Row(name, seconds / unit, [seconds / unit], seconds, memory, note)
 
 
 def measure_apart(name: str, size: str) -> Row:
@@ -194,17 +196,24 @@ def measure_apart(name: str, size: str) -> Row:
     return Row(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def growth_exponent(size: str) -> tuple[float, list[tuple[int, float]]]:
-    """Fit time ~ n^p over n = 2k ... 64k (d = 512)."""
+def measure_runs(name: str, size: str, runs: int) -> Row:
+    """Run one entry in fresh processes; the run of median ratio stands for all."""
+    rows = sorted((measure_apart(name, size) for _ in range(runs)), key=lambda row: row.ratio)
+    return replace(rows[len(rows) // 2], ratios=[row.ratio for row in rows])
+
+
+def growth(sizes: list[tuple[int, int]], along: int) -> dict:
+    """Fit time ~ size^p over sizes (n, d), of which number ``along`` grows."""
     from semfs import SemFS
 
     points = []
-    for n in (2_000, 4_000, 8_000, 16_000, 32_000, 64_000)[: 6 if size == "full" else 4]:
-        X, y, A = make_data(n, 512, 100, 20)
+    for n, d in sizes:
+        X, y, A = make_data(n, d, 100, 20)
         fit = SemFS(K, attributes=A).fit
-        points.append((n, best_of(lambda fit=fit, X=X, y=y: fit(X, y), 3)))
+        seconds = best_of(lambda fit=fit, X=X, y=y: fit(X, y), 3)
+        points.append(((n, d)[along], seconds))
     slope, _ = np.polyfit(*np.log(np.array(points).T), 1)
-    return float(slope), points
+    return {"exponent": float(slope), "points": points}
 
 
 def main() -> None:
@@ -212,6 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", help="comma-separated names")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -222,28 +232,39 @@ def main() -> None:
     names = options.only.split(",") if options.only else list(MEASURED)
     rows = []
     print(f"{SIZES[size]} (n, d, classes, attributes), k = {K}; unit: one float32 X.T @ X")
-    print(f"{'':24}{'x X.T@X':>9}{'seconds':>9}{'MB':>8}  note")
+    print(f"{'':24}{'x X.T@X':>9}{'spread':>14}{'seconds':>9}{'MB':>8}  note")
     for name in names:
         module = PEERS.get(name)
         if module and (options.no_peers or importlib.util.find_spec(module) is None):
             print(f"{name:24}  left out ({'asked' if options.no_peers else 'not installed'})")
             continue
-        row = measure_apart(name, size)
+        row = measure_runs(name, size, 1 if module else options.runs)
         rows.append(row)
+        spread = f"{row.ratios[0]:.2f} to {row.ratios[-1]:.2f}"
         print(
-            f"{name:24}{row.ratio:9.2f}{row.seconds:9.2f}{row.memory_mb:8.0f}  {row.note}",
+            f"{name:24}{row.ratio:9.2f}{spread:>14}{row.seconds:9.2f}{row.memory_mb:8.0f}  "
+            f"{row.note}",
             flush=True,
         )
-    slope, points = growth_exponent(size)
-    print(
-        f"time of direct grows as n^{slope:.2f} over n = {points[0][0]:,} ... {points[-1][0]:,}"
-    )
+    powers = [2**i for i in range(6 if size == "full" else 4)]
+    grown = {
+        "n": growth([(2_000 * i, 512) for i in powers], 0),
+        "d": growth([(2_000, 1_024 * i) for i in powers[:5]], 1),
+    }
+    for letter, found in grown.items():
+        first, *_, last = found["points"]
+        print(
+            f"time of direct grows as {letter}^{found['exponent']:.2f} over "
+            f"{first[0]:,} ... {last[0]:,}"
+        )
     RESULTS.parent.mkdir(exist_ok=True)
     document = {
         "size": dict(zip(("n", "d", "classes", "attributes"), SIZES[size])),
         "k": K,
         "rows": [asdict(row) for row in rows],
-        "growth": {"exponent": slope, "points": points},
+        "growth": grown,
+        "command": "python benchmarks/bench_core.py " + " ".join(sys.argv[1:]),
+        "date": time.strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }

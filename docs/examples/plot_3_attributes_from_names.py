@@ -34,7 +34,7 @@ def bag_of_words(texts):
     return words.fit_transform(texts).toarray()
 
 
-table = encode_class_names(names, bag_of_words, clean=False)
+table = encode_class_names({name: name for name in names}, bag_of_words)
 table.columns = words.get_feature_names_out()
 table.astype(int)
 

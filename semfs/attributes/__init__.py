@@ -9,7 +9,6 @@ from semfs.attributes.tables import (
     as_attribute_table,
     constant_attributes,
     describe_attributes,
-    normalize_attributes,
 )
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "constant_attributes",
     "describe_attributes",
     "encode_class_names",
-    "normalize_attributes",
     "read_attributes",
     "read_names",
 ]

@@ -29,14 +29,15 @@ def encode_class_names(
     encoder: Any = "wordllama",
     *,
     prompts: str | Sequence[str] = "{}",
-    clean: bool = True,
 ) -> Any:
     """Return attributes for classes from their names or descriptions.
 
     Parameters
     ----------
     names : sequence of str, or mapping of str to str or list of str
-        Class names; or for each class a description, or several, which are averaged.
+        Class names, of which ``polar+bear``, ``002.Laysan_Albatross`` or ``airport/terminal``
+        are read as plain words; or for each class a description, or several, which are
+        averaged.
     encoder : callable, path-like or str, default="wordllama"
         - ``"wordllama"``: 256 numbers per text from the package of that name (extra
           ``text``), which brings its model along: no network is needed;
@@ -48,9 +49,6 @@ def encode_class_names(
     prompts : str or sequence of str, default="{}"
         Templates that each text is put into, such as ``"a photo of a {}"``; the encodings
         of several are averaged.
-    clean : bool, default=True
-        Whether to turn ``polar+bear``, ``002.Laysan_Albatross`` or ``airport/terminal``
-        into plain words first (descriptions stay as they are).
 
     Returns
     -------
@@ -67,7 +65,7 @@ def encode_class_names(
     polar+bear  10.0  1.0
     cat          3.0  0.0
     """
-    labels, texts = _texts(names, clean)
+    labels, texts = _texts(names)
     templates = [prompts] if isinstance(prompts, str) else list(prompts)
     for template in templates:
         if "{}" not in template:
@@ -79,7 +77,7 @@ def encode_class_names(
     return need("pandas", "data").DataFrame(values, index=labels).add_prefix("e")
 
 
-def _texts(names: Any, clean: bool) -> tuple[list, list[list[str]]]:
+def _texts(names: Any) -> tuple[list, list[list[str]]]:
     """Labels of the classes, and one or several texts about each."""
     if isinstance(names, str):
         raise TypeError(f"names must be a list of class names; write [{names!r}].")
@@ -87,7 +85,7 @@ def _texts(names: Any, clean: bool) -> tuple[list, list[list[str]]]:
     if isinstance(names, Mapping):
         texts = [[d] if isinstance(d, str) else list(d) for d in names.values()]
     else:
-        texts = [[clean_name(name) if clean else str(name)] for name in labels]
+        texts = [[clean_name(name)] for name in labels]
     if not labels:
         raise ValueError("names is empty. Give at least one class name.")
     check_distinct(labels, "class {} is named more than once.")
@@ -110,13 +108,9 @@ def clean_name(name: str) -> str:
 
 
 def read_names(source: str) -> list[str] | dict[str, str]:
-    """Return class names from a file, or from text with commas.
+    """Return class names from text with commas, or from a file.
 
-    Parameters
-    ----------
-    source : str
-        A file with one name per line, or name, tab (in ``.csv`` files: comma) and
-        description per line; or names with commas.
+    A file has one name per line, or name, tab (in ``.csv`` files: comma) and description.
     """
     path = Path(source)
     if not path.suffix and not path.is_file():

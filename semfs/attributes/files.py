@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import zipfile
@@ -59,29 +60,23 @@ def read_attributes(path: Any) -> Any:
     with reading(path, path.suffix.lower()):
         frame = _read(path)
         labels = _labels(path, list(frame.index))
-        if not labels:
-            raise FileError(f"{path} has a header but no rows; one row per class was expected.")
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
-        if not values:
+        if not labels or not values:
             raise FileError(
-                f"{path} holds {len(labels)} classes and 0 attributes; at least one column of "
-                "numbers was expected beside the labels."
+                f"{path} holds {len(labels)} classes and {len(values)} attributes; a header "
+                "and one row of numbers per class were expected."
             )
         return pandas.DataFrame(values, index=pandas.Index(labels))
 
 
 def write_table(frame: Any, path: Any) -> None:
-    """Write a frame with its index as CSV, Parquet, Excel or JSON; the file appears whole."""
+    """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
     suffix = Path(path).suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{path}: a table is written as {', '.join(_SUFFIXES)}.")
+    if suffix not in (*_TEXT, *_PARQUET):
+        raise ValueError(f"{path}: a table is written as {', '.join((*_TEXT, *_PARQUET))}.")
     with appearing(path) as beside:
         if suffix in _PARQUET:
             frame.to_parquet(beside)
-        elif suffix in _EXCEL:
-            frame.to_excel(beside)
-        elif suffix == ".json":
-            beside.write_text(frame.T.to_json(force_ascii=False, indent=1), encoding="utf-8")
         else:
             frame.to_csv(beside, sep="," if suffix == ".csv" else "\t")
 
@@ -99,26 +94,23 @@ def _read(path: Path) -> Any:
         frame = pandas.read_parquet(path)
         if not isinstance(frame.index, pandas.RangeIndex):
             return frame
-    elif suffix in _EXCEL:
-        _check_sheet(path)
-        frame = pandas.read_excel(path, dtype=object, keep_default_na=False)
     else:
-        frame = _text_table(path)
+        frame = _cells(path, _sheet(path) if suffix in _EXCEL else _lines(path))
     frame.columns = names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
     return frame.set_index(names[0])
 
 
-def _check_sheet(path: Path) -> None:
-    """Refuse a sheet with more places than its text pays for: one far cell makes billions."""
+def _sheet(path: Path) -> list[list]:
+    """The first sheet, unless it has more places than its text pays for: one far cell makes
+    billions."""
     with zipfile.ZipFile(path) as archive:
         check_archive(path, archive.infolist())
         paid = 10_000 + sum(item.file_size for item in archive.infolist())
-    openpyxl = need("openpyxl", "data", what=str(path))
-    book = openpyxl.load_workbook(path, read_only=True)
-    try:
-        sheet = book.worksheets[0]
-        sheet.reset_dimensions()  # what the file says of them may be wrong
+    book = need("openpyxl", "data", what=str(path)).load_workbook(path, read_only=True)
+    sheet, rows = book.worksheets[0], []
+    sheet.reset_dimensions()  # what the file says of them may be wrong
+    with contextlib.closing(book):
         for row in sheet.iter_rows(values_only=True):
             paid -= 1 + len(row)
             if paid < 0:
@@ -126,18 +118,23 @@ def _check_sheet(path: Path) -> None:
                     f"{path}: the sheet reaches far beyond its cells. Delete empty rows and "
                     "columns, or save the table as .csv."
                 )
-    finally:
-        book.close()
+            rows.append(["" if cell is None else cell for cell in row])
+    longest = max(map(len, rows), default=0)
+    return [row + [""] * (longest - len(row)) for row in rows]
 
 
-def _text_table(path: Path) -> Any:
+def _lines(path: Path) -> list[list]:
     """The cells of a CSV or TSV file as text: a class may be "007" or "NA"."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         separator = max(",;\t", key=file.readline().count)
         file.seek(0)
-        rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
-        header = next(rows, [])
-        records = [row for row in rows if row]
+        return list(csv.reader(file, delimiter=separator, skipinitialspace=True))
+
+
+def _cells(path: Path, rows: list[list]) -> Any:
+    """Rows of cells as a frame, under the names in the first one."""
+    header, *records = rows or [[]]
+    records = [row for row in records if any(cell != "" for cell in row)]
     if not header:
         raise FileError(f"{path} is not a readable table: it is empty.")
     lengths = {len(row) for row in records} - {len(header)}
@@ -205,17 +202,20 @@ def attributes_from_markers(markers: Any) -> Any:
     in_file = isinstance(markers, (str, Path))
     rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
     if rows.shape[1] < 2 or not len(rows):
-        where = f"{markers}" if in_file else "markers"
+        where = markers if in_file else "markers"
         raise ValueError(
             f"{where} has {rows.shape[0]} rows of {rows.shape[1]} cells; {_MARKERS}."
         )
-    rows = rows.iloc[:, :3].drop_duplicates()
-    pairs = rows.iloc[:, :2].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
-    _check_pairs(pairs)
-    class_codes, classes = pandas.factorize(pairs.iloc[:, 0].astype(object))
-    marker_codes, names = pandas.factorize(pairs.iloc[:, 1].astype(str))
+    rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
+    rows = rows.drop_duplicates()
+    weights = pandas.Series(1.0, rows.index)
+    if rows.shape[1] > 2:
+        weights = pandas.to_numeric(rows.iloc[:, 2], errors="coerce")
+    _check_markers(rows, weights.to_numpy(np.float64))
+    class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
+    marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
-    values[class_codes, marker_codes] = _weights(rows, pandas)
+    values[class_codes, marker_codes] = weights
     labels: Any = classes.tolist()
     if in_file:
         labels = Labels.of(labels).whole_numbers().array().tolist()
@@ -226,14 +226,18 @@ def _marker_frame(markers: Any, pandas: Any) -> Any:
     if isinstance(markers, pandas.DataFrame):
         return markers
     # frames of polars iterate over their columns
-    return pandas.DataFrame(list(markers.rows() if hasattr(markers, "rows") else markers))
+    rows = list(markers.rows() if hasattr(markers, "rows") else markers)
+    if any(isinstance(row, str) or not hasattr(row, "__len__") for row in rows):
+        found = next(row for row in rows if isinstance(row, str) or not hasattr(row, "__len__"))
+        raise ValueError(f"markers holds {found!r}; {_MARKERS}.")
+    return pandas.DataFrame(rows)
 
 
 def _marker_file(path: Path) -> Any:
     if path.suffix.lower() not in _TEXT:
         raise FileError(f"{path}: markers are read from {', '.join(_TEXT)} files.")
     with reading(path, "marker"):
-        rows = _text_table(path)
+        rows = _cells(path, _lines(path))
     if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
         raise FileError(
             f"{path} starts with class {rows.columns[0]!r}; a header line was expected. Put "
@@ -242,24 +246,15 @@ def _marker_file(path: Path) -> Any:
     return rows
 
 
-def _check_pairs(pairs: Any) -> None:
-    """Refuse a class or marker that is missing, and a pair with two weights."""
-    empty = (pairs.isna() | (pairs == "")).any(axis=1).to_numpy()
-    if empty.any():
-        row = pairs.iloc[int(empty.argmax())].tolist()
-        raise ValueError(f"markers: a class or marker is missing in {row}; {_MARKERS}.")
-    again = pairs.duplicated().to_numpy()
-    if again.any():
-        pair = tuple(pairs.iloc[int(again.argmax())])
-        raise ValueError(f"markers gives {pair} two weights. Keep one of them.")
-
-
-def _weights(rows: Any, pandas: Any) -> Any:
-    if rows.shape[1] < 3:
-        return 1.0
-    weights = pandas.to_numeric(rows.iloc[:, 2], errors="coerce").to_numpy(np.float64)
-    wrong = ~np.isfinite(weights)
-    if wrong.any():
-        found = rows.iloc[int(wrong.argmax()), 2]
-        raise ValueError(f"markers has {found!r} as a weight; {_MARKERS}. Drop that column.")
-    return weights
+def _check_markers(rows: Any, weights: np.ndarray) -> None:
+    """Refuse what is missing, a weight that is no number, and a pair with two weights."""
+    pairs = rows.iloc[:, :2]
+    problems = {
+        "has an empty class or marker": (pairs.isna() | (pairs == "")).any(axis=1).to_numpy(),
+        "has a weight that is no number": ~np.isfinite(weights),
+        "has a pair with two weights": pairs.duplicated().to_numpy(),
+    }
+    for problem, wrong in problems.items():
+        if wrong.any():
+            found = ", ".join(map(str, rows.iloc[int(wrong.argmax())]))
+            raise ValueError(f"markers {problem} ({found}); {_MARKERS}.")

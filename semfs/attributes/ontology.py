@@ -66,6 +66,12 @@ def attributes_from_ontology(
     pandas = need("pandas", "data", what="A table")
     known = _cell_ontology(part_of) if ontology == "cl" else _read_file(ontology, part_of)
     ids = _find_all(wanted, known)
+    again = [repr(term) for term, id_ in zip(wanted, ids) if ids.count(id_) > 1]
+    if again and not isinstance(terms, Mapping):
+        raise ValueError(
+            f"{', '.join(again[:4])} are the same class in {known.source}. Name it once, or "
+            "map labels of your own to it."
+        )
     above = {id_: _ancestors(id_, known.parents) for id_ in ids}
     columns = set().union(*above.values())
     if not own:
@@ -86,8 +92,8 @@ def attributes_from_ontology(
 
 
 def _labels_and_terms(terms: Any) -> tuple[list, list[str]]:
-    if isinstance(terms, str):
-        raise TypeError(f"terms must be a list of classes; write [{terms!r}].")
+    if isinstance(terms, str) or not isinstance(terms, Iterable):
+        raise TypeError(f"terms must be a list of classes, such as ['B cell']; got {terms!r}.")
     wanted = [str(term) for term in (terms.values() if isinstance(terms, Mapping) else terms)]
     labels = list(terms) if isinstance(terms, Mapping) else wanted
     if not labels:
@@ -149,7 +155,8 @@ def _read_file(path: Any, part_of: bool) -> _Ontology:
         terms = {term.id: term for term in content.terms()}
         if not terms:
             raise FileError(f"{path} holds no classes; an ontology was expected.")
-        wholes = [r for r in content.relationships() if part_of and _is_part_of(r)]
+        relations = content.relationships() if part_of else []
+        wholes = [r for r in relations if r.id == "part_of" or r.name == "part of"]
         if part_of and not wholes:
             raise FileError(f"{path} declares no relation part_of. Leave part_of=False.")
 
@@ -186,10 +193,6 @@ def _parse(path: Path, pronto: Any) -> Any:
         ) from error
 
 
-def _is_part_of(relation: Any) -> bool:
-    return relation.id in ("part_of", "BFO:0000050") or relation.name == "part of"
-
-
 def _other_names(term: Any) -> list[str]:
     exact = [s.description for s in term.synonyms if s.scope == "EXACT"]
     return exact + list(term.alternate_ids)
@@ -215,7 +218,7 @@ def _find_all(wanted: list[str], known: _Ontology) -> list[str]:
 def _find(term: str, spellings: list[dict[str, list[str]]], known: _Ontology) -> str:
     found = next((s[_key(term)] for s in spellings if _key(term) in s), [])
     if not found:
-        names = {key: ids[0] for s in reversed(spellings[1:3]) for key, ids in s.items()}
+        names = {key: ids[0] for s in reversed(spellings[:3]) for key, ids in s.items()}
         near = difflib.get_close_matches(_key(term), names, n=1, cutoff=0.75)
         hint = f"did you mean {_shown(names[near[0]], known)}?" if near else "give its id."
         raise LookupError(f"{term!r} is not in {known.source}; {hint}")
@@ -231,16 +234,14 @@ def _find(term: str, spellings: list[dict[str, list[str]]], known: _Ontology) ->
 
 def _spellings(known: _Ontology) -> list[dict[str, list[str]]]:
     """Ids by what they may be called: ids, names, other names, names of obsolete classes."""
-    tiers: list[dict[str, list[str]]] = [{}, {}, {}, {}]
+    tiers: list[dict[str, dict[str, None]]] = [{}, {}, {}, {}]
     for id_, name in known.names.items():
         gone = id_ in known.obsolete
         calls = [(0, id_), (3 if gone else 1, name)]
         calls += [(3 if gone else 2, other) for other in known.synonyms[id_]]
         for tier, spelling in calls:
-            ids = tiers[tier].setdefault(_key(spelling), [])
-            if id_ not in ids:
-                ids.append(id_)
-    return tiers
+            tiers[tier].setdefault(_key(spelling), {})[id_] = None  # each once, in order
+    return [{key: list(ids) for key, ids in tier.items()} for tier in tiers]
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Class-attribute tables: one row of numbers per class, their scale and their worth."""
+"""Class-attribute tables: one row of numbers per class, and what they are worth."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import cosine_similarity
-from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 from semfs.files import need
-from semfs.validation import check_distinct, check_option, label_array
+from semfs.validation import check_distinct, label_array
 
 __all__ = [
     "AttributeTable",
@@ -22,7 +21,6 @@ __all__ = [
     "as_attribute_table",
     "constant_attributes",
     "describe_attributes",
-    "normalize_attributes",
 ]
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
@@ -106,38 +104,6 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     return AttributeTable(values, label_array(labels), np.array(names, dtype=object))
 
 
-def normalize_attributes(table: Any, method: str = "unit") -> Any:
-    """Return a class-attribute table on another scale, as a frame.
-
-    Parameters
-    ----------
-    table : DataFrame, mapping or array of shape (C, m)
-        As for `SemFS(attributes=...)`.
-    method : {"unit", "standard", "range", "center"}, default="unit"
-        "unit": every class has length 1 (as in xlsa17's ``att``). "standard": every
-        attribute has mean 0 and variance 1 over the classes. "range": every attribute
-        goes from 0 to 1. "center": every attribute has mean 0. Constant attributes (or
-        all-zero classes) become 0.
-
-    Examples
-    --------
-    >>> normalize_attributes({"cat": [3.0, 4.0], "ant": [0.0, 2.0]})
-          a0   a1
-    cat  0.6  0.8
-    ant  0.0  1.0
-    """
-    scalers = {
-        "unit": Normalizer(),
-        "standard": StandardScaler(),
-        "range": MinMaxScaler(),
-        "center": StandardScaler(with_std=False),
-    }
-    check_option("method", method, tuple(scalers))
-    table = as_attribute_table(table)
-    values = scalers[method].fit_transform(table.values)
-    return need("pandas", "data").DataFrame(values, index=table.classes, columns=table.names)
-
-
 def describe_attributes(table: Any) -> Any:
     """Return what a class-attribute table is worth, as a frame of findings.
 
@@ -178,6 +144,10 @@ def describe_attributes(table: Any) -> Any:
 def constant_attributes(table: Any, classes: Any = None) -> list[str]:
     """Return the names of the attributes that have one value for all of these classes.
 
+    `SemFS` warns of those that are the same for all seen classes, as they teach nothing. In
+    tables of 0 and 1, such as ancestors or markers, some are bound to be: there it warns only
+    if more than half of them are.
+
     Parameters
     ----------
     table : DataFrame, mapping or array of shape (C, m)
@@ -211,10 +181,8 @@ def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
 
 def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
     alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(len(Z))  # not to itself
-    best = alike.argmax(axis=1)
-    if len(Z) < 2:
-        return []
-    order = np.argsort(-alike.max(axis=1), kind="stable")
+    best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
+    order = order if len(Z) > 1 else order[:0]
     return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]
 
 
@@ -224,14 +192,12 @@ def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
 def _matrix(rows: Any) -> np.ndarray:
     try:
         values = np.asarray(rows)
-    except ValueError as error:
-        raise ValueError(
-            "attributes is ragged: every class needs a row of the same length."
-        ) from error
+    except ValueError:
+        values = np.empty(0)
     if values.ndim != 2:
         raise ValueError(
-            "attributes must be a table with one row per class, "
-            f"got an array of shape {values.shape}."
+            "attributes must be a table with one row of the same length per class, got "
+            f"{'an array of shape' if values.size else 'ragged or no rows:'} {values.shape}."
         )
     return values
 

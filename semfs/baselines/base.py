@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
+from semfs.validation import check_integer, check_number, check_option
 
-__all__ = ["Baseline", "LinearProblem", "Training", "break_ties", "standardize_columns"]
+__all__ = ["Baseline", "Training", "break_ties", "standardize_columns"]
 
-ORDINARY = (2.0**-30, 2.0**40)  # largest entries of X whose products are safe in float32 too
+#: Largest entries of X, from and to, where parameters in the units of X have a meaning, and
+#: where the squares of float64 have one.
+ORDINARY, COMPUTABLE = (2.0**-30, 2.0**40), (1e-150, 1e150)
 
 
 @dataclass(frozen=True)
 class Training:
-    """Checked training data; X is the given one times ``2**-exponent``."""
+    """Checked training data."""
 
     X: Any  # (n, d), dense or sparse
     constant: np.ndarray  # (d,), mask of the columns that hold one value only
-    exponent: int = 0
     codes: Any = None  # (n,), number of the class of each row; supervised methods only
     table: Any = None  # (C, m), attributes of the classes
 
@@ -44,17 +45,28 @@ class Training:
         full[~self.constant] = rows
         return full
 
+    def raw(
+        self, W: np.ndarray, b: np.ndarray, offset: np.ndarray, scale: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients (d, m), intercept (m,) for raw X, from those of scaled X."""
+        coef = W / scale[:, None]
+        return self.spread(coef), b - offset @ coef
 
+
+@dataclass(eq=False, repr=False)
 class Baseline(RankingSelector):
-    """Base of the methods of comparison: a subclass computes one score per column.
+    """Base of the methods of comparison: a subclass computes one score per column."""
 
-    X far beyond ordinary numbers is scaled by a power of two where the method does not
-    depend on its units (``_unit_free``), and refused where it does.
-    """
+    n_features_to_select: int = 50
 
     _supervised = False
     _takes_sparse = False
-    _unit_free = False
+    _unit_free = False  # whether the units of X do not matter
+    # what parameters may be: words, whole numbers from, numbers from, numbers above
+    _words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    _whole: ClassVar[dict[str, int]] = {}
+    _at_least: ClassVar[dict[str, float]] = {}
+    _above: ClassVar[dict[str, float]] = {}
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
@@ -69,6 +81,15 @@ class Baseline(RankingSelector):
 
     def _check_parameters(self) -> None:
         """Raise if a parameter has no meaning."""
+        values = {name: v for name, v in self.get_params(deep=False).items() if v is not None}
+        for name in values.keys() & self._words:
+            check_option(name, values[name], self._words[name])
+        for name in values.keys() & self._whole:
+            check_integer(name, values[name], self._whole[name])
+        for name in values.keys() & self._at_least:
+            check_number(name, values[name], at_least=self._at_least[name])
+        for name in values.keys() & self._above:
+            check_number(name, values[name], above=self._above[name])
 
     def _sample(self, X: Any) -> Any:
         """Return the rows to learn from: all of them."""
@@ -80,15 +101,14 @@ class Baseline(RankingSelector):
         self._check_parameters()
         X = self._sample(X)
         constant = constant_columns(X)
-        self._check_enough(X, constant)
-        X, exponent = self._in_ordinary_numbers(X)
+        self._check_numbers(X, constant)
         if classes is None or codes is None:
-            return Training(X, constant, exponent)
+            return Training(X, constant)
         table = align_attributes(getattr(self, "attributes", None), classes)
         self.classes_ = classes
-        return Training(X, constant, exponent, codes, table.values)
+        return Training(X, constant, codes, table.values)
 
-    def _check_enough(self, X: Any, constant: np.ndarray) -> None:
+    def _check_numbers(self, X: Any, constant: np.ndarray) -> None:
         name, (n, d) = type(self).__name__, X.shape
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
@@ -97,23 +117,14 @@ class Baseline(RankingSelector):
                 f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
                 "holds the features you meant."
             )
-
-    def _in_ordinary_numbers(self, X: Any) -> tuple[Any, int]:
-        """Return ``X * 2**-exponent`` and the exponent, 0 unless X is extreme."""
+        low, high = COMPUTABLE if self._unit_free else ORDINARY
         largest = float(max(X.max(), -X.min()))
-        if ORDINARY[0] <= largest <= ORDINARY[1]:
-            return X, 0
-        if not self._unit_free:
+        if not low <= largest <= high:
             raise ValueError(
-                f"The largest entry of X is {largest:.1e}, but {type(self).__name__} has "
-                "parameters in the units of X, which have no meaning there. Rescale X, for "
-                "example by sklearn.preprocessing.StandardScaler."
+                f"The largest entry of X is {largest:.1e}; {name} and its parameters have a "
+                f"meaning from {low:.0e} to {high:.0e}. Rescale X, for example by "
+                "sklearn.preprocessing.StandardScaler."
             )
-        exponent = int(np.frexp(largest)[1])
-        X = X.copy()
-        values = X.data if sp.issparse(X) else X
-        np.ldexp(values, -exponent, out=values)
-        return X, exponent
 
     @contextmanager
     def _breakdown_explained(self) -> Iterator[None]:
@@ -149,28 +160,6 @@ class Baseline(RankingSelector):
         tags.target_tags.required = self._supervised
         tags.input_tags.sparse = self._takes_sparse
         return tags
-
-
-@dataclass(frozen=True)
-class LinearProblem:
-    """Training data of a linear method after scaling."""
-
-    data: Training
-    T: np.ndarray  # (n, m)
-    X: np.ndarray  # (n, d'), constant columns left out
-    offset: np.ndarray  # (d',)
-    scale: np.ndarray  # (d',)
-
-    @classmethod
-    def of(cls, data: Training, *, center: bool, scale: bool) -> LinearProblem:
-        """Centre and scale the columns of the data, in float64."""
-        X = data.varying.astype(np.float64)
-        return cls(data, data.T, *standardize_columns(X, center=center, scale=scale))
-
-    def raw(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (d, m) and intercept (m,) for the X given, from W (d', m), b."""
-        coef = W / self.scale[:, None]
-        return np.ldexp(self.data.spread(coef), -self.data.exponent), b - self.offset @ coef
 
 
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:

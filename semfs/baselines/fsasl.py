@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training
-from semfs.baselines.graph import mean_distance, nearest_neighbors, neighbor_graph
+from semfs.baselines.mcfs import (
+    mean_distance,
+    nearest_neighbors,
+    neighbor_graph,
+    neighbor_matrix,
+)
 from semfs.progress import Progress
 from semfs.selectors.base import stable_order
-from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
 
@@ -24,6 +29,7 @@ RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's 
 MOST_WORKING_SETS = 100  # of a lasso; ten is usual
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FSASL(Baseline):
     """Feature Selection with Adaptive Structure Learning (Du and Shen, KDD 2015).
 
@@ -81,36 +87,24 @@ class FSASL(Baseline):
     (100, 10)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        *,
-        n_components: int | None = None,
-        lambda2: float = 1.0,
-        lambda3: float = 1.0,
-        ratio: float = 0.01,
-        n_neighbors: int = 5,
-        max_iter: int = 20,
-        inner: str = "exact",
-        mu: str = "initial",
-        max_samples: int | None = None,
-        n_iter_no_change: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.n_components = n_components
-        self.lambda2 = lambda2
-        self.lambda3 = lambda3
-        self.ratio = ratio
-        self.n_neighbors = n_neighbors
-        self.max_iter = max_iter
-        self.inner = inner
-        self.mu = mu
-        self.max_samples = max_samples
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    lambda2: float = 1.0
+    lambda3: float = 1.0
+    ratio: float = 0.01
+    n_neighbors: int = 5
+    max_iter: int = 20
+    inner: str = "exact"
+    mu: str = "initial"
+    max_samples: int | None = None
+    n_iter_no_change: int | None = None
+    random_state: Any = 0
+    verbose: int = 0
+
+    _words = {"inner": ("exact", "reference"), "mu": ("initial", "adaptive")}
+    _whole = {"n_components": 1, "n_neighbors": 1, "max_iter": 1, "n_iter_no_change": 1}
+    _whole |= {"max_samples": 2}
+    _at_least = {"lambda2": 0}
+    _above = {"lambda3": 0, "ratio": 0}
 
     def _sample(self, X: np.ndarray) -> np.ndarray:
         if self.max_samples is None or self.max_samples >= X.shape[0]:
@@ -164,16 +158,7 @@ class FSASL(Baseline):
         return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
 
     def _check_parameters(self) -> None:
-        check_option("inner", self.inner, ("exact", "reference"))
-        check_option("mu", self.mu, ("initial", "adaptive"))
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        check_integer("max_iter", self.max_iter, 1)
-        for name, low in {"n_components": 1, "n_iter_no_change": 1, "max_samples": 2}.items():
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), low)
-        check_number("lambda2", self.lambda2, at_least=0)
-        for name in ("lambda3", "ratio"):
-            check_number(name, getattr(self, name), above=0)
+        super()._check_parameters()
         if self.ratio >= 1:
             raise ValueError(f"ratio must be below 1, at which codes are 0; got {self.ratio}.")
 
@@ -188,12 +173,9 @@ def neighbor_probabilities(
     distance: np.ndarray, index: np.ndarray, scale: float
 ) -> sp.csr_array:
     """Return P (n, n): each row a distribution over its p nearest rows."""
-    n, p = index.shape
     squared = distance**2
     scale = max(scale, 1e-12 * squared.max(), 1e-300)  # μ = 0 when all neighbours are equal
-    weights = project_to_simplex(-squared / (2.0 * scale))
-    rows = np.repeat(np.arange(n), p)
-    return sp.csr_array((weights.ravel(), (rows, index.ravel())), shape=(n, n))
+    return neighbor_matrix(project_to_simplex(-squared / (2.0 * scale)), index)
 
 
 def project_to_simplex(V: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
+from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.progress import Progress
-from semfs.validation import check_integer, check_number, check_option
+from semfs.validation import check_integer
 
 __all__ = ["L20ALM", "RidgeSystem", "keep_top_rows"]
 
@@ -22,6 +22,7 @@ LARGEST_MU = 1e10
 PATIENCE = 20  # iterations without a change of the support before stopping
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class L20ALM(Baseline):
     """Exactly k features by an augmented Lagrangian (Cai, Nie and Huang, IJCAI 2013).
 
@@ -58,8 +59,8 @@ class L20ALM(Baseline):
         their row of the last unconstrained step.
     coef_ : ndarray of shape (d, m)
         V for raw X, with k non-zero rows.
-    intercept_, center_intercept_ : ndarray of shape (m,)
-        b for raw X (predictions are ``X @ coef_ + intercept_``), and for centred X.
+    intercept_ : ndarray of shape (m,)
+        b for raw X: predictions are ``X @ coef_ + intercept_``.
     objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
     classes_ : ndarray of shape (C,)
@@ -73,32 +74,20 @@ class L20ALM(Baseline):
     array([False,  True, False,  True])
     """
 
-    _supervised = True
+    attributes: Any = None
+    mu: float = 1.0
+    rho: float = 1.1
+    max_iter: int = 150
+    tol: float = 1e-4
+    init: Any = "zero"
+    standardize: bool = True
+    random_state: Any = 0
+    verbose: int = 0
 
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        *,
-        attributes: Any = None,
-        mu: float = 1.0,
-        rho: float = 1.1,
-        max_iter: int = 150,
-        tol: float = 1e-4,
-        init: Any = "zero",
-        standardize: bool = True,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.mu = mu
-        self.rho = rho
-        self.max_iter = max_iter
-        self.tol = tol
-        self.init = init
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
+    _supervised = True
+    _whole = {"max_iter": 1}
+    _at_least = {"rho": 1, "tol": 0}
+    _above = {"mu": 0}
 
     @property
     def _unit_free(self) -> bool:  # type: ignore[override]
@@ -120,30 +109,30 @@ class L20ALM(Baseline):
     def _scores(self, data: Training) -> np.ndarray:
         return self._solve(*self._factorize(data))
 
-    def _factorize(self, data: Training) -> tuple[LinearProblem, RidgeSystem]:
+    def _factorize(self, data: Training) -> tuple[Training, RidgeSystem, Any]:
         if not isinstance(self.init, str):  # a start in all columns, as they are
             data = replace(data, constant=np.zeros_like(data.constant))
-        problem = LinearProblem.of(data, center=True, scale=self.standardize)
-        return problem, RidgeSystem(problem.X)
+        X = data.varying.astype(np.float64)
+        X, *scaling = standardize_columns(X, scale=self.standardize)
+        return data, RidgeSystem(X), scaling
 
-    def _solve(self, problem: LinearProblem, system: RidgeSystem) -> np.ndarray:
-        V, b, norms = self._iterate(problem, system)
-        self.coef_, self.intercept_ = problem.raw(V, b)
-        self.center_intercept_ = b
+    def _solve(self, data: Training, system: RidgeSystem, scaling: Any) -> np.ndarray:
+        V, b, norms = self._iterate(data.T, system)
+        self.coef_, self.intercept_ = data.raw(V, b, *scaling)
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardised
-        std = 1.0 if self.standardize else problem.X.std(axis=0)
+        std = 1.0 if self.standardize else system.X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(
-        self, problem: LinearProblem, system: RidgeSystem
+        self, T: np.ndarray, system: RidgeSystem
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
         V carries the constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``; L and S are their
         multipliers divided by μ. XV and XL follow V and L without a pass over X.
         """
-        X, T, mu = system.X, problem.T, self.mu
+        X, mu = system.X, self.mu
         V, E = self._start(T, system)
         XV = _sparse_product(X, V)
         L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
@@ -182,22 +171,14 @@ class L20ALM(Baseline):
             return rng.uniform(size=V.shape), rng.uniform(size=E.shape)
         if self.init == "zero":
             return V, E
-        V0, E0 = (check_array(part, dtype=np.float64, input_name="init") for part in self.init)
-        if V0.shape != V.shape or E0.shape != E.shape:
-            found, expected = (V0.shape, E0.shape), (V.shape, E.shape)
-            raise ValueError(f"init must hold V0, E0 of shapes {expected}; got {found}.")
-        return V0, E0
-
-    def _check_parameters(self) -> None:
-        if isinstance(self.init, str):
-            check_option("init", self.init, ("zero", "ridge", "random"))
-        elif not (isinstance(self.init, (tuple, list)) and len(self.init) == 2):
-            allowed = "'zero', 'ridge', 'random', or a pair of arrays (V0, E0)"
-            raise ValueError(f"init must be one of {allowed}; got {self.init!r}.")
-        check_number("mu", self.mu, above=0)
-        check_number("rho", self.rho, at_least=1)
-        check_number("tol", self.tol, at_least=0)
-        check_integer("max_iter", self.max_iter, 1)
+        given = [] if isinstance(self.init, (str, int, float)) else self.init
+        start = [check_array(part, dtype=np.float64, input_name="init") for part in given]
+        if [part.shape for part in start] != [V.shape, E.shape]:
+            raise ValueError(
+                "init must be 'zero', 'ridge', 'random', or a pair of arrays (V0, E0) of "
+                f"shapes {V.shape} and {E.shape}; got {self.init!r}."
+            )
+        return start[0], start[1]
 
 
 class RidgeSystem:

@@ -11,8 +11,7 @@ import scipy.linalg
 from scipy.sparse.linalg import eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from semfs.baselines.base import Baseline, LinearProblem, Training, break_ties
-from semfs.validation import check_integer, check_number, check_option
+from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
 __all__ = ["LassoSelector", "SparseRegression"]
 
@@ -20,6 +19,7 @@ MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance mus
 CHECK_EVERY = 10  # steps between two computations of the duality gap
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LassoSelector(Baseline):
     """LASSO (Tibshirani 1996) for several outputs; features ranked by coefficient rows.
 
@@ -65,28 +65,19 @@ class LassoSelector(Baseline):
     array([False, False,  True,  True])
     """
 
-    _supervised = True
+    attributes: Any = None
+    lam: float = 1.0
+    penalty: str = "l1"
+    fit_intercept: bool = True
+    standardize: bool = True
+    tol: float | None = None
+    max_iter: int = 10_000
 
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        *,
-        attributes: Any = None,
-        lam: float = 1.0,
-        penalty: str = "l1",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        tol: float | None = None,
-        max_iter: int = 10_000,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.lam = lam
-        self.penalty = penalty
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.tol = tol
-        self.max_iter = max_iter
+    _supervised = True
+    _words = {"penalty": ("l1", "l21")}
+    _whole = {"max_iter": 1}
+    _at_least = {"tol": 0}
+    _above = {"lam": 0}
 
     @property
     def _unit_free(self) -> bool:  # type: ignore[override]
@@ -94,10 +85,11 @@ class LassoSelector(Baseline):
 
     def _scores(self, data: Training) -> np.ndarray:
         center = self.fit_intercept
-        problem = LinearProblem.of(data, center=center, scale=self.standardize)
+        X = data.varying.astype(np.float64)
+        X, *scaling = standardize_columns(X, center=center, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = problem.T.mean(axis=0) if center else np.zeros(problem.T.shape[1])
-        X, T = problem.X, problem.T - mean
+        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
+        T = data.T - mean
         G, Q, tol = X.T @ X, X.T @ T, self.tol
         if tol is None:
             tol = 1e-12 if Q.size <= MANY_COEFFICIENTS else 1e-4
@@ -105,7 +97,7 @@ class LassoSelector(Baseline):
             G, Q = G.astype(data.X.dtype), Q.astype(data.X.dtype)
         regression = SparseRegression(G, Q, (T**2).sum(axis=0), self.lam, self.penalty)
         W, self.n_iter_ = regression.solve(tol, self.max_iter)
-        self.coef_, self.intercept_ = problem.raw(W, mean)
+        self.coef_, self.intercept_ = data.raw(W, mean, *scaling)
         XtR = Q - G @ W
         self.gap_ = float(regression.gap(W, XtR).max())
         if not np.isfinite(self.gap_):
@@ -129,13 +121,6 @@ class LassoSelector(Baseline):
                 UserWarning,
                 stacklevel=4,
             )
-
-    def _check_parameters(self) -> None:
-        check_option("penalty", self.penalty, ("l1", "l21"))
-        check_number("lam", self.lam, above=0)
-        if self.tol is not None:
-            check_number("tol", self.tol, at_least=0)
-        check_integer("max_iter", self.max_iter, 1)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from semfs.baselines.base import Baseline, Training
-from semfs.selectors.base import stable_order
 
 __all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
 
 BLOCK_ROWS = 1024
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RandomSelector(Baseline):
     """Rank the features in random order, constant columns last: what any method has to beat.
 
@@ -33,12 +34,10 @@ class RandomSelector(Baseline):
     array([1, 2, 0])
     """
 
+    random_state: Any = None
+
     _takes_sparse = True
     _unit_free = True
-
-    def __init__(self, n_features_to_select: int = 50, *, random_state: Any = None) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.random_state = random_state
 
     def _scores(self, data: Training) -> np.ndarray:
         return check_random_state(self.random_state).uniform(size=data.X.shape[1])
@@ -61,17 +60,11 @@ class VarianceSelector(Baseline):
     _takes_sparse = True
     _unit_free = True
 
-    def __init__(self, n_features_to_select: int = 50) -> None:
-        self.n_features_to_select = n_features_to_select
-
     def _scores(self, data: Training) -> np.ndarray:
         X = data.varying
-        sparse = sp.issparse(X)
-        scaled = mean_variance_axis(X, axis=0)[1] if sparse else X.var(0, dtype=np.float64)
-        variance = np.ldexp(scaled.astype(np.float64), 2 * data.exponent)
-        if not np.array_equal(stable_order(variance), stable_order(scaled)):
-            raise ValueError(self._breakdown("cannot tell the variances of X apart"))
-        return variance
+        if sp.issparse(X):
+            return mean_variance_axis(X.astype(np.float64), axis=0)[1]
+        return X.var(axis=0, dtype=np.float64)
 
 
 class Markers(Baseline):
@@ -110,9 +103,6 @@ class Markers(Baseline):
     _supervised = True
     _takes_sparse = True
     _unit_free = True
-
-    def __init__(self, n_features_to_select: int = 50) -> None:
-        self.n_features_to_select = n_features_to_select
 
     def _scores(self, data: Training) -> np.ndarray:
         if len(data.table) < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +15,6 @@ from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.progress import Progress
-from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["WkNN", "class_balanced_batches", "loss_and_slope", "vote_gradient"]
 
@@ -24,6 +24,7 @@ SHARPNESS = 100.0  # a, how sharply the λ0 term counts positive weights
 SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the original
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WkNN(Baseline):
     """Weighted nearest neighbours (Bugata and Drotár, Knowledge-Based Systems 2019).
 
@@ -51,7 +52,8 @@ class WkNN(Baseline):
     max_iter : int, default=1000
     batch_size : int or None, default=None
         Rows per step, 8 of each of some random classes, at a learning rate that falls to a
-        tenth. None takes all rows up to 4,000 and 512 above, with a warning.
+        tenth. None takes all rows up to 4,000, whose pairs are compared in every step, and
+        512 above.
     huber_delta : float, default=1.0
     random_state : int, RandomState or None, default=0
     verbose : int, default=0
@@ -75,39 +77,25 @@ class WkNN(Baseline):
     array([False, False,  True,  True])
     """
 
+    attributes: Any = None
+    kernel: str = "rbf"
+    loss: str = "mse"
+    lambda0: float = 1e-3
+    lambda1: float = 1e-3
+    lambda2: float = 1e-3
+    learning_rate: float = 0.1
+    max_iter: int = 1000
+    batch_size: int | None = None
+    huber_delta: float = 1.0
+    random_state: Any = 0
+    verbose: int = 0
+
     _supervised = True
     _unit_free = True
-
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        *,
-        attributes: Any = None,
-        kernel: str = "rbf",
-        loss: str = "mse",
-        lambda0: float = 1e-3,
-        lambda1: float = 1e-3,
-        lambda2: float = 1e-3,
-        learning_rate: float = 0.1,
-        max_iter: int = 1000,
-        batch_size: int | None = None,
-        huber_delta: float = 1.0,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.kernel = kernel
-        self.loss = loss
-        self.lambda0 = lambda0
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.huber_delta = huber_delta
-        self.random_state = random_state
-        self.verbose = verbose
+    _words = {"kernel": ("rbf", "exp"), "loss": ("mse", "mae", "huber", "ce")}
+    _whole = {"max_iter": 1, "batch_size": 2}
+    _at_least = {"lambda0": 0, "lambda1": 0, "lambda2": 0}
+    _above = {"learning_rate": 0, "huber_delta": 0}
 
     def _scores(self, data: Training) -> np.ndarray:
         table = data.table
@@ -134,11 +122,7 @@ class WkNN(Baseline):
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope, objective = np.zeros_like(w), []
-        options: dict[str, Any] = {
-            "kernel": self.kernel,
-            "loss": self.loss,
-            "delta": self.huber_delta,
-        }
+        options: Any = {"kernel": self.kernel, "loss": self.loss, "delta": self.huber_delta}
         for eta, rows in self._steps(data.codes):
             value, new_slope = vote_gradient(X[rows], T[rows], w, **options)
             # one batch says little about a feature: its slope is averaged over some twenty
@@ -159,24 +143,13 @@ class WkNN(Baseline):
 
     def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, Any]]:
         """Return the learning rate and the rows of each step."""
-        batch_size = self._batch_size(len(codes))
+        few = len(codes) <= LARGEST_FULL_BATCH
+        batch_size = self.batch_size or (len(codes) if few else DEFAULT_BATCH)
         if batch_size >= len(codes):
             return zip([self.learning_rate] * self.max_iter, repeat(slice(None)))
         rates = self.learning_rate * np.linspace(1.0, 0.1, self.max_iter)
         rng = check_random_state(self.random_state)
         return zip(rates, class_balanced_batches(codes, batch_size, rng))
-
-    def _batch_size(self, n: int) -> int:
-        if self.batch_size is not None or n <= LARGEST_FULL_BATCH:
-            return self.batch_size or n
-        warnings.warn(
-            f"WkNN compares all pairs of samples in every step, too slow for {n} of them: "
-            f"using class-balanced mini-batches of {DEFAULT_BATCH}. Pass "
-            f"batch_size={DEFAULT_BATCH} to agree, or batch_size={n} for all pairs.",
-            UserWarning,
-            stacklevel=5,
-        )
-        return DEFAULT_BATCH
 
     def _penalty(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Return ``λ0 Σ 2(σ(aw)-½) + λ1 Σ w + λ2 Σ w²`` and its gradient."""
@@ -185,17 +158,6 @@ class WkNN(Baseline):
         value = self.lambda0 * count + self.lambda1 * size + self.lambda2 * squares
         gradient = 2 * self.lambda0 * SHARPNESS * sigma * (1 - sigma)
         return float(value), gradient + self.lambda1 + 2 * self.lambda2 * w
-
-    def _check_parameters(self) -> None:
-        check_option("kernel", self.kernel, ("rbf", "exp"))
-        check_option("loss", self.loss, ("mse", "mae", "huber", "ce"))
-        for name in ("lambda0", "lambda1", "lambda2"):
-            check_number(name, getattr(self, name), at_least=0)
-        for name in ("learning_rate", "huber_delta"):
-            check_number(name, getattr(self, name), above=0)
-        check_integer("max_iter", self.max_iter, 1)
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size, 2)
 
 
 def vote_gradient(

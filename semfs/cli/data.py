@@ -97,7 +97,7 @@ def select(options: Selection) -> None:
 
 
 def attributes(
-    out: Annotated[Path, Option("--out", "-o", help="A .csv, .tsv, .parquet, .xlsx or .json.")],
+    out: Annotated[Path, Option("--out", "-o", help="A .csv, .tsv or .parquet.")],
     names: Annotated[str | None, Argument(help=NAMES)] = None,
     encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",
     prompt: Annotated[Names, Option(help="Such as 'a photo of a {}'; repeatable.")] = None,

@@ -5,9 +5,14 @@
 
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.catalog import CATALOG, download, find_files, load_sample
-from semfs.datasets.files import load_h5ad, load_npz, load_table, read_features
-from semfs.datasets.originals import CIFAR10_CLASSES, load_apy, load_cifar10, load_sun
-from semfs.datasets.xlsa17 import load_xlsa17
+from semfs.datasets.files import load_npz, load_table, read_features
+from semfs.datasets.images import (
+    CIFAR10_CLASSES,
+    load_apy,
+    load_cifar10,
+    load_sun,
+    load_xlsa17,
+)
 
 __all__ = [
     "CATALOG",
@@ -17,7 +22,6 @@ __all__ = [
     "find_files",
     "load_apy",
     "load_cifar10",
-    "load_h5ad",
     "load_npz",
     "load_sample",
     "load_sun",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,10 +36,8 @@ class ZeroShotDataset:
         Classes whose labels must not be used for selection. The others are seen.
     feature_names : array-like of shape (d,), default=None
         Distinct names; ``x0 … x(d-1)`` if not given.
-    rows : mapping of str to array-like of int, default=None
-        Named groups of rows that came with the data, such as ``"trainval"``.
     info : mapping, default=None
-        Whatever else the source tells: licence, file names, …; not used for selection.
+        What else the source tells, such as groups of rows; not used for selection.
 
     Examples
     --------
@@ -64,21 +62,27 @@ class ZeroShotDataset:
     attributes: Any
     unseen: Any = ()
     feature_names: Any = None
-    rows: Any = None
     info: Any = None
     _classes: np.ndarray = field(init=False)
     _codes: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        X = _as_matrix(self.X)
+        # CSR: its rows can be taken out cheaply; a memmap is an ndarray and stays on disk
+        X = self.X.tocsr() if sparse.issparse(self.X) else np.asanyarray(self.X)
+        if X.ndim != 2:
+            raise ValueError(f"X must have shape (n_samples, n_features), got shape {X.shape}.")
+        if not hasattr(self.attributes, "columns"):
+            raise ValueError(
+                "attributes must be a pandas DataFrame with one row per class, indexed by "
+                f"class label, got {type(self.attributes).__name__}."
+            )
         classes, codes = encode_labels(self.y, n_samples=X.shape[0])
-        _check_attributes(self.attributes, classes)
+        align_attributes(self.attributes, classes)  # names a class without a row, a bad entry
         checked = {
             "X": X,
             "y": classes[codes],
             "unseen": _as_unseen(self.unseen, classes),
             "feature_names": _as_feature_names(self.feature_names, X.shape[1]),
-            "rows": _as_rows(self.rows, X.shape[0]),
             "info": dict(self.info or {}),
             "_classes": classes,
             "_codes": codes,
@@ -108,16 +112,10 @@ class ZeroShotDataset:
     def random_splits(
         self, n_splits: int, n_unseen: int, random_state: Any = None
     ) -> Iterator[ZeroShotDataset]:
-        """Iterate over the same data with ``n_unseen`` random classes unseen each time.
+        """Iterate over ``n_splits`` data sets with ``n_unseen`` random classes unseen in each.
 
-        Parameters
-        ----------
-        n_splits : int
-            Number of data sets to yield. Two may be equal when there are few classes.
-        n_unseen : int
-            Number of unseen classes in each, from 1 to C - 1.
-        random_state : int, RandomState or None, default=None
-            Pass an int for the same splits every time.
+        Two may be equal when there are few classes; ``random_state`` is an int for the same
+        splits every time.
         """
         n_classes = self._check_count("n_unseen", n_unseen)
         rng = check_random_state(random_state)
@@ -157,23 +155,6 @@ class ZeroShotDataset:
         return np.array([label in unseen for label in self._classes.tolist()])
 
 
-def _as_matrix(X: Any) -> Any:
-    # CSR: its rows can be taken out cheaply; a memmap is an ndarray and stays on disk
-    X = X.tocsr() if sparse.issparse(X) else np.asanyarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"X must have shape (n_samples, n_features), got shape {X.shape}.")
-    return X
-
-
-def _check_attributes(attributes: Any, classes: np.ndarray) -> None:
-    if not (hasattr(attributes, "index") and hasattr(attributes, "columns")):
-        raise ValueError(
-            "attributes must be a pandas DataFrame with one row per class, indexed by class "
-            f"label, got {type(attributes).__name__}."
-        )
-    align_attributes(attributes, classes)  # names a class without a row, a bad entry, …
-
-
 def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
     if isinstance(unseen, str):
         raise ValueError(f"unseen must be a list of class labels; write [{unseen!r}].")
@@ -202,17 +183,6 @@ def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
         )
     check_distinct(names.tolist(), "feature_names has {} more than once. Make them distinct.")
     return names
-
-
-def _as_rows(rows: Mapping[str, Any] | None, n_samples: int) -> dict[str, np.ndarray]:
-    groups = {str(key): np.asarray(index) for key, index in (rows or {}).items()}
-    for key, index in groups.items():
-        numbers = index.ndim == 1 and (not index.size or index.dtype.kind in "iu")
-        if not numbers or (index.size and not 0 <= index.min() <= index.max() < n_samples):
-            raise ValueError(
-                f"rows[{key!r}] must be a list of rows of X, 0 to {n_samples - 1}."
-            )
-    return {key: index.astype(np.intp) for key, index in groups.items()}
 
 
 def _shorten(words: Any, limit: int = 8) -> str:

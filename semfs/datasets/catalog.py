@@ -15,6 +15,7 @@ from scipy import sparse
 
 from semfs.datasets.base import ZeroShotDataset
 from semfs.files import appearing, cache_folder, need
+from semfs.validation import check_option
 
 __all__ = ["CATALOG", "Entry", "data_folders", "download", "find_files", "load_sample"]
 
@@ -33,12 +34,8 @@ class Entry:
     sha256: str | None = None
 
 
-def _entries() -> tuple[Entry, ...]:
-    text = (resources.files("semfs") / "data" / "catalog.toml").read_text("utf-8")
-    return tuple(Entry(**record) for record in tomllib.loads(text)["entry"])
-
-
-CATALOG = _entries()
+_TEXT = (resources.files("semfs") / "data" / "catalog.toml").read_text("utf-8")
+CATALOG = tuple(Entry(**record) for record in tomllib.loads(_TEXT)["entry"])
 
 
 def data_folders() -> list[Path]:
@@ -59,16 +56,11 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
 
 
 def download(name: str) -> Path:
-    """Return the folder with the files of CIFAR10 (170 MB) or GloVe (862 MB).
+    """Return the folder with the files of CIFAR10 (170 MB) or GloVe (862 MB), by name.
 
     They are downloaded once, checked against a sha256 and kept in ``$SEMFS_CACHE`` or the
     user's cache folder. Of the other data sets no checksum is published: an error says where
     to get them.
-
-    Parameters
-    ----------
-    name : str
-        A name in the list of `semfs datasets`, in upper or lower case.
     """
     entry = next((entry for entry in CATALOG if entry.name.lower() == name.lower()), None)
     if entry is None:
@@ -87,16 +79,12 @@ def download(name: str) -> Path:
     print(f"{entry.name}: {entry.what}. Licence: {entry.licence}.", file=sys.stderr)
     root.mkdir(parents=True, exist_ok=True)
     unpack = pooch.Unzip if entry.url.endswith(".zip") else pooch.Untar
+    sha256, name = f"sha256:{entry.sha256}", Path(entry.url).name
     try:
         with appearing(root.absolute() / entry.name) as beside:
-            pooch.retrieve(
-                entry.url,
-                f"sha256:{entry.sha256}",
-                fname=Path(entry.url).name,
-                path=root,
-                processor=unpack(extract_dir=str(beside)),
-                progressbar=sys.stderr.isatty(),
-            )
+            steps = {"processor": unpack(extract_dir=str(beside))}
+            steps["progressbar"] = sys.stderr.isatty()
+            pooch.retrieve(entry.url, sha256, fname=name, path=root, **steps)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise OSError(
@@ -129,26 +117,23 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     name : {"lung", "blood"}, default="lung"
         "lung": 964 cells of 19 types from the lung part of Tabula Sapiens (2022) and the
         2,000 genes that vary most, chosen without the labels. The class table says which
-        ancestors each type has in the Cell Ontology (0 or 1). Twelve types are seen, seven
-        unseen.
+        ancestors each type has in the Cell Ontology (0 or 1). Seven types are unseen.
 
         "blood": 700 cells of ten types, the 68k PBMC data of 10x Genomics (Zheng et al.
         2017) as reduced by scanpy to 765 genes. The class table has values 0, 0.5 ("partly")
-        and 1, written from the cell-type names and textbook facts, never from the expression
-        values. Six types are seen, four unseen.
+        and 1, from the names of the types and textbooks. Four types are unseen.
 
     Returns
     -------
     ZeroShotDataset
-        "lung": ``X`` (964, 2000), ``y`` (964,), ``attributes`` (19, 56); ``info`` has the
-        Cell Ontology id and the compartment of each type (``cl_ids``, ``compartments``) and
-        ``rows["smart_seq2"]`` the cells that were not measured with 10x.
-        "blood": ``X`` (700, 765), ``y`` (700,), ``attributes`` (10, 20).
+        "lung": ``X`` (964, 2000), ``attributes`` (19, 56); ``info`` has the Cell Ontology id
+        and the compartment of each type (``cl_ids``, ``compartments``) and the rows that were
+        not measured with 10x (``smart_seq2``). "blood": ``X`` (700, 765), ``attributes``
+        (10, 20).
 
     Notes
     -----
-    Source, licence (CC BY 4.0, as reported), each attribute, the reasons for the splits and
-    the known weaknesses of the labels: ``docs/sample-data.md`` and ``semfs/data/README.md``.
+    Sources, licences, attributes, splits and weaknesses: ``docs/sample-data.md``.
 
     Examples
     --------
@@ -159,11 +144,8 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     [1.0, 1.0, 0.0]
     >>> data.info["cl_ids"]["macrophage"]
     'CL:0000235'
-    >>> load_sample("blood").unseen.tolist()
-    ['CD14+ Monocyte', 'CD19+ B', 'CD56+ NK', 'CD8+/CD45RA+ Naive Cytotoxic']
     """
-    if name not in ("lung", "blood"):
-        raise ValueError(f"There is no bundled sample {name!r}. Ask for 'lung' or 'blood'.")
+    check_option("name", name, ("lung", "blood"))
     return _lung() if name == "lung" else _blood()
 
 
@@ -171,6 +153,8 @@ def _lung() -> ZeroShotDataset:
     table, arrays = _read("lung_attributes.csv", "lung_tabula_sapiens.npz")
     X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
     types = arrays["cell_types"]
+    parts = ("cl_ids", "compartments")
+    names = {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
     return ZeroShotDataset(
         "lung_tabula_sapiens",
         X,
@@ -178,11 +162,7 @@ def _lung() -> ZeroShotDataset:
         table,
         _LUNG_UNSEEN,
         arrays["genes"],
-        rows={"smart_seq2": arrays["smart_seq2"]},
-        info={
-            part: dict(zip(types.tolist(), arrays[part].tolist()))
-            for part in ("cl_ids", "compartments")
-        },
+        info=names | {"smart_seq2": arrays["smart_seq2"]},
     )
 
 

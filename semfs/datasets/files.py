@@ -12,93 +12,63 @@ from scipy import sparse
 
 from semfs.attributes import as_attribute_table, encode_class_names, read_attributes
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.matlab import names_in_h5, names_in_mat, read_h5, read_mat
+from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing, reading
-from semfs.rows import BlockSource, open_blocks
-from semfs.rows.readers import (
-    check_matrix,
-    named,
-    npz_labels,
-    read_npy,
-    read_npz,
-    sparse_from_npz,
-)
+from semfs.rows import BlockSource, as_plain, open_blocks
+from semfs.rows.hdf5 import check_heaps, group_reader
+from semfs.rows.readers import check_matrix, named, read_npy, read_npz
 
-__all__ = ["as_frame", "class_table", "load_h5ad", "load_npz", "load_table", "read_features"]
+__all__ = ["as_frame", "class_table", "load_npz", "load_table", "read_features"]
 
-_USUAL = ("X", "features", "feats", "data", "embeddings")
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def load_table(
-    path: Any, label: str, attributes: Any, *, unseen: Any = (), drop: Sequence[str] = ()
+    path: Any,
+    label: str,
+    attributes: Any,
+    *,
+    layer: str | None = None,
+    unseen: Any = (),
+    drop: Sequence[str] = (),
 ) -> ZeroShotDataset:
-    """Return the data set in a table.
+    """Return the data set in a table or an AnnData file.
 
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.feather``.
+        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet``, ``.feather`` or
+        ``.h5ad``, of which a sparse matrix stays sparse.
     label : str
-        Name of the column with the class labels. Rows without a label are left out.
+        Name of the column (of ``obs``) with the class labels. Rows without a label are left
+        out, with a warning.
     attributes : path-like, DataFrame or mapping
         Class descriptions; a file is read by `semfs.attributes.read_attributes`.
+    layer : str, optional
+        Layer of an AnnData file to take instead of ``X``; ``"raw"`` takes ``raw.X``.
     unseen : array-like of class labels, default=()
         Unseen classes.
     drop : sequence of str, default=()
         Columns that are no features. Columns that hold no numbers are left out in any
-        case, and so is an index that pandas stored.
-
-    Returns
-    -------
-    ZeroShotDataset
-        ``info["left_out"]`` names the columns that hold no numbers.
+        case, with a warning, and so is an index that pandas stored.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the columns left out are in info
-        source = open_blocks(open_existing(path), label, drop=drop)
-    return _loaded(source, attributes, unseen, {"left_out": list(source.reader.left_out)})
+    source = open_blocks(open_existing(path), label, key=layer, drop=drop)
+    return _loaded(source, attributes, unseen)
 
 
-def load_h5ad(
-    path: Any, label: str, attributes: Any, *, layer: str | None = None, unseen: Any = ()
-) -> ZeroShotDataset:
-    """Return the data set in an AnnData file (``.h5ad``).
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    label : str
-        Column of ``obs`` with the class labels (text, numbers or categories). Cells without
-        a label are left out.
-    attributes, unseen
-        As for `load_table`.
-    layer : str, optional
-        Layer to take instead of ``X``; ``"raw"`` takes ``raw.X`` with its genes.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Genes are the feature names; a sparse matrix stays sparse.
-    """
-    return _loaded(open_blocks(open_existing(path), label, key=layer), attributes, unseen)
-
-
-def _loaded(
-    source: BlockSource, attributes: Any, unseen: Any, info: Any = None
-) -> ZeroShotDataset:
+def _loaded(source: BlockSource, attributes: Any, unseen: Any) -> ZeroShotDataset:
     """The labelled rows of a source, with labels in the type of the table's."""
     table, labels, path = as_frame(attributes), source.labels, Path(str(source.reader.path))
     assert labels is not None
     labels = labels.matched(table.index)
     kept = labels.codes >= 0
+    with reading(path, "data set"):
+        X = source.reader.load()
     if not kept.all():
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
         warnings.warn(message, UserWarning, stacklevel=3)
-    with reading(path, "data set"):
-        X = source.reader.load()
-    X, y = (X, labels.array()) if kept.all() else (X[kept], labels.used().array())
-    return ZeroShotDataset(path.stem, X, y, table, unseen, source.feature_names, info=info)
+        X, labels = X[kept], labels.used()
+    return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
 def as_frame(attributes: Any) -> Any:
@@ -121,16 +91,15 @@ def load_npz(path: Any) -> ZeroShotDataset:
     path : path-like
         File with the arrays
 
-        - ``X`` (n, d), half precision is widened to float32; or, for a sparse matrix,
-          ``X_data``, ``X_indices``, ``X_indptr`` and ``X_shape`` (CSR);
+        - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
         - ``y`` (n,), 0-based class ids, or class names;
         - ``A`` (C, m), the attributes of each class;
         - ``classes`` (C,), optional: class names. Without it labels are the ids;
         - ``unseen``, optional: ids or names of the unseen classes;
         - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
 
-        Other arrays are left alone. Nothing is unpickled. An uncompressed X of single or
-        double precision is memory-mapped. Rows of id -1 have no label and are left out.
+        Other arrays are left alone. Nothing is unpickled. Rows of id -1 have no label and
+        are left out.
 
     Returns
     -------
@@ -155,15 +124,8 @@ def load_npz(path: Any) -> ZeroShotDataset:
                 f"{path} has no array 'A'. A data set needs X (or X_data, X_indices, X_indptr, "
                 "X_shape), y and A."
             )
-        arrays = read_npz(path, ("X", "feature_names"))
-        X: Any = arrays["X"] if "X" in arrays else sparse_from_npz(path)
-        check_matrix(f"{path}: X", X.shape, X.dtype)
-        labels = npz_labels(path, "y")
-        kept = labels.codes >= 0
-        X = X if kept.all() or len(kept) != X.shape[0] else X[kept]
-        y = labels.array() if kept.all() else labels.used().array()
-        names = arrays.get("feature_names")
-        return ZeroShotDataset(path.stem, _widened(X), y, table, unseen, names)
+        source = open_blocks(path)
+    return _loaded(source, table, unseen)
 
 
 def npz_classes(path: Path) -> tuple[Any, list]:
@@ -213,11 +175,6 @@ def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, lis
     return own, unseen
 
 
-def _widened(X: Any) -> Any:
-    """Half precision is for storage, not for sums."""
-    return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
-
-
 # ---- features -----------------------------------------------------------------------------
 
 
@@ -227,9 +184,9 @@ def read_features(source: Any, n_rows: int | None = None) -> Any:
     Parameters
     ----------
     source : path-like or array of shape (n, d)
-        ``.npy`` (memory-mapped), ``.npz``, ``.mat`` (version 5 or 7.3) or ``.h5``. If there
-        are several arrays, that called X, features, feats, data or embeddings is taken. A
-        MATLAB matrix with one column per sample is turned.
+        ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3) or what `SemFS.fit` reads:
+        ``.npz``, ``.h5``, tables, … The matrix is called X (in ``.mat`` files also features),
+        or the only one. That of a ``.mat`` file may have one column per sample.
     n_rows : int, optional
         The number of rows that is right.
 
@@ -238,9 +195,8 @@ def read_features(source: Any, n_rows: int | None = None) -> Any:
     ndarray or sparse matrix of shape (n, d)
         Half precision is widened to float32.
     """
-    if isinstance(source, np.ndarray) or sparse.issparse(source):
-        X, name = source, "features"
-    else:
+    X, name = source, "features"
+    if not (isinstance(source, np.ndarray) or sparse.issparse(source)):
         path = open_existing(source)
         X, name = _read(path), str(path)
         if path.suffix == ".mat" and X.ndim == 2 and X.shape[0] != n_rows == X.shape[1]:
@@ -252,30 +208,23 @@ def read_features(source: Any, n_rows: int | None = None) -> Any:
             f"{name} has {X.shape[0]} rows, expected {n_rows}: one row per sample, in the "
             f"order of the labels.{turned}"
         )
-    return _widened(X)
+    return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
 
 
 def _read(path: Path) -> Any:
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return read_npy(path)
-    if suffix == ".npz":
-        arrays = read_npz(path)
-        return arrays[_usual(path, [n for n in arrays if arrays[n].ndim == 2])]
-    if suffix == ".mat":
-        name = _usual(path, names_in_mat(path))
-        return np.asarray(read_mat(path, [name])[name])
-    if suffix in (".h5", ".hdf5"):
-        return read_h5(path, _usual(path, names_in_h5(path)))
-    raise FileError(f"{path}: features are read from .npy, .npz, .mat, .h5 or .hdf5 files.")
-
-
-def _usual(path: Path, names: list[str]) -> str:
-    """The name of the array that holds the features."""
-    usual = [name for name in _USUAL if name in names]
+    if path.suffix.lower() != ".mat":
+        return as_plain(path).X
+    with path.open("rb") as file:
+        if _HDF5_SIGNATURE in file.read(520):  # version 7.3
+            check_heaps(path)
+            return group_reader(path, None).load()
+    names = names_in_mat(path)
+    usual = [name for name in ("X", "features") if name in names]
     if not usual and len(names) != 1:
         raise FileError(
             f"{path} holds {len(names)} arrays ({', '.join(names[:8])}). Call the one with the "
             "features X, or pass it as an array."
         )
-    return [*usual, *names][0]
+    return read_mat(path, [*usual, *names][0])

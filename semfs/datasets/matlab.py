@@ -1,6 +1,6 @@
-"""MATLAB files, version 5 and 7.3 (HDF5), and HDF5 data sets, read without trust.
+"""MATLAB files of version 5, read without trust.
 
-Version 5 has a reader of its own, because scipy's crashes the interpreter on some damaged
+They have a reader of their own, because scipy's crashes the interpreter on some damaged
 files. The format is documented in MathWorks' "MAT-File Format", chapter 1.
 """
 
@@ -9,67 +9,15 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from semfs.files import FileError, check_declared_size, need, open_existing, reading
-from semfs.rows.hdf5 import checked_dataset, open_hdf5
+from semfs.files import FileError, check_declared_size, open_existing, reading
 
-__all__ = ["names_in_h5", "names_in_mat", "read_h5", "read_mat"]
-
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
-
-def read_mat(path: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the variables among ``names`` that a ``.mat`` file holds, as MATLAB shows them.
-
-    Numeric arrays have MATLAB's orientation in both versions; cell arrays of text (version 5)
-    are lists of str. Anything else (structs, objects, sparse matrices) is refused.
-    """
-    path, names = open_existing(path), list(names)
-    with reading(path, ".mat"):
-        if _is_hdf5(path):
-            there = names_in_h5(path)
-            return {name: read_h5(path, name).T for name in names if name in there}
-        return {name: read() for name, read in _Mat5(path).variables() if name in names}
-
-
-def names_in_mat(path: Any) -> list[str]:
-    """Return the names of the variables of a ``.mat`` file."""
-    path = open_existing(path)
-    with reading(path, ".mat"):
-        return names_in_h5(path) if _is_hdf5(path) else [n for n, _ in _Mat5(path).variables()]
-
-
-def _is_hdf5(path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(520)
-    return _HDF5_SIGNATURE in (start[:8], start[512:])
-
-
-def read_h5(path: Any, name: str) -> np.ndarray:
-    """Return a numeric data set of an HDF5 file, in its own orientation."""
-    path = open_existing(path)
-    with reading(path, "HDF5"), open_hdf5(path) as file:
-        dataset = checked_dataset(path, file, name)
-        if dataset.dtype.kind not in "fiub":
-            raise FileError(f"{path}: {name} has type {dataset.dtype}; numbers were expected.")
-        return dataset[()]
-
-
-def names_in_h5(path: Any) -> list[str]:
-    """Return the names of the top-level data sets of an HDF5 file."""
-    path = open_existing(path)
-    h5py = need("h5py", "data", what=str(path))
-    with reading(path, "HDF5"), open_hdf5(path) as file:
-        own = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
-        return [name for name in own if isinstance(file[name], h5py.Dataset)]
-
-
-# ---- version 5 -------------------------------------------------------------------------------
+__all__ = ["names_in_mat", "read_mat"]
 
 _MATRIX, _COMPRESSED = 14, 15
 #: Types of stored numbers, by the number the file gives them.
@@ -83,6 +31,29 @@ _CELL, _CHAR, _OPAQUE = 1, 4, 17
 _COMPLEX = 0x0800
 _DEPTH = 3  # of cells within cells
 _START = 2**16  # of bytes that hold the name of a variable
+
+
+def names_in_mat(path: Any) -> list[str]:
+    """Return the names of the variables of a file."""
+    path = open_existing(path)
+    with reading(path, ".mat"):
+        return [name for name, _ in _Mat5(path).variables()]
+
+
+def read_mat(path: Any, name: str, kind: type = np.ndarray) -> Any:
+    """Return a variable as MATLAB shows it: a matrix of numbers, or of cells a list of texts.
+
+    Anything else (structs, objects, sparse matrices) is refused.
+    """
+    path = open_existing(path)
+    with reading(path, ".mat"):
+        found = [read() for key, read in _Mat5(path).variables() if key == name]
+    if not found:
+        raise FileError(f"{path} has no {name!r}; found {', '.join(names_in_mat(path))}.")
+    if not isinstance(found[0], kind) or getattr(found[0], "ndim", 2) != 2:
+        wanted = "matrix of numbers" if kind is np.ndarray else "cell array of text"
+        raise FileError(f"{path}: {name} must be a {wanted}.")
+    return found[0]
 
 
 class _Header(NamedTuple):
@@ -103,9 +74,7 @@ class _Mat5:
         with path.open("rb") as file:
             order = {b"IM": "<", b"MI": ">"}.get(file.read(128)[126:])
         if order is None:
-            raise FileError(
-                f"{path} is not a MATLAB file of version 5 or 7.3. Save it with -v7 or -v7.3."
-            )
+            raise FileError(f"{path} is not a MATLAB file of version 5. Save it with -v7.")
         self.order = order
 
     def variables(self) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,7 @@
 """How well columns tell unseen classes apart: the paper's clustering protocol, and others.
 
-The K-means runs are scikit-learn's, to the end (``tol=0``) or 100 iterations, the limit of
-litekmeans, and in one thread: several would add up the centres in an order of their own, and
-runs on two machines might differ.
+The K-means runs are scikit-learn's, with the limits of litekmeans, and in one thread: several
+would add up the centres in an order of their own, and runs on two machines might differ.
 """
 
 from __future__ import annotations
@@ -25,14 +24,7 @@ from semfs.attributes import align_attributes
 from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
 
-__all__ = [
-    "cluster_scorer",
-    "cluster_scores",
-    "clustering_accuracy",
-    "normalized_mutual_info",
-    "starting_rows",
-    "zero_shot_accuracy",
-]
+__all__ = ["cluster_scorer", "cluster_scores", "starting_rows", "zero_shot_accuracy"]
 
 
 def cluster_scores(
@@ -40,10 +32,9 @@ def cluster_scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cluster the rows into as many clusters as there are classes, and compare.
 
-    Every repeat is a single run of Lloyd's K-means from its own starting rows; report
-    the mean over repeats, not the best. The starting rows depend on the number of rows
-    and classes and on ``random_state`` only (`starting_rows`), so that all selectors and
-    all numbers of features are compared from the same starts.
+    Every repeat is a single run of Lloyd's K-means from its own starting rows; report the
+    mean over repeats, not the best. Starting rows depend on the numbers of rows and classes
+    and on ``random_state`` only, so that all selectors are compared from the same ones.
 
     Parameters
     ----------
@@ -51,12 +42,10 @@ def cluster_scores(
         Rows of the unseen classes, restricted to the selected features.
     y : array-like of shape (n,)
         Their classes, used for scoring only.
-    n_repeats : int
-        Number of runs; ignored if ``starts`` is given.
-    random_state : int, RandomState or None
-        Seed of the starting rows; ignored if ``starts`` is given.
+    n_repeats, random_state
+        Number of runs, and seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
-        Row indices to start from, K different ones for each repeat.
+        Row indices to start from instead, K different ones for each repeat.
 
     Returns
     -------
@@ -68,8 +57,7 @@ def cluster_scores(
     >>> cluster_scores(X, ["ant"] * 3 + ["cat"] * 3, n_repeats=2)
     (array([1., 1.]), array([1., 1.]))
     """
-    X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
-    X = X.toarray() if sp.issparse(X) else X
+    X = check_array(X.toarray() if sp.issparse(X) else X, dtype=np.float64, order="C")
     classes, codes = encode_labels(y, n_samples=X.shape[0])
     K = len(classes)
     if K < 2:
@@ -77,24 +65,17 @@ def cluster_scores(
             f"y has one class only ({classes.tolist()[0]!r}), and clustering is scored "
             "against at least 2. Pass the rows of several classes."
         )
-    if starts is None:
-        starts = starting_rows(X.shape[0], K, n_repeats, random_state)
-    starts = np.asarray(starts)
+    drawn = starting_rows(X.shape[0], K, n_repeats, random_state) if starts is None else starts
+    starts = np.asarray(drawn)
     _check_starts(starts, X.shape[0], K)
-    scores = [_accuracy_and_nmi(codes, labels) for labels in _kmeans_labels(X, starts)]
-    accuracies, nmis = np.array(scores).T
-    return accuracies, nmis
-
-
-def _kmeans_labels(X: np.ndarray, starts: np.ndarray) -> list[np.ndarray]:
-    """Clusters (n,) found from each set of starting rows."""
     rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
-    K = starts.shape[1]
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
     with libraries().limit(limits=1), checked, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
+        found = [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
+    accuracies, nmis = np.array([_accuracy_and_nmi(codes, labels) for labels in found]).T
+    return accuracies, nmis
 
 
 def starting_rows(
@@ -102,12 +83,9 @@ def starting_rows(
 ) -> np.ndarray:
     """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
 
-    Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones
-    as they are. The stream is NumPy's ``RandomState``, which does not change between
-    versions.
+    Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones as
+    they are. NumPy's ``RandomState`` does not change between versions.
 
-    Examples
-    --------
     >>> starting_rows(100, 3, n_repeats=2, random_state=0).shape
     (2, 3)
     """
@@ -126,16 +104,13 @@ def starting_rows(
 
 def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
     """Refuse what is not, for each repeat, K different rows."""
-    fine = (
-        starts.ndim == 2 and starts.shape[1] == K and len(starts) and starts.dtype.kind in "iu"
-    )
-    if not fine or starts.min() < 0 or starts.max() >= n:
+    fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
+    fine = fine and 0 <= starts.min() <= starts.max() < n
+    if not fine or (np.diff(np.sort(starts)) == 0).any():
         raise ValueError(
-            f"starts must hold for each repeat {K} rows of X, whole numbers from 0 to {n - 1}; "
-            f"found {starts.dtype} of shape {starts.shape}, {starts.min()} to {starts.max()}."
+            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 "
+            f"to {n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
         )
-    if (np.diff(np.sort(starts, axis=1), axis=1) == 0).any():
-        raise ValueError("starts names a row twice in one repeat. Draw different rows.")
 
 
 def cluster_scorer(
@@ -143,8 +118,8 @@ def cluster_scorer(
 ) -> Callable[[Any, Any, Any], float]:
     """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test rows.
 
-    It clusters ``estimator.transform(X)``: any selector will do, or a pipeline that ends in
-    one. Use it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
+    It clusters ``estimator.transform(X)``: of a selector, or a pipeline that ends in one. Use
+    it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
 
     Parameters
     ----------
@@ -176,28 +151,27 @@ def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any)
 def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
     """Return the share of rows that agree under the best one-to-one match of labels.
 
-    Each class is matched with at most one cluster (Hungarian algorithm); the rows of
-    surplus clusters count as errors.
+    Each class is matched with at most one cluster; rows of surplus clusters are errors.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n,)
-        Classes and clusters; labels of any hashable type, their names do not matter.
+        Classes and clusters; their names do not matter.
 
     Examples
     --------
     >>> clustering_accuracy(["ant", "ant", "cat", "cat"], [1, 1, 0, 2])
     0.75
     """
-    return _accuracy_and_nmi(*_codes(y_true, y_pred))[0]
+    check_consistent_length(y_true, y_pred)
+    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[0]
 
 
 def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)), between 0 and 1.
 
-    This is the normalisation of the paper, ``average_method="max"`` in scikit-learn
-    (whose default, the arithmetic mean, gives larger numbers). Two labelings that both
-    consist of one cluster agree perfectly: 1.0.
+    The normalisation of the paper, ``average_method="max"`` in scikit-learn, whose default,
+    the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
 
     Parameters
     ----------
@@ -208,13 +182,8 @@ def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 2]), 6)
     0.666667
     """
-    return _accuracy_and_nmi(*_codes(y_true, y_pred))[1]
-
-
-def _codes(y_true: Any, y_pred: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Both labelings as numbers (n,)."""
     check_consistent_length(y_true, y_pred)
-    return encode_labels(y_true)[1], encode_labels(y_pred)[1]
+    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[1]
 
 
 def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
@@ -236,8 +205,6 @@ def _entropy(p: np.ndarray) -> float:
 def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -> float:
     """Return the mean over classes of the share of rows that ``selector.predict`` gets right.
 
-    The convention of Xian et al.: rare classes count as much as common ones.
-
     Parameters
     ----------
     selector : fitted SemFS, or any object with ``predict(X, class_table=...)``
@@ -246,8 +213,7 @@ def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -
     y : array-like of shape (n,)
         Their classes.
     class_table : DataFrame, mapping or array, optional
-        Descriptions of the candidate classes: the unseen ones for zero-shot learning, all
-        for the generalised setting. By default those the selector was fitted with.
+        Descriptions of the candidate classes; by default those of the fit.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,25 +23,23 @@ class _ClassSplitter(BaseCrossValidator):
         """Return the number of splits."""
         return self.n_splits
 
-    def _iter_test_masks(
-        self, X: Any = None, y: Any = None, groups: Any = None
-    ) -> Iterator[np.ndarray]:
+    def _iter_test_masks(self, X: Any, y: Any, groups: Any) -> Iterator[np.ndarray]:
         """Yield for each split which rows (n,) are of its test classes."""
         classes, codes = encode_labels(y)
         for _, test_classes in self._split_classes(classes):
             yield np.isin(codes, test_classes)
 
     def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each split the positions of the training and the test classes."""
+        """Positions of the training and the test classes of each split."""
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class ClassKFold(_ClassSplitter):
     """Cross-validation that holds out whole classes: K folds of classes.
 
-    Each class is in the test part once; the folds have equal numbers of classes (plus or
-    minus one). Use it as ``cv=`` with a ``scoring=`` such as `cluster_scorer`: a classifier's
-    own score is zero on classes it has never seen.
+    Each class is in the test part once. Use it as ``cv=`` with a ``scoring=`` such as
+    `cluster_scorer`: a classifier's own score is zero on classes it has never seen.
 
     Parameters
     ----------
@@ -59,12 +58,10 @@ class ClassKFold(_ClassSplitter):
     [0 1 4 5] [2 3]
     """
 
-    def __init__(
-        self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None
-    ) -> None:
-        self.n_splits = n_splits
-        self.shuffle = shuffle
-        self.random_state = random_state
+    n_splits: int = 5
+    _: KW_ONLY
+    shuffle: bool = False
+    random_state: Any = None
 
     def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         folds = KFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
@@ -77,6 +74,7 @@ class ClassKFold(_ClassSplitter):
         return list(folds.split(classes))
 
 
+@dataclass(eq=False, repr=False)
 class ClassShuffleSplit(_ClassSplitter):
     """Random splits that hold out whole classes.
 
@@ -96,12 +94,10 @@ class ClassShuffleSplit(_ClassSplitter):
     ['bee', 'dog'] ['ant', 'cat']
     """
 
-    def __init__(
-        self, n_splits: int = 10, *, test_size: float = 0.2, random_state: Any = None
-    ) -> None:
-        self.n_splits = n_splits
-        self.test_size = test_size
-        self.random_state = random_state
+    n_splits: int = 10
+    _: KW_ONLY
+    test_size: float = 0.2
+    random_state: Any = None
 
     def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         check_integer("n_splits", self.n_splits, 1)

@@ -34,7 +34,7 @@ from semfs.baselines import (
     VarianceSelector,
     WkNN,
 )
-from semfs.baselines.graph import mean_distance
+from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit

@@ -37,7 +37,6 @@ from semfs.datasets import (
     CATALOG,
     ZeroShotDataset,
     find_files,
-    load_h5ad,
     load_npz,
     load_sample,
     load_table,
@@ -204,8 +203,7 @@ def open_data(
             raise ValueError(f"There is no file {name}; label and attributes are for files.")
         data = _known(str(name))()
     elif attributes is not None and label is not None:
-        load = load_h5ad if Path(name).suffix == ".h5ad" else load_table
-        data = load(name, label, attributes)
+        data = load_table(name, label, attributes)
     elif Path(name).suffix == ".npz" and attributes is None:
         data = load_npz(name)
     else:

@@ -18,8 +18,8 @@ SMALL = 1024
 # Beyond, W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds
 # before the last a looser one serves, as J is computed for the W at hand.
 RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
-# Steps of conjugate gradients after which another Cholesky factor pays, at once or in the
-# next round.
+# Steps of conjugate gradients after which a Cholesky factor pays, at once or (another one) in
+# the next round.
 MOST_STEPS, MANY_STEPS = 8, 2
 # Weights of the last solutions, oldest first, that continue their course.
 EXTRAPOLATION = ((), (1,), (-1, 2), (1, -3, 3), (-1, 4, -6, 4))
@@ -149,9 +149,9 @@ class _WStep:
 class _GramSystem:
     """H V = right from the d × d matrix C, for one s after the other.
 
-    With many features the Cholesky factor of an earlier H serves: it is the preconditioner of
-    conjugate gradients, which start where the last solutions point to. The factor is in
-    float32 unless γ is too small for it; C and V are in float64.
+    With many features V comes from conjugate gradients, all columns together, which start where
+    the last solutions point to. They are preconditioned by the diagonal of H; where that is
+    slow, by the Cholesky factor of an earlier H, in float32 unless γ is too small for it.
     """
 
     def __init__(self, objective: Objective, right: np.ndarray) -> None:
@@ -160,6 +160,8 @@ class _GramSystem:
         self.dtype: type = np.float64 if objective.precise or self.exact else np.float32
         self.on = np.zeros(0, dtype=bool)
         self.factor: tuple | None = None
+        self.slow = objective.precise  # whether the diagonal alone does not serve
+        self.steps = 0
         self.past: list[tuple[np.ndarray, np.ndarray]] = []  # solutions V and C V
         self.scale = float(self.C.diagonal().max()) or 1.0
         if not self.exact:
@@ -172,8 +174,12 @@ class _GramSystem:
         """Return V and right − H V; rows where s = 0 are left out."""
         V, left = np.zeros((2, *self.right.shape))
         if not np.array_equal(on, self.on):
-            self.on, self.G = on, self.C if on.all() else self.C[np.ix_(on, on)]
-            self.factor, self.steps, self.past = None, 0, []
+            self.on, some = on, slice(None) if on.all() else np.ix_(on, on)
+            self.G, self.factor, self.past = self.C[some], None, []
+            if not self.exact:
+                self.G32 = self.C32[some]
+        if goal < ROUND_RESIDUAL:
+            self.past = self.past[-1:]  # that of the same s
         if on.any():
             ridge = self.gamma / s[on, None] ** 2
             if self.exact:
@@ -198,7 +204,7 @@ class _GramSystem:
 
     def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
         V, GV = self._extrapolate(equations.right)
-        fresh = self.factor is None or self.steps >= MANY_STEPS
+        fresh = self.slow if self.factor is None else self.steps >= MANY_STEPS
         for _ in range(3):
             if fresh:
                 self.factor = self._factorise(equations.ridge)
@@ -206,7 +212,7 @@ class _GramSystem:
                 break
             if fresh:  # a current factor that does not help needs more digits
                 self.dtype = np.float64
-            fresh = True
+            self.slow = fresh = True
         self.past = [*self.past, (V, GV)][1 - len(EXTRAPOLATION) :]
         return V, equations.left(V, GV)
 
@@ -219,20 +225,41 @@ class _GramSystem:
         return V, GV
 
     def _descend(self, V: np.ndarray, GV: np.ndarray, equations: _Equations) -> bool:
-        """Conjugate gradients, V and C V improved in place; whether the equations hold."""
-        P, rho = np.zeros_like(V), np.ones(V.shape[1])
+        """Improve V and C V in place; whether the equations hold.
+
+        Each step is the best one in the span of all columns of the preconditioned residual and
+        of the last step (block conjugate gradients).
+        """
+        K, GK = np.zeros((2, len(V), 0))
         for step in range(MOST_STEPS + 1):
             self.steps, left = step, equations.left(V, GV)
             if equations.hold(left):
-                return True
-            Z = cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
-            last, rho = rho, np.einsum("ij,ij->j", left, Z)
-            P = Z + _ratio(rho, last) * P
-            GP = (P.T @ self.G).T
-            length = _ratio(rho, np.einsum("ij,ij->j", P, GP + equations.ridge * P))
-            V += length * P
-            GV += length * GP
+                GV[...] = (V.T @ self.G).T  # free of the rounding errors of all steps
+                left = equations.left(V, GV)
+                if equations.hold(left):
+                    return True
+            Z = self._preconditioned(left, equations.ridge)
+            Z = np.column_stack([Z / _sizes(Z), K / _sizes(K)])
+            GZ = np.column_stack([self._times(Z[:, : V.shape[1]]), GK / _sizes(K)])
+            H = Z.T @ (GZ + equations.ridge * Z)
+            # dependent directions, near the end, must not blow up
+            H[np.diag_indices_from(H)] *= 1.0 + 1e-12
+            Y = np.linalg.solve(H, Z.T @ left)
+            K, GK = Z @ Y, GZ @ Y
+            V += K
+            GV += GK
         return False
+
+    def _times(self, Z: np.ndarray) -> np.ndarray:
+        """C Z for columns of length 1, in float32 unless γ is too small for it."""
+        if self.dtype is np.float64:
+            return (Z.T @ self.G).T
+        return self.scale * (Z.astype(np.float32).T @ self.G32).T.astype(np.float64)
+
+    def _preconditioned(self, left: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+        if self.factor is None:
+            return left / (self.G.diagonal()[:, None] + ridge)
+        return cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
 
     def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
         """v → (C∘WW') v; in float32, of matrices scaled to its range, if there are many."""
@@ -310,6 +337,12 @@ def _penalty_lost() -> ValueError:
         "gamma is too small: rounding errors of X are larger, and some columns of X depend "
         'on others. Use a larger gamma, or solver="direct".'
     )
+
+
+def _sizes(A: np.ndarray) -> np.ndarray:
+    """Lengths of the columns, 1 for those that are 0."""
+    sizes = np.linalg.norm(A, axis=0)
+    return np.where(sizes > 0.0, sizes, 1.0)
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:

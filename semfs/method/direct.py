@@ -88,7 +88,9 @@ class _Factor:
         self.quadratic = quadratic
         self.pivots = quadratic.diag + quadratic.gamma
         self.smallest = 1e-12 * self.pivots  # below it a column is a copy of chosen ones
-        self.n = 0
+        # norms below this share of those R began with have lost half of their digits
+        self.worn = 1e-6 if quadratic.B.dtype == np.float64 else 1e-2
+        self.n, self.fresh = 0, -1
         self._L = np.empty((d, n_select), order="F")
         self._Q = np.empty((n_select, r))
         self.columns: dict[int, np.ndarray] = {}
@@ -106,9 +108,13 @@ class _Factor:
 
     def restart(self) -> None:
         """R = B − L Q' afresh, so that rounding errors of updated norms do not pile up."""
-        self.R = self.quadratic.B - self.L @ self.Q
+        if self.n == self.fresh:
+            return
+        self.R = self.quadratic.B
+        if self.n:
+            self.R = self.R - (self.L @ self.Q).astype(self.R.dtype, copy=False)
         self.fresh = self.n
-        self.norms = np.einsum("ij,ij->i", self.R, self.R)
+        self.norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
         self.largest = float(self.norms.max(initial=0.0))
 
     def gains(self) -> np.ndarray:
@@ -137,7 +143,7 @@ class _Factor:
             column, share = np.eye(1, len(taken), j)[0], np.zeros(self._Q.shape[1])
         self._L[:, self.n], self._Q[self.n] = column, share
         self.n += 1
-        if self.norms[~taken].max(initial=0.0) < 1e-6 * self.largest:
+        if self.norms[~taken].max(initial=0.0) < self.worn * self.largest:
             self.restart()
 
     def _eliminate(self, j: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +154,9 @@ class _Factor:
         column /= root
         share = (self.R[j] - self.L[j, self.fresh :] @ self.Q[self.fresh :]) / root
         # ‖R_i − l_i q‖² without touching all of R
-        product = self.R @ share - self.L[:, self.fresh :] @ (self.Q[self.fresh :] @ share)
+        product = self.R @ share.astype(self.R.dtype, copy=False) - self.L[:, self.fresh :] @ (
+            self.Q[self.fresh :] @ share
+        )
         self.norms += column * (column * (share @ share) - 2.0 * product)
         self.pivots = self.pivots - column**2
         return column, share

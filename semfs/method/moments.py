@@ -282,18 +282,11 @@ class Moments:
         Products of float32 rows are taken in float32 and added up in float64; with
         ``precise`` the products are in float64 as well.
         """
-        return self.stretched_scatter(0.0, precise=precise)
-
-    def stretched_scatter(self, alpha: float, *, precise: bool = False) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d), about the mean."""
-        if self.scatter_matrix is None:
-            assert self.rows is not None
-            near = {"near": not self._far_from_origin(NEAR)} if self._dense_rows() else {}
-            return self.rows.scatter(self.means, self.counts, alpha, precise=precise, **near)
-        if alpha == 0.0:
+        if self.scatter_matrix is not None:
             return self.scatter_matrix
-        root = np.sqrt(alpha * self.counts)[:, None] * (self.means - self.mean)
-        return self.scatter_matrix + root.T @ root
+        assert self.rows is not None
+        near = {"near": not self._far_from_origin(NEAR)} if self._dense_rows() else {}
+        return self.rows.scatter(self.mean, self.total, precise=precise, **near)
 
     def _dense_rows(self) -> bool:
         return isinstance(self.rows, Rows) and not sp.issparse(self.rows.X)

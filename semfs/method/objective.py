@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from semfs.method.moments import Moments
 from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
+from semfs.rows.memory import add_products, mirrored
 
 __all__ = [
     "Monitor",
@@ -173,7 +174,7 @@ class Objective:
             ``alpha``, ``gamma``, ``penalty_scale`` and ``fit_intercept`` as in `of_means`.
         """
         shares = moments.counts
-        if class_weight is not None:
+        if class_weight is not None and np.ptp(class_weight) > 0.0:
             shares = shares * class_weight
             shares = shares * (moments.total / shares.sum())
         return cls.of_means(moments, moments.means, shares, targets, **penalties)
@@ -246,43 +247,62 @@ class Objective:
             return self.moments.mean
         return self.shares @ self.means / self.shares.sum()
 
-    @cached_property
-    def root(self) -> np.ndarray:
-        """N^½ M (U, d) about μ: (1 + α) root'root is the between-class part of G.
-
-        In float32 if the data are and γ is known to be large: products with it are then as
-        precise as those with X, and take half the time.
-        """
-        return self._root(self.means, self.shares, self.mean)
+    @property
+    def _own(self) -> bool:
+        """Whether the classes to tell apart are those of the moments."""
+        return self.means is self.moments.means
 
     @cached_property
-    def _own_root(self) -> np.ndarray:
-        """The same of the moments' own classes: scatter − own_root'own_root is within."""
-        if self._plain:
-            return self.root
+    def _within_root(self) -> np.ndarray:
+        """R = √n (M − mean) (C, d) of the moments' classes: scatter − R'R is that within."""
         return self._root(self.moments.means, self.moments.counts, self.moments.mean)
 
-    @property
-    def _plain(self) -> bool:
-        """Whether the classes to tell apart are those of the moments, as often as they are."""
-        return self.means is self.moments.means and self.shares is self.moments.counts
+    @cached_property
+    def _between_root(self) -> np.ndarray:
+        """The same (U, d) of the classes to tell apart; of own ones about the moments' mean."""
+        return (
+            self._within_root if self._own else self._root(self.means, self.shares, self.mean)
+        )
 
     def _root(self, means: np.ndarray, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Rows √n (m − mean), in float32 if the data are and γ is known to be large:
+        products with them are then as precise as those with X, and take half the time."""
         safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
         single = safe and self.moments.itemsize_error > np.finfo(np.float64).eps
         out = np.subtract(means, mean, dtype=np.float32 if single else None)
         out *= np.sqrt(counts).astype(out.dtype)[:, None]
         return out
 
+    @property
+    def _ratio(self) -> np.ndarray:
+        """What a row of each class counts for (U,), relative to its root."""
+        return self.shares / self.moments.counts if self._own else np.ones(len(self.shares))
+
+    def _between(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Roots and weights of their rows: G is scatter + Σ R' diag(w) R + `_outer` parts."""
+        if self._own:
+            return [(self._within_root, (1.0 + self.alpha) * self._ratio - 1.0)]
+        own = self._within_root, -np.ones(len(self.moments.counts))
+        return [own, (self._between_root, (1.0 + self.alpha) * self._ratio)]
+
+    def _outer(self) -> list[tuple[float, np.ndarray]]:
+        """Weights and vectors v (d,) whose products vv' complete G."""
+        out = [(self.origin_weight, self.mean)] if self.origin_weight else []
+        if self._own and self.mean is not self.moments.mean:
+            total = (1.0 + self.alpha) * float(self.shares.sum())
+            out.append((-total, self.mean - self.moments.mean))
+        return out
+
     @cached_property
     def B(self) -> np.ndarray:
         """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
-        weights = (1.0 + self.alpha) * np.sqrt(self.shares)
-        targets = (weights[:, None] * self.targets).astype(self.root.dtype)
-        out = (targets.T @ self.root).astype(np.float64).T
+        root, centre = self._between_root, self.moments.mean if self._own else self.mean
+        counts = self.moments.counts if self._own else self.shares
+        weights = (1.0 + self.alpha) * self._ratio * np.sqrt(counts)
+        out = ((weights[:, None] * self.targets).astype(root.dtype).T @ root).T
         if self.fit_intercept:
             return out
-        return out + np.outer(self.mean, (1.0 + self.alpha) * (self.shares @ self.targets))
+        return out + np.outer(centre, (1.0 + self.alpha) * (self.shares @ self.targets))
 
     @cached_property
     def q(self) -> float:
@@ -292,9 +312,12 @@ class Objective:
     @cached_property
     def diag(self) -> np.ndarray:
         """Diagonal of G (d,)."""
-        out = self.moments.scatter_diag + (1.0 + self.alpha) * _squares(self.root)
-        out = np.maximum(out - _squares(self._own_root), 0.0)
-        return out + self.origin_weight * self.mean**2
+        out = self.moments.scatter_diag.copy()
+        for root, weights in self._between():
+            out += np.einsum("c,cd,cd->d", weights.astype(root.dtype), root, root)
+        for weight, v in self._outer():
+            out += weight * v**2
+        return np.maximum(out, 0.0)
 
     @property
     def precise(self) -> bool:
@@ -304,15 +327,15 @@ class Objective:
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
         moments = self.moments
-        if self.means is moments.means:
+        if self._own:
             # X'X̄ = X̄'X̄ about the mean: class means added to the columns cost no product
             gaps = self.stretch[:, None] ** 2 * (self.means[:, columns] - self.mean[columns])
             gaps -= moments.means[:, columns] - moments.mean[columns]
             out = moments.scatter_columns(columns, gaps, precise=self.precise)
         else:
             out = moments.scatter_columns(columns, precise=self.precise)
-            out -= self._own_root.T @ self._own_root[:, columns]
-            out += (1.0 + self.alpha) * (self.root.T @ self.root[:, columns])
+            for root, weights in self._between():
+                out += root.T @ (weights[:, None].astype(root.dtype) * root[:, columns])
         if self.origin_weight:
             out += self.origin_weight * np.outer(self.mean, self.mean[columns])
         return out
@@ -320,11 +343,13 @@ class Objective:
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
         """Scatter within classes (k, k) of some features, from G of these if it is known."""
         if gram is None or self.alpha > 1e6:  # a difference in which the scatter is lost
-            root = self._own_root[:, features].astype(np.float64)
+            root = self._within_root[:, features].astype(np.float64)
             return self.moments.scatter_columns(features)[features] - root.T @ root
-        root, mean = self.root[:, features].astype(np.float64), self.mean[features]
-        between = (1.0 + self.alpha) * (root.T @ root)
-        return gram - between - self.origin_weight * np.outer(mean, mean)
+        root = self._between_root[:, features].astype(np.float64)
+        out = gram - (1.0 + self.alpha) * (root.T @ (self._ratio[:, None] * root))
+        for weight, v in self._outer():
+            out -= weight * np.outer(v[features], v[features])
+        return out
 
     @property
     def stretch(self) -> np.ndarray:
@@ -335,17 +360,16 @@ class Objective:
 
     def gram(self) -> np.ndarray:
         """G (d, d) in float64."""
-        if self._plain:
-            out = self.moments.stretched_scatter(self.alpha, precise=self.precise)
-        else:
-            between, own = (r.astype(np.float64) for r in (self.root, self._own_root))
-            out = self.moments.scatter(precise=self.precise) - own.T @ own
-            out += (1.0 + self.alpha) * (between.T @ between)
-        if self.fit_intercept:
-            return out
+        out = self.moments.scatter(precise=self.precise)
         if out is self.moments.scatter_matrix:
             out = out.copy()
-        return add_outer(out, self.origin_weight, self.mean)
+        single = self.moments.itemsize_error > np.finfo(np.float64).eps and not self.precise
+        for root, weights in self._between():
+            if weights.any():
+                add_products(out, root, weights, np.float32 if single else np.float64)
+        for weight, v in self._outer():
+            add_outer(out, weight, v)
+        return mirrored(out)
 
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""
@@ -406,11 +430,6 @@ class Factor:
         scaled = self.X.multiply(s) if sp.issparse(self.X) else self.X * s
         K = scaled @ scaled.T
         return self.T @ (K.toarray() if sp.issparse(K) else K) @ self.T.T
-
-
-def _squares(root: np.ndarray) -> np.ndarray:
-    """Diagonal (d,) of root'root."""
-    return np.einsum("cd,cd->d", root, root).astype(np.float64)
 
 
 def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:

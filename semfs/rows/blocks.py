@@ -100,13 +100,9 @@ class StayingRows:
             raise ValueError("there are no labelled rows, or all their weights are zero.")
         return sums
 
-    def scatter(
-        self: Any, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d), in one pass."""
-        out = self.summed(matrix=True, precise=precise).result()[-1]
-        root = np.sqrt(alpha * counts)[:, None] * (means - counts @ means / counts.sum())
-        return out + root.T @ root
+    def scatter(self: Any, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
+        """Return the scatter matrix (d, d) about the mean, in one pass."""
+        return self.summed(matrix=True, precise=precise).result()[-1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,12 +107,11 @@ class ArrayRows:
     def _dtype(self, precise: bool) -> Any:
         return _max_precision_float_dtype(*self._xp()) if precise else self.X.dtype
 
-    def _blocks(self, shifts: np.ndarray, dtype: Any) -> Iterator[tuple[slice, Any, Any]]:
-        """Rows minus a shift (d,), or that of their class (C, d); weights (r, 1) or 1."""
+    def _blocks(self, shift: np.ndarray, dtype: Any) -> Iterator[tuple[slice, Any, Any]]:
+        """Rows minus a shift (d,); weights (r, 1) or 1."""
         xp, device = self._xp()
         options = {"dtype": dtype, "device": device}
         for rows in spans(self.X.shape[0], PASS_ROWS):
-            shift = shifts if shifts.ndim == 1 else shifts[self.codes[rows]]
             Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
             w: Any = 1.0
             if self.weights is not None:
@@ -145,14 +144,10 @@ class ArrayRows:
             out += self._host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
-    def scatter(
-        self, means: np.ndarray, counts: np.ndarray, alpha: float, *, precise: bool
-    ) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d) about the mean."""
-        mean = counts @ means / counts.sum()
-        shifts = mean - (np.sqrt(1.0 + alpha) - 1.0) * (means - mean)
+    def scatter(self, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
+        """Return the scatter matrix (d, d) about the mean."""
         out = np.zeros((self.X.shape[1],) * 2)
-        for _, Z, w in self._blocks(shifts, self._dtype(precise)):
+        for _, Z, w in self._blocks(mean, self._dtype(precise)):
             out += self._host(Z.T @ (Z * w))
         return out
 

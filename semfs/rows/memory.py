@@ -7,7 +7,7 @@ Products are taken in the precision of the rows, block by block, and added up in
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +32,7 @@ PASS_ROWS = 16 * BLOCK_ROWS
 # the diagonal is left out.
 PANEL = 1024
 # Smaller matrices are summed faster than threads start.
-THREADS_FROM = 2**22
+THREADS_FROM = 2**20
 # A column whose mean exceeds its spread this many times is shifted before it is summed.
 FAR = 32.0
 # Up to this many spreads, the mean may be taken out of X'X afterwards at little loss.
@@ -101,49 +101,41 @@ class Rows:
             picked = _scaled(self.X[:, columns].astype(np.float64), self.weights)
             return (self.X.T @ picked).toarray() - total * np.outer(mean, mean[columns])
         dtype = np.float64 if precise else self.X.dtype
+        shifts = -mean[columns] if gaps is None else gaps - mean[columns]
+        shifts = shifts.astype(np.float64 if far else dtype)
         out = np.zeros((len(columns), self.X.shape[1]))
         for rows in spans(self.X.shape[0], PASS_ROWS):
-            Z = np.take(self.X[rows], columns, axis=1)
-            Z = Z.astype(np.float64 if far else dtype, copy=False)
-            Z -= mean[columns].astype(Z.dtype)
-            Z = Z.astype(dtype, copy=False)
-            if gaps is not None:
-                Z += gaps[self.codes[rows]]
+            X, codes = self.X[rows], self.codes[rows]
+            Z = np.empty((len(X), len(columns)), dtype)
+
+            def fill(part: slice, X: Any = X, codes: Any = codes, Z: Any = Z) -> None:
+                picked = np.take(X[part], columns, axis=1).astype(shifts.dtype, copy=False)
+                Z[part] = picked + (shifts if gaps is None else shifts[codes[part]])
+
+            in_threads(fill, len(X), Z.size)
             if self.weights is not None:
                 Z *= self.weights[rows].astype(dtype)[:, None]
             # Z sums to zero over all rows, so X needs a shift only to keep its digits
-            X = self.X[rows].astype(dtype, copy=False)
+            X = X.astype(dtype, copy=False)
             out += Z.T @ (X - mean.astype(dtype) if far else X)
         return out.T
 
     def scatter(
-        self,
-        means: np.ndarray,
-        counts: np.ndarray,
-        alpha: float,
-        *,
-        precise: bool,
-        near: bool = False,
+        self, mean: np.ndarray, total: float, *, precise: bool, near: bool = False
     ) -> np.ndarray:
-        """Return scatter + alpha * between-class scatter (d, d), about the mean.
+        """Return the scatter matrix (d, d) about the mean.
 
-        With X ``near`` the origin it is X'X with a correction of low rank, and no copy of X;
-        else the scatter of rows whose class means are stretched by √(1 + alpha).
+        With X ``near`` the origin it is X'X with a correction, and no copy of X.
         """
-        check_matrix_fits(means.shape[1])
-        mean = counts @ means / counts.sum()
+        check_matrix_fits(len(mean))
         dtype = np.float64 if precise or sp.issparse(self.X) else self.X.dtype
-        out, near = np.zeros((len(mean), len(mean))), near and self.weights is None
+        out = np.zeros((len(mean), len(mean)))
         if sp.issparse(self.X) or near:
-            root = (np.sqrt(alpha * counts)[:, None] * (means - mean)).astype(dtype)
             add_products(out, self.X, self.weights, dtype)
-            if alpha:
-                add_products(out, root, None, dtype)
-            return mirrored(add_outer(out, -counts.sum(), mean))
-        shifts = ((np.sqrt(1.0 + alpha) - 1.0) * (means - mean) - mean).astype(dtype)
+            return mirrored(add_outer(out, -total, mean))
         for rows in spans(self.X.shape[0], PASS_ROWS):
             weights = None if self.weights is None else self.weights[rows]
-            add_products(out, self.X[rows] + shifts[self.codes[rows]], weights, dtype)
+            add_products(out, self.X[rows] - mean.astype(dtype), weights, dtype)
         return mirrored(out)
 
 
@@ -183,12 +175,12 @@ def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any
     """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
     for rows in spans(X.shape[0], X.shape[0] if sp.issparse(X) else 2 * PASS_ROWS):
         Z = X[rows].astype(dtype, copy=False)
-        if weights is not None:
-            Z = _scaled(Z, np.sqrt(weights[rows]))
         Z = Z.tocsc() if sp.issparse(Z) else Z
         for i in spans(len(out), PANEL):
-            product = Z[:, i].T @ Z[:, i.start :]
-            out[i, i.start :] += product.toarray() if sp.issparse(product) else product
+            left = _scaled(Z[:, i], None if weights is None else weights[rows]).T
+            for j in (i, slice(i.stop, len(out))):  # BLAS takes half the time for Z'Z
+                product = left @ Z[:, j]
+                out[i, j] += product.toarray() if sp.issparse(product) else product
 
 
 def add_outer(G: np.ndarray, weight: float, v: np.ndarray) -> np.ndarray:
@@ -225,20 +217,26 @@ def totals(
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
         return _sparse_totals(X, codes, n_classes, weights)
-    n = X.shape[0]
-    threads = min(8, _n_threads()) if X.size >= THREADS_FROM else 1
 
     def part(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        # numpy and scipy release the interpreter lock in these products
         w = None if weights is None else weights[rows]
         return _totals(X[rows], codes[rows], n_classes, w, shift)
 
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(part, spans(n, max(1, -(-n // threads)))))
+    parts = in_threads(part, X.shape[0], X.size)
     for sums, squares in parts[1:]:
         parts[0][0][...] += sums
         parts[0][1][...] += squares
     return parts[0]
+
+
+def in_threads(part: Callable[[slice], Any], n: int, size: int) -> list:
+    """Return part(rows) of slices that cover range(n), in threads if ``size`` is worth it.
+
+    numpy and scipy release the interpreter lock in sums, products and copies.
+    """
+    threads = min(8, _n_threads()) if size >= THREADS_FROM else 1
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(part, spans(n, max(1, -(-n // threads)))))
 
 
 def _totals(

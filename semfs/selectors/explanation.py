@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -305,7 +306,10 @@ def _selection_counts(
         times = np.bincount(rng.integers(0, C, C), minlength=C)
         if (times > 0).sum() > 1:  # a single class has nothing to tell apart
             again.class_weight = dict(zip(moments.classes.tolist(), (times * weights).tolist()))
-            counts[columns[np.asarray(again.fit_moments(few).order_)[:k]]] += 1
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the first fit gave them
+                order = np.asarray(again.fit_moments(few).order_)
+            counts[columns[order[:k]]] += 1
             done += 1
     return counts
 

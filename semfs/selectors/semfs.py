@@ -472,17 +472,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return self
 
     def _warn_of_constant_attributes(self, table: AttributeTable) -> None:
-        """Name the attributes that cannot teach anything."""
-        names = (
-            []
-            if self.attributes is None
-            else constant_attributes(self.attributes, table.classes)
-        )
-        if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        """Name attributes that teach nothing; of 0 and 1 only if more than half do so."""
+        names = [] if self.attributes is None else constant_attributes(table)
+        usual = len(table.names) / 2 if np.isin(table.values, (0.0, 1.0)).all() else 0
+        if len(names) > usual:
+            shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
             warnings.warn(
-                f"attributes that are the same for all seen classes teach nothing: "
-                f"{', '.join(map(str, names[:3]))}{more}.",
+                f"{len(names)} of {len(table.names)} attributes are the same for all seen "
+                f"classes and teach nothing: {shown}.",
                 UserWarning,
                 stacklevel=5,
             )

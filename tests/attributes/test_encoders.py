@@ -4,7 +4,6 @@ import gzip
 import logging
 import os
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -128,23 +127,10 @@ def test_the_default_encoder_needs_no_network(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-class SentenceTransformer:
-    """Stands in for the large package: encodes the length, knows one model."""
-
-    def __init__(self, name):
-        if name != "all-MiniLM-L6-v2":
-            raise OSError(f"no model {name}\nand a long story")
-
-    def encode(self, texts):
-        return [[len(text)] for text in texts]
-
-
-def test_sentence_models_are_loaded_by_name(monkeypatch):
-    library = types.SimpleNamespace(SentenceTransformer=SentenceTransformer)
-    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
-    assert encode_class_names(["cat"], "all-MiniLM-L6-v2").loc["cat"].tolist() == [3.0]
-    with pytest.raises(ValueError, match=r"'no/such' could not be loaded.*semfs\[text\]"):
-        encode_class_names(["cat"], "no/such")
+def test_a_model_that_cannot_be_loaded_is_explained():
+    pytest.importorskip("model2vec")
+    with pytest.raises(ValueError, match=r"'model2vec:no/such' could not be loaded.*text"):
+        encode_class_names(["cat"], "model2vec:no/such")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Class attributes from marker lists."""
 
+import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -44,13 +45,16 @@ def test_a_third_column_holds_weights_and_integer_classes_stay_integers(tmp_path
     "markers, message",
     [
         ([], "0 rows of 0 cells"),
-        (["CD19", "CD3D"], "2 rows of 1 cells; a class, a marker"),
-        ({"T": ["CD3D"]}, "1 rows of 1 cells"),
-        ([("T", "CD3D"), ("T", None)], "missing in"),
-        ([(" ", "CD3D")], "missing in"),
-        ([("T", "CD3D", 1), ("T", "CD3D", 2)], "two weights"),
-        ([("T", "CD3D", "high")], "'high' as a weight"),
-        ([("T", "CD3D", 1.0), ("T", "IL7R")], "as a weight"),
+        ([("T",), ("B",)], "2 rows of 1 cells; a class, a marker"),
+        (["CD19", "CD3D"], "holds 'CD19'; a class, a marker"),
+        ([3, 4], "holds 3; a class"),
+        ({"T": ["CD3D"]}, "holds 'T'; a class"),
+        ([("T", "CD3D"), ("T", None)], r"empty class or marker \(T, None\)"),
+        ([(" ", "CD3D")], "empty class or marker"),
+        ([("T", "CD3D", 1), ("T", "CD3D", 2)], r"two weights \(T, CD3D, 2\)"),
+        ([("T", "CD3D", "high")], "weight that is no number .*high"),
+        ([("T", "CD3D", np.inf)], "weight that is no number.*inf"),
+        ([("T", "CD3D", 1.0), ("T", "IL7R")], "weight that is no number"),
     ],
 )
 def test_lists_that_are_no_markers_are_refused(markers, message):

@@ -100,11 +100,22 @@ def test_formats_of_ontologies_agree(farm, tmp_path, ending, form):
         (["group", "hen"], r"may be 'group' \(F:9\) or 'group' \(F:10\) .* Give the id"),
         (["hen", "Duck"], "no ancestor .* tells the 2 classes apart.*own=True"),
         (["hen", "hen"], "class 'hen' is given more than once"),
+        (["hen", "chicken", "cow"], "'hen', 'chicken' are the same class in .*map labels"),
+        (["F:03", "cow"], r"'F:03' is not in .*; did you mean 'hen' \(F:3\)"),
+        (["", "cow"], "'' is not in"),
+        ([None, "cow"], "'None' is not in"),
+        (["cow"], "no ancestor .* tells the 1 classes apart"),
         ([], "terms is empty"),
     ],
 )
 def test_classes_that_cannot_be_described_are_refused_with_advice(farm, terms, message):
     with pytest.raises(ValueError, match=message):
+        attributes_from_ontology(terms, farm)
+
+
+@pytest.mark.parametrize("terms", ["hen", None, 3])
+def test_what_is_no_list_of_classes_is_refused(farm, terms):
+    with pytest.raises(TypeError, match=f"terms must be a list of classes.*got {terms!r}"):
         attributes_from_ontology(terms, farm)
 
 

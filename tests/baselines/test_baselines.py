@@ -20,9 +20,8 @@ from semfs.baselines import (
     RandomSelector,
     VarianceSelector,
     WkNN,
-    graph,
     lasso,
-    wknn,
+    mcfs,
 )
 from semfs.baselines.base import Baseline, standardize_columns
 from semfs.baselines.fsasl import exact_codes, row_sparse_ridge
@@ -68,76 +67,35 @@ def test_ranking_is_total_and_repeatable_with_constant_columns_last(selector):
     assert_array_equal(fitted.ranking_[fitted.order_], np.arange(1, 9))
     assert_array_equal(np.flatnonzero(fitted.get_support()), np.sort(fitted.order_[:3]))
     assert_array_equal(np.isneginf(fitted.scores_), np.arange(8) >= 6)
-
-
-@pytest.mark.parametrize("selector", UNSUPERVISED, ids=name_of)
-def test_unsupervised_selectors_ignore_y(selector):
-    X, y = blobs()
-    with_y, without = clone(selector).fit(X, y), clone(selector).fit(X)
-    assert_array_equal(with_y.scores_, without.scores_)
-
-
-@each_by_attributes
-def test_one_hot_attributes_are_the_labels(selector):
-    X, y = blobs()
-    labels = clone(selector).fit(X, y)
-    table = clone(selector).set_params(attributes=np.eye(4)).fit(X, y)
-    assert_allclose(labels.scores_, table.scores_, atol=1e-9)
-
-
-@pytest.mark.parametrize("selector", SPARSE, ids=name_of)
-def test_cheap_selectors_take_sparse_input(selector):
-    X, y = blobs()
-    X = np.where(np.abs(X) < 1, 0, X)
-    dense = clone(selector).fit(X, y)
-    for kind in (sp.csr_array, sp.csc_array):
-        assert_allclose(clone(selector).fit(kind(X), y).scores_, dense.scores_)
+    if selector in UNSUPERVISED:
+        assert_array_equal(clone(selector).fit(X).scores_, fitted.scores_)
+    if selector in BY_ATTRIBUTES:
+        table = clone(selector).set_params(attributes=np.eye(4)).fit(X, y)
+        assert_allclose(table.scores_, fitted.scores_, atol=1e-9)
+    if selector in SPARSE:
+        for kind in (sp.csr_array, sp.csc_array):
+            assert_allclose(clone(selector).fit(kind(X), y).scores_, fitted.scores_)
+    with pytest.raises(ValueError, match=r"columns of X are constant.*nothing to rank"):
+        clone(selector).fit(np.ones((6, 3)), [0, 1] * 3)
 
 
 @pytest.mark.parametrize("selector", [*SPARSE, *BY_ATTRIBUTES, *IN_UNITS_OF_X], ids=name_of)
-@pytest.mark.parametrize("scale", [1e-150, 1e-60, 1e-20, 1e15, 1e20, 1e60, 1e150])
-def test_extreme_scales_give_the_same_order_or_a_clear_error(selector, scale):
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1e-30, 1e20])
+def test_large_and_small_x_gives_the_same_order_or_a_clear_error(selector, kind, scale):
     X, y = blobs()
+    scaled = (scale * X).astype(kind)
     if selector in IN_UNITS_OF_X:
-        with pytest.raises(ValueError, match=r"in the units of X.*Rescale X"):
-            clone(selector).fit(scale * X, y)
+        with pytest.raises(ValueError, match=r"largest entry of X is .*Rescale X"):
+            clone(selector).fit(scaled, y)
     else:
-        expected = clone(selector).fit(X, y).order_
-        assert_array_equal(clone(selector).fit(scale * X, y).order_, expected)
-
-
-@pytest.mark.parametrize("selector", [*SPARSE, *BY_ATTRIBUTES], ids=name_of)
-@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e4, 1e30])
-def test_float32_beyond_its_squares_ranks_as_at_home(selector, scale):
-    X, y = blobs()
-    expected = clone(selector).fit(X, y).order_[:2]
-    scaled = (scale * X).astype(np.float32)
-    kinds = [np.asarray, sp.csr_array] if selector in SPARSE else [np.asarray]
-    for kind in kinds:
-        assert_array_equal(clone(selector).fit(kind(scaled), y).order_[:2], expected)
-
-
-@pytest.mark.parametrize("selector", [LassoSelector(3), L20ALM(3)], ids=name_of)
-def test_coefficients_are_for_x_as_it_was_given(selector):
-    X, y = blobs()
-    near, far = clone(selector).fit(X, y), clone(selector).fit(2.0**100 * X, y)
-    assert_allclose(far.coef_ * 2.0**100, near.coef_, rtol=1e-12)
-    assert_allclose(far.intercept_, near.intercept_, rtol=1e-12)
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_variances_beyond_floating_point_are_refused(scale):
-    with pytest.raises(ValueError, match=r"VarianceSelector .*Rescale X"):
-        VarianceSelector(3).fit(scale * blobs()[0])
-
-
-@pytest.mark.parametrize("width", [1e-200, 1e200, 1e308])
-def test_mcfs_bears_any_heat_width(width):
-    X, _ = blobs()
-    fitted = MCFS(3, heat_width=width).fit(X)
-    assert np.isfinite(fitted.scores_[:6]).all()
-    if width > 1:
-        assert_array_equal(fitted.order_, MCFS(3, weight="binary").fit(X).order_)
+        order = clone(selector).fit(X, y).order_
+        assert_array_equal(clone(selector).fit(scaled, y).order_[:2], order[:2])
+        if selector in SPARSE:
+            sparse = clone(selector).fit(sp.csr_array(scaled), y)
+            assert_array_equal(sparse.order_[:2], order[:2])
+        with pytest.raises(ValueError, match=r"largest entry of X is .*Rescale X"):
+            clone(selector).fit(X * 1e200, y)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +106,8 @@ def test_mcfs_bears_any_heat_width(width):
         (FSASL(max_samples=1), "max_samples must be at least 2"),
         (LassoSelector(lam=0), "lam must be above 0"),
         (LassoSelector(tol=-1.0), "tol must be a number of at least 0"),
-        (L20ALM(init="ones"), "init must be 'zero' or 'ridge' or 'random'"),
-        (L20ALM(init=3), "or a pair of arrays"),
+        (L20ALM(init="ones"), "init must be 'zero', 'ridge', 'random', or a pair"),
+        (L20ALM(init=3), "got 3"),
         (L20ALM(init=(np.zeros((2, 2)), np.zeros((2, 2)))), "of shapes"),
         (L20ALM(rho=0.9), "rho must be a number of at least 1"),
         (WkNN(batch_size=1), "batch_size must be at least 2"),
@@ -161,12 +119,6 @@ def test_mcfs_bears_any_heat_width(width):
 def test_wrong_options_are_named_with_what_is_allowed(selector, message):
     with pytest.raises(ValueError, match=message):
         selector.fit(*blobs())
-
-
-@each
-def test_nothing_but_constant_columns_is_refused(selector):
-    with pytest.raises(ValueError, match="constant"):
-        clone(selector).fit(np.ones((6, 3)), [0, 1] * 3)
 
 
 def three_islands():
@@ -188,19 +140,19 @@ def test_a_graph_in_pieces_is_embedded_by_its_pieces_largest_first():
 
 def test_sparse_and_dense_eigensolvers_agree(monkeypatch):
     X = np.random.default_rng(0).normal(size=(300, 5))
-    W = graph.neighbor_graph(*graph.nearest_neighbors(X, 6), 1.0)
-    dense, values = graph.spectral_embedding(W, 4)
-    monkeypatch.setattr(graph, "DENSE_LIMIT", 10)
-    sparse, sparse_values = graph.spectral_embedding(W, 4)
+    W = mcfs.neighbor_graph(*mcfs.nearest_neighbors(X, 6), 1.0)
+    dense, values = mcfs.spectral_embedding(W, 4)
+    monkeypatch.setattr(mcfs, "DENSE_LIMIT", 10)
+    sparse, sparse_values = mcfs.spectral_embedding(W, 4)
     assert_allclose(sparse_values, values, atol=1e-8)
     assert_allclose(np.abs(sparse), np.abs(dense), atol=1e-5)
 
 
 def test_equal_distances_go_to_the_lower_index_and_never_to_the_row_itself():
     X = np.array([[0.0], [1.0], [-1.0], [1.0], [5.0]])
-    _, index = graph.nearest_neighbors(X, 2)
+    _, index = mcfs.nearest_neighbors(X, 2)
     assert index[0].tolist() == [1, 2]
-    _, index = graph.nearest_neighbors(np.zeros((9, 2)), 3)
+    _, index = mcfs.nearest_neighbors(np.zeros((9, 2)), 3)
     assert (index != np.arange(9)[:, None]).all()
 
 
@@ -258,14 +210,6 @@ def test_row_sparse_ridge_is_the_same_in_gram_and_in_dual_form(n):
     assert_allclose(row_sparse_ridge(X, T, 0.5), W, atol=1e-8)
 
 
-def test_fsasl_stops_when_the_selection_settles():
-    X, _ = blobs(n=60)
-    settled = FSASL(3, n_components=4, n_iter_no_change=2).fit(X)
-    assert settled.n_iter_ < 20
-    assert len(settled.objective_) == settled.n_iter_
-    assert FSASL(3, n_components=4).fit(X).n_iter_ == 20
-
-
 def test_lasso_with_too_few_rows_appends_by_residual_correlation():
     X, y = blobs()
     with pytest.warns(UserWarning, match="Only 0 features have a non-zero coefficient"):
@@ -288,24 +232,13 @@ def test_lasso_says_when_it_has_not_converged():
         LassoSelector(3, lam=0.01, max_iter=2).fit(*blobs())
 
 
-def test_the_large_scale_step_majorises():
-    X = np.random.default_rng(0).normal(size=(700, 600)) * np.linspace(0.1, 10, 600)
-    D = lasso.majorizer(X.T @ X)
-    assert np.linalg.eigvalsh(np.diag(D) - X.T @ X)[0] > 0
-
-
 def test_l20alm_coefficients_predict_on_raw_columns():
     X, y = blobs()
     selector = L20ALM(3).fit(X, y)
+    assert L20ALM(6).fit(X, y).n_iter_ < 150  # six columns vary: nothing is left to change
     residuals = X @ selector.coef_ + selector.intercept_ - np.eye(4)[y]
     assert np.linalg.norm(residuals, axis=1).sum() == pytest.approx(selector.objective_[-1])
     assert np.count_nonzero(selector.coef_.any(axis=1)) == 3
-
-
-def test_l20alm_stops_when_the_support_settles():
-    X, y = blobs()
-    assert L20ALM(6).fit(X, y).n_iter_ < 150  # six columns vary: nothing is left to change
-    assert L20ALM(6, tol=0).fit(X, y).n_iter_ == 150
 
 
 def test_wknn_ranks_features_of_weight_zero_by_the_slope_of_the_loss():
@@ -325,13 +258,6 @@ def test_wknn_by_batches_finds_the_informative_columns():
     assert set(selector.order_[:4].tolist()) == {0, 1, 2, 3}
 
 
-def test_wknn_uses_batches_for_many_samples_and_says_so(monkeypatch):
-    monkeypatch.setattr(wknn, "LARGEST_FULL_BATCH", 30)
-    monkeypatch.setattr(wknn, "DEFAULT_BATCH", 20)
-    with pytest.warns(UserWarning, match="mini-batches of 20"):
-        WkNN(3, max_iter=5).fit(*blobs())
-
-
 @pytest.mark.parametrize("selector", BY_ATTRIBUTES + UNSUPERVISED, ids=name_of)
 def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
     X, y = blobs()
@@ -343,28 +269,20 @@ def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
     assert all(vars(fitted)[name] is before[name] for name in vars(fitted) | before)
 
 
+def test_fsasl_takes_a_seeded_sample_and_stops_when_the_selection_settles():
+    X, _ = blobs(n=60)
+    few = [FSASL(3, max_samples=20, max_iter=2, random_state=r).fit(X) for r in (0, 0, 1)]
+    assert_array_equal(few[0].scores_, few[1].scores_)
+    assert not np.array_equal(few[0].scores_, few[2].scores_)
+    settled = FSASL(3, n_components=4, n_iter_no_change=2).fit(X)
+    assert len(settled.objective_) == settled.n_iter_ < 20
+
+
 @pytest.mark.parametrize("selector", [MCFS(3), FSASL(3), L20ALM(3), WkNN(3)], ids=name_of)
 def test_long_fits_show_their_progress(selector, capsys):
-    clone(selector).set_params(verbose=1).fit(*blobs())
+    few = {} if isinstance(selector, MCFS) else {"max_iter": 5}
+    clone(selector).set_params(verbose=1, **few).fit(*blobs())
     assert capsys.readouterr().err.startswith(f"{name_of(selector)} ")
-
-
-def test_fsasl_on_a_sample_of_the_rows_is_seeded():
-    first, again, other = (FSASL(3, max_samples=20, random_state=seed) for seed in (0, 0, 1))
-    X, _ = blobs()
-    assert_array_equal(first.fit(X).scores_, again.fit(X).scores_)
-    assert not np.array_equal(first.scores_, other.fit(X).scores_)
-
-
-def test_a_failing_eigensolver_gives_what_it_found_and_says_so(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(400, 1))  # a long chain: tiny gaps
-    monkeypatch.setattr(graph, "DENSE_LIMIT", 10)
-    monkeypatch.setattr(graph, "LANCZOS_RESTARTS", 1)
-    with (
-        pytest.warns(UserWarning, match="Only . of 4 eigenvectors"),
-        pytest.raises(ValueError, match="no coordinate to explain"),
-    ):
-        MCFS(1, n_components=4, n_neighbors=40, heat_width=0.1).fit(X)
 
 
 @pytest.mark.parametrize("init", ["zero", "ridge", "random"])
@@ -396,7 +314,7 @@ def in_turns(X, y):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_classes_take_turns_in_sorted_order(kind, seed):
     X, y = cells(seed)
     fitted = Markers(5).fit(kind(X), y)
@@ -420,12 +338,6 @@ def test_features_without_variance_on_either_side_have_a_finite_statistic():
     fitted = Markers(5).fit(X, y)
     assert fitted.order_[0] == 0
     assert np.isfinite(fitted.statistics_).all()
-
-
-def test_a_singular_matrix_is_explained(monkeypatch):
-    monkeypatch.setattr(MCFS, "_scores", Mock(side_effect=np.linalg.LinAlgError("minor")))
-    with pytest.raises(ValueError, match=r"MCFS met a singular matrix \(minor\).*Rescale X"):
-        MCFS(3).fit(blobs()[0])
 
 
 @each_by_attributes

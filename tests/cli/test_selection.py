@@ -147,7 +147,7 @@ def test_broken_binary_files_are_one_line(files, sample, tmp_path, ending, kind)
         ("kind,a,b\n", "c,x\ncow,1\nhen,2\n", "rows.csv has no rows"),
         ("", "c,x\ncow,1\nhen,2\n", "rows.csv is empty"),
         ("kind,a,b\ncow,1,inf\nhen,2,3\n", "c,x\ncow,1\nhen,2\n", "row 0 of those used"),
-        ("kind,a,b\ncow,1,2\nhen,2,3\n", "c,x\n", "t.csv has a header but no rows"),
+        ("kind,a,b\ncow,1,2\nhen,2,3\n", "c,x\n", "t.csv holds 0 classes and 1 attributes"),
         ("kind,a,b\ncow,1,2\nhen,2,3\n", "c,x\ncow,inf\nhen,1\n", "'x', row 1"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from semfs.datasets import ZeroShotDataset, load_sample
@@ -101,8 +101,6 @@ def test_random_splits_are_reproducible_and_every_split_takes_each_choice_once()
         ({"unseen": ["cat", "ant", "hen", "cow"]}, "all 4 classes are unseen"),
         ({"feature_names": ["a"]}, "X has 2 columns but feature_names has 1 names"),
         ({"feature_names": ["a", "a"]}, "feature_names has 'a' more than once"),
-        ({"rows": {"train": [0, 6]}}, "must be a list of rows of X, 0 to 5"),
-        ({"rows": {"train": [0.5]}}, "must be a list of rows"),
     ],
 )
 def test_bad_parts_are_refused_with_advice(changes, message):
@@ -123,14 +121,6 @@ def test_lung_has_the_documented_shape_and_split(lung):
     assert not any("ENSG" in name for name in lung.feature_names)
 
 
-def test_lung_values_are_log_normalised_counts(lung):
-    with np.load(DATA / "lung_tabula_sapiens.npz", allow_pickle=False) as arrays:
-        counts, totals = arrays["counts"], arrays["totals"].astype(float)
-    assert_allclose(np.expm1(lung.X.astype(float)) * totals[:, None] / 1e4, counts, rtol=1e-5)
-    assert (counts.sum(axis=1) < totals).all()  # the total is over all genes of the source
-    assert 0.35 < (lung.X == 0).mean() < 0.4
-
-
 def test_lung_attributes_are_ancestors_that_some_types_have(lung):
     table = lung.attributes
     assert table.shape == (19, 56)
@@ -146,7 +136,7 @@ def test_lung_attributes_are_ancestors_that_some_types_have(lung):
 
 
 def test_an_unknown_sample_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"no bundled sample 'liver'.*lung.* or .*blood"):
+    with pytest.raises(ValueError, match="name must be 'lung' or 'blood', got 'liver'"):
         load_sample("liver")
 
 
@@ -170,19 +160,6 @@ def test_blood_attributes_tell_all_types_apart_and_none_is_constant(blood):
     assert not table.T.duplicated().any()  # no fact is said twice
     assert set(np.unique(table)) == {0.0, 0.5, 1.0}
     assert not table.loc[blood.seen].duplicated().any()
-
-
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-
-def test_import_needs_no_optional_package():
-    optional = ("pandas", "h5py", "pyarrow", "polars", "pooch", "matplotlib", "anndata", "PIL")
-    result = run(
-        f"import sys; sys.modules.update(dict.fromkeys({optional!r}))\n"
-        "import semfs, semfs.attributes, semfs.datasets, semfs.selectors.files; print('fine')"
-    )
-    assert result.stdout == "fine\n", result.stderr
 
 
 @pytest.mark.slow

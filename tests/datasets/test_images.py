@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import savemat
 
 from semfs.datasets import CIFAR10_CLASSES, load_apy, load_cifar10, load_sun, load_xlsa17
-from semfs.datasets.xlsa17 import read_splits
+from semfs.datasets.images import read_splits
 from semfs.files import FileError
 
 pd = pytest.importorskip("pandas")
@@ -40,7 +40,6 @@ def write_zoo(root, images=None, splits=None, name="ZOO"):
     base = {
         "features": np.arange(24.0).reshape(2, 12),
         "labels": LABELS[:, None].astype(float),
-        "image_files": cells([f"/BS/home/zoo/{i}/{i}.jpg" for i in rows]),
     }
     table = {
         "att": np.arange(18.0).reshape(3, 6),
@@ -66,46 +65,34 @@ def test_xlsa17_has_the_right_classes_rows_and_attribute_rows(tmp_path):
     assert set(data.unseen) == {"eel", "cow"}
     assert list(data.attributes.index) == NAMES
     assert data.attributes.loc["bat"].tolist() == [2.0, 8.0, 14.0]
-    assert data.rows["trainval"].min() > 0
-    assert set(data.y[data.rows["test_unseen"]]) == {"eel", "cow"}
-    assert data.info["files"][:2] == ["1/1.jpg", "2/2.jpg"]
+    assert data.info["trainval"].min() > 0
+    assert set(data.y[data.info["test_unseen"]]) == {"eel", "cow"}
 
 
 def test_xlsa17_original_table_other_features_and_flexible_root(tmp_path):
     write_zoo(tmp_path / "xlsa17" / "data", images={"features": None})
     X = np.arange(12.0)[:, None]
-    data = load_xlsa17(tmp_path, "zoo", table="original_att", features=X)
+    data = load_xlsa17(tmp_path, "ZOO", table="original_att", features=X)
     assert data.attributes.loc["owl"].tolist() == [0.0, 12.0, 24.0]
     assert_array_equal(data.X, X)
-    inside = load_xlsa17(tmp_path / "xlsa17" / "data" / "ZOO", "ZOO", features=X)
-    assert_array_equal(inside.y, data.y)
 
 
-def test_the_standard_split_of_the_animals_is_known_by_name(tmp_path):
+def test_the_standard_split_is_known_by_name_or_refused(tmp_path):
     names = ["leopard", "antelope", "seal", "cow", "dolphin", "eel"]
     write_zoo(tmp_path, splits={"allclasses_names": cells(names)}, name="AWA2")
     assert load_xlsa17(tmp_path, "AWA2", "standard").unseen.tolist() == ["leopard", "seal"]
+    write_zoo(tmp_path)
+    with pytest.raises(ValueError, match=r"standard split of ZOO is not known, only those of"):
+        load_xlsa17(tmp_path, "ZOO", split="standard")
+    with pytest.raises(ValueError, match="'proposed' or 'standard', got 'best'"):
+        load_xlsa17(tmp_path, "ZOO", "best")
+    with pytest.raises(FileNotFoundError, match=r"CUB/att_splits\.mat and .*CUB/res101\.mat"):
+        load_xlsa17(tmp_path, "CUB")
 
 
-def test_classes_without_names_are_numbers_or_lines_of_a_list(tmp_path):
+def test_classes_without_names_are_numbers(tmp_path):
     write_zoo(tmp_path, splits={"allclasses_names": None})
     assert load_xlsa17(tmp_path, "ZOO").unseen.tolist() == [3, 5]
-    (tmp_path / "ZOO" / "allclasses.txt").write_text("\n".join(NAMES))
-    assert load_xlsa17(tmp_path, "ZOO").unseen.tolist() == ["cow", "eel"]
-
-
-def test_standard_split_from_its_own_folder(tmp_path):
-    write_zoo(tmp_path / "data")
-    other = tmp_path / "standard_split" / "ZOO"
-    other.mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"standard split of ZOO was not found.*Unpack"):
-        load_xlsa17(tmp_path / "data", "ZOO", split="standard")
-    with pytest.raises(ValueError, match="'proposed' or 'standard', got 'best'"):
-        load_xlsa17(tmp_path / "data", "ZOO", "best")
-    with pytest.raises(FileNotFoundError, match=r"CUB/att_splits\.mat and .*CUB/res101\.mat"):
-        load_xlsa17(tmp_path / "data", "CUB")
-    savemat(other / "att_splits.mat", {"trainval_loc": [[1]], "test_unseen_loc": [[4], [8]]})
-    assert load_xlsa17(tmp_path / "data", "ZOO", "standard").unseen.tolist() == ["antelope"]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +100,15 @@ def test_standard_split_from_its_own_folder(tmp_path):
     [
         ({"features": np.zeros((12, 2))}, {}, "one column for each was expected. It seems"),
         ({"features": np.zeros((2, 5))}, {}, r"shape \(2, 5\), but there are 12 labels"),
-        ({"labels": LABELS[:, None] - 1}, {}, "labels holds 0; numbers start at 1"),
+        ({"labels": LABELS[:, None] - 1}, {}, "labels holds 0; whole numbers from 1"),
         ({"labels": LABELS[:, None] + 1}, {}, "labels go up to 7, but .* has 6 columns"),
-        ({"features": None}, {}, "has no 'features'; found labels, image_files"),
+        ({"features": None}, {}, "has no 'features'; found labels"),
         ({"features": cells(["a", "b"])}, {}, "features must be a matrix of numbers"),
         ({}, {"att": np.zeros((6, 3))}, "one column for each was expected. It seems"),
         ({}, {"att": None}, "has no 'att'; found original_att, allclasses_names"),
-        ({}, {"trainval_loc": np.array([[1.5]])}, "trainval_loc must hold whole numbers"),
+        ({}, {"trainval_loc": np.array([[1.5]])}, "trainval_loc holds 1.5; whole numbers"),
         ({}, {"test_unseen_loc": np.array([[13]])}, "names image 13, but there are only 12"),
-        ({}, {"trainval_loc": np.array([[5]])}, "class number 6 is in trainval_loc and in"),
+        ({}, {"trainval_loc": np.array([[5]])}, "class number 6 is in test_unseen_loc and"),
         ({}, {"allclasses_names": cells(["owl"] * 6)}, "class 'owl' is named twice"),
         ({}, {"test_unseen_loc": None}, "no test_unseen_loc"),
     ],
@@ -147,17 +134,17 @@ def test_wrong_xlsa17_folders_are_one_line(tmp_path, images, splits, message):
     ],
 )
 def test_real_tables_and_splits_have_the_published_sizes(name, shape, sizes):
-    splits = read_splits(SHARED / "xlsa17", name)
-    assert splits.attributes.shape == shape
-    assert tuple(len(splits.rows[k]) for k in ("trainval", "test_seen", "test_unseen")) == sizes
-    assert_allclose(np.linalg.norm(splits.attributes, axis=1), 1.0)
-    assert not splits.attributes.columns[0].startswith("a0")  # the published names
+    _, table, rows = read_splits(SHARED / "xlsa17", name)
+    assert table.shape == shape
+    assert tuple(len(rows[k]) for k in ("trainval", "test_seen", "test_unseen")) == sizes
+    assert_allclose(np.linalg.norm(table, axis=1), 1.0)
+    assert not table.columns[0].startswith("a0")  # the published names
 
 
 @real
 def test_real_sun_equals_the_benchmark_table_and_table_1(tmp_path):
     data = load_sun(SHARED / "SUNAttributeDB")
-    table = read_splits(SHARED / "xlsa17", "SUN", table="original_att").attributes
+    table = read_splits(SHARED / "xlsa17", "SUN", table="original_att")[1]
     pd.testing.assert_frame_equal(data.attributes, table)
     assert (len(data.seen), len(data.unseen)) == (707, 10)
     _, y_seen, _, y_unseen = data.split()
@@ -171,7 +158,7 @@ def test_real_sun_equals_the_benchmark_table_and_table_1(tmp_path):
 @real
 def test_real_apy_equals_the_benchmark_table_and_table_1():
     data = load_apy(SHARED / "aPY_annotations")
-    table = read_splits(SHARED / "xlsa17", "APY", table="original_att").attributes
+    table = read_splits(SHARED / "xlsa17", "APY", table="original_att")[1]
     pd.testing.assert_frame_equal(data.attributes, table)
     _, y_seen, _, y_unseen = data.split()
     assert (len(y_seen), len(y_unseen)) == (12695, 2644)
@@ -199,7 +186,7 @@ def test_sun_says_what_it_expects(tmp_path):
     with pytest.raises(FileError, match=r"shape \(6, 2\), expected \(6, 1\): images × attrib"):
         load_sun(tmp_path)
     savemat(tmp_path / "attributes.mat", {"attributes": np.eye(2)})
-    with pytest.raises(FileError, match="no variable 'attributes' of the expected kind"):
+    with pytest.raises(FileError, match="attributes must be a cell array of text"):
         load_sun(tmp_path)
 
 
@@ -225,15 +212,15 @@ def test_apy_averages_objects_and_keeps_the_order_of_the_files(tmp_path):
     assert data.unseen.tolist() == ["mug"]
     assert data.attributes.loc["dog"].tolist() == [0.5, 0.0]
     assert list(data.attributes.index) == ["dog", "cat", "mug"]
-    assert data.rows["ayahoo_test"].tolist() == [3]
+    assert data.info["ayahoo_test"].tolist() == [3]
 
 
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("c.jpg mug 1 2 3 4 0\n", r"object 1: 7 columns, expected 8"),
-        ("c.jpg mug 1 2 3 4 0 7\n", "object 1: attributes must be 0 or 1"),
-        ("c.jpg cup 1 2 3 4 0 1\n", "class 'cup' is in class_names.txt or in the annotations"),
+        ("c.jpg mug 1 2 3 4 0\n", r"object 1: 7 columns; 8 were expected"),
+        ("c.jpg mug 1 2 3 4 0 7\n", "object 1: .* 2 times 0 or 1"),
+        ("c.jpg cup 1 2 3 4 0 1\n", "class_names.txt has 3 names, not the 3 classes"),
         ("", "is empty"),
     ],
 )
@@ -264,7 +251,7 @@ def test_cifar10_batches_give_45_splits(tmp_path):
     assert data.X.dtype == np.float32
     assert_allclose(data.X, pixels / 255, rtol=1e-6)
     assert data.y[:3].tolist() == ["airplane", "automobile", "bird"]
-    assert (len(data.rows["train"]), len(data.rows["test"])) == (50, 10)
+    assert (len(data.info["train"]), len(data.info["test"])) == (50, 10)
     splits = list(data.every_split(n_seen=2))
     assert len({tuple(s.seen) for s in splits}) == len(splits) == 45
     assert all(len(s.unseen) == 8 and len(s.split()[1]) == 12 for s in splits)
@@ -282,7 +269,7 @@ def test_cifar10_words_from_a_mat_file_beside_the_batches(tmp_path):
     assert data.attributes.loc["cat"].tolist() == WORDS.loc["cat"].tolist()
     assert data.X.shape == (60, 0)
     savemat(tmp_path / "cifar10_wordTable.mat", words | {"wordTable": WORDS.to_numpy()})
-    with pytest.raises(FileError, match=r"shape \(10, 5\); one column per class \(10\)"):
+    with pytest.raises(FileError, match=r"shape \(10, 5\), but there are 10 label_names"):
         load_cifar10(tmp_path)
 
 
