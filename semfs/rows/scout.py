@@ -44,7 +44,7 @@ def survives(path: Path) -> bool:
 
 
 def _heaps_end(path: Path) -> bool:
-    """Whether heaps of text are sound: in others, by far the most frequent, it runs in circles.
+    """Whether heaps of text are sound; damaged ones, in which it runs in circles, are frequent.
 
     "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
     (0 for free space), a count of references and a size.
@@ -74,13 +74,17 @@ def _answers(name: str, seconds: float) -> bool:
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
     timer.start()
-    with contextlib.suppress(OSError):
-        process.stdin.write(f"{os.fsencode(name).hex()}\n")
-        process.stdin.flush()
-    answered = bool(process.stdout.readline())
-    timer.cancel()
-    if not answered:
-        _processes.pop(os.getpid()).communicate()
+    answered = False
+    try:
+        with contextlib.suppress(OSError):
+            process.stdin.write(f"{os.fsencode(name).hex()}\n")
+            process.stdin.flush()
+        answered = bool(process.stdout.readline())
+    finally:  # after Ctrl-C too
+        timer.cancel()
+        if not answered:
+            process.kill()
+            _processes.pop(os.getpid()).communicate()
     return answered
 
 
