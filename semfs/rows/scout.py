@@ -5,6 +5,7 @@ Run as a script it needs h5py alone, and answers each path it is given with a li
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import mmap
 import os
@@ -100,6 +101,12 @@ def _started() -> subprocess.Popen[str]:
     assert process.stdout is not None
     process.stdout.readline()  # it is ready
     return _processes.setdefault(os.getpid(), process)
+
+
+@atexit.register
+def _end() -> None:
+    if process := _processes.pop(os.getpid(), None):
+        process.communicate()
 
 
 # ---- in the second process --------------------------------------------------------------
