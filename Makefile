@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[all,dev]"
 	@touch $(STAMP)
 
-# 0.6 GB instead of 1.4; `make install` adds the rest on top.
+# Without documentation and test tools; `make install` adds the rest on top.
 $(LEAN): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[plots]" typer rich pandas
 	@touch $(LEAN)

@@ -4,7 +4,7 @@
     python benchmarks/bench_baselines.py --only mcfs,wknn   # some of the methods
     python benchmarks/bench_baselines.py --show             # the table of the last full run
     python benchmarks/bench_baselines.py --small            # seconds: does it run at all
-    python benchmarks/bench_baselines.py --digits           # accuracy on digits, minutes
+    python benchmarks/bench_baselines.py --digits           # accuracy on digits (digits.json)
 
 Each method runs in a process of its own on the same file of made-up data: float32, three
 quarters zeros as after a ReLU, with class structure. Prints a table and writes
@@ -21,13 +21,11 @@ import sys
 import tempfile
 import time
 import warnings
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-RESULTS = Path(__file__).parent / "results" / "baselines.json"
+from record import read_results, write_results
 
 # name on the command line -> (class, options); all rank for k = 50
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -135,9 +133,10 @@ def print_head() -> None:
 
 def show() -> None:
     """Print the table of the last full run."""
-    if not RESULTS.exists():
-        raise SystemExit("No full run yet: call this script without --show (make bench-long).")
-    rows = json.loads(RESULTS.read_text())["rows"]
+    rows = read_results("baselines").get("rows")
+    if not rows:
+        print("Baselines: no full run yet (make bench-long)")
+        return
     n, d, classes = rows[0]["n_d_classes"]
     print(f"Baselines at n = {n:,}, d = {d:,}, {classes} classes (last make bench-long)")
     print_head()
@@ -160,39 +159,37 @@ def _line(row: dict[str, Any]) -> str:
 def save(row: dict[str, Any], threads: int) -> None:
     """Write a row among those of the other cases, whole or not at all."""
     size = [SIZE["n_classes"] * SIZE["per_class"], SIZE["d"], SIZE["n_classes"]]
-    row |= {"n_d_classes": size, "threads": threads, "date": date.today().isoformat()}
-    row |= {"numpy": np.__version__}
-    known = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    row |= {"n_d_classes": size, "threads": threads}
+    known = read_results("baselines").get("rows", [])
     by_case = {r["case"]: r for r in known if r["n_d_classes"] == size} | {row["case"]: row}
     rows = [by_case[case] for case in CASES if case in by_case]
-    RESULTS.parent.mkdir(exist_ok=True)
-    partial = RESULTS.with_suffix(".part")
-    partial.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    partial.replace(RESULTS)
+    write_results("baselines", {"rows": rows})
 
 
 def digits() -> None:
-    """Print the mean 5-fold accuracy of a ridge classifier on 10 of the 64 pixels."""
+    """Write the mean 5-fold accuracy of a ridge classifier on 10 of the 64 pixels."""
     import semfs.baselines as b
 
     unsupervised = {"n_components": 10}
-    cases = [
-        b.VarianceSelector(10),
-        b.Markers(10),
-        b.MCFS(10, **unsupervised),
-        b.FSASL(10, **unsupervised),
-        b.LassoSelector(10),
-        b.LassoSelector(10, lam=10.0, penalty="l21"),
-        b.L20ALM(10),
-        b.L20ALM(10, standardize=False),
-        b.WkNN(10),
+    cases: list[tuple[type, dict[str, Any]]] = [
+        (b.VarianceSelector, {}),
+        (b.Markers, {}),
+        (b.MCFS, unsupervised),
+        (b.FSASL, unsupervised),
+        (b.LassoSelector, {}),
+        (b.LassoSelector, {"lam": 10.0, "penalty": "l21"}),
+        (b.L20ALM, {}),
+        (b.L20ALM, {"standardize": False}),
+        (b.WkNN, {}),
     ]
     draws = [_digits_accuracy(b.RandomSelector(10, random_state=seed)) for seed in range(20)]
-    print(f"| RandomSelector | 20 draws | {np.mean(draws):.3f} ± {np.std(draws):.3f} |")
-    for selector in cases:
-        options = str(selector).replace("\n", " ").partition("(")[2][:-1]
-        name = type(selector).__name__
-        print(f"| {name} | `{options}` | {_digits_accuracy(selector):.3f} |", flush=True)
+    mean, spread = float(np.mean(draws)), float(np.std(draws))
+    rows = [{"method": "RandomSelector", "options": {}, "accuracy": mean, "spread": spread}]
+    for method, options in cases:
+        row = {"method": method.__name__, "options": options}
+        rows.append(row | {"accuracy": _digits_accuracy(method(10, **options))})
+        print(rows[-1], flush=True)
+    write_results("digits", {"rows": rows}, "python benchmarks/bench_baselines.py --digits")
 
 
 def _digits_accuracy(selector: Any) -> float:

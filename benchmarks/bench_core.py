@@ -22,11 +22,10 @@ import sys
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
+from record import write_results
 
-RESULTS = Path(__file__).parent / "results" / "core.json"
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
 K = 50
 
@@ -257,20 +256,15 @@ def main() -> None:
             f"time of direct grows as {letter}^{found['exponent']:.2f} over "
             f"{first[0]:,} ... {last[0]:,}"
         )
-    RESULTS.parent.mkdir(exist_ok=True)
     document = {
         "size": dict(zip(("n", "d", "classes", "attributes"), SIZES[size])),
         "k": K,
         "rows": [asdict(row) for row in rows],
         "growth": grown,
-        "command": "python benchmarks/bench_core.py " + " ".join(sys.argv[1:]),
-        "date": time.strftime("%Y-%m-%d"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
     }
-    if not options.only:
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-        print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
+    if size == "full" and not options.only:
+        command = " ".join(["python benchmarks/bench_core.py", *sys.argv[1:]])
+        print(f"written to {write_results('core', document, command)}")
 
 
 if __name__ == "__main__":

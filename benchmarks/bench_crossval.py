@@ -12,18 +12,16 @@ and depends on the number of K-means runs.
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from pathlib import Path
 
 import numpy as np
+from record import write_results
 from threadpoolctl import threadpool_info
 
 import semfs.selectors.semfs_cv as crossval
 from semfs import SemFS
 from semfs.selectors.semfs_cv import SemFSCV
 
-RESULTS = Path(__file__).parent / "results" / "crossval.json"
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
 K = 50
 REPEATS = 2
@@ -118,8 +116,7 @@ def main() -> None:
     if not options.small:
         sizes = {"n": n, "d": d, "classes": C, "attributes": m, "k": K}
         threads = max(pool["num_threads"] for pool in threadpool_info())
-        results = {"size": sizes, "threads": threads, **found}
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        write_results("crossval", {"size": sizes, "threads": threads, **found})
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ due to other users of the machine. Writes benchmarks/results/distributed.json.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import signal
 import tempfile
@@ -26,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from record import write_results
 from threadpoolctl import threadpool_limits
 
 from semfs import SemFS
 from semfs.rows import open_blocks
 from semfs.rows.cluster import on_cluster
 
-RESULTS = Path(__file__).parent / "results" / "distributed.json"
 SIZES = {"full": (200_000, 4_096, 100), "small": (10_000, 512, 20)}
 K = 50
 WORKERS = (1, 2, 4)
@@ -180,8 +178,7 @@ def main() -> None:
         shutil.rmtree(folder)
     if not options.small:
         document = {"n": n, "d": d, "classes": C, "k": K, "cores": os.cpu_count(), "rows": rows}
-        document |= {"python": platform.python_version(), "numpy": np.__version__}
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+        write_results("distributed", document)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ Writes benchmarks/results/knowledge.json.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
 import warnings
 import zlib
 from collections.abc import Callable
@@ -27,18 +25,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import sklearn
+from record import write_results
 from sklearn.datasets import load_digits
 from sklearn.feature_selection import f_classif
 from threadpoolctl import threadpool_limits
 
-import semfs
 from semfs import SemFS
 from semfs.baselines import MCFS, Markers
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores, starting_rows
 
-RESULTS = Path(__file__).parent / "results" / "knowledge.json"
 KS = (5, 10, 20, 50)
 RATED = slice(1, None)  # ratios are over k = 10, 20, 50
 N_STARTS = 3
@@ -390,13 +386,6 @@ def main() -> None:
     with threadpool_limits(1):
         known = run(names, range(options.splits), options.data, options.cache)
     document = {
-        "command": "python benchmarks/bench_knowledge.py --data DIR",
-        "date": datetime.date.today().isoformat(),
-        "versions": {
-            "python": platform.python_version(),
-            "scikit-learn": sklearn.__version__,
-            "semfs": semfs.__version__,
-        },
         "k": KS,
         "data": {name: DATA[name][1] for name in names},
         "inductive": list(INDUCTIVE),
@@ -424,7 +413,8 @@ def main() -> None:
     }
     print(json.dumps({"predict": document["predict"], "pairs": document["pairs"]}, indent=1))
     if not options.only:
-        RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+        command = "python benchmarks/bench_knowledge.py --data DIR"
+        write_results("knowledge", document, command)
 
 
 if __name__ == "__main__":

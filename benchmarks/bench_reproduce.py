@@ -11,20 +11,18 @@ NMI averaged over k.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
+
+from record import write_results
 
 from semfs.lab import Store
 from semfs.lab.paper import Study, reproduce
 from semfs.lab.report import METRICS, standings
 
-RESULTS = Path(__file__).parent / "results" / "reproduce.json"
 
-
-def exported(run: Any, command: str) -> dict[str, Any]:
+def exported(run: Any) -> dict[str, Any]:
     """What the page needs of a run directory."""
     store = Store(run, create=False)
     groups: dict[tuple[str, str], list] = defaultdict(list)
@@ -39,7 +37,7 @@ def exported(run: Any, command: str) -> dict[str, Any]:
                 scores[standing.label][metric] = round(standing.mean, 4)
         place = {"dataset": dataset, "split": split}
         rows += [place | {"label": label} | values for label, values in scores.items()]
-    return {"command": command, "versions": store.info()["versions"], "rows": rows}
+    return {"versions": store.info()["versions"], "rows": rows}
 
 
 def main() -> None:
@@ -60,10 +58,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or folder
         done = reproduce(study, run, command=command, verbose=True)
-        found = exported(run, command)
+        found = exported(run)
     print(f"{len(found['rows'])} rows, {len(done.failures)} cells failed")
     if not options.small:
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_results("reproduce", found, command)
 
 
 if __name__ == "__main__":

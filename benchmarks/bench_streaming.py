@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import shutil
 import subprocess
@@ -27,8 +26,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+from record import read_results, write_results
 
-RESULTS = Path(__file__).parent / "results" / "streaming.json"
 SIZES = {"full": (400_000, 4_096, 200), "small": (80_000, 1_024, 50)}
 SPARSE = {"full": (100_000, 50_000), "small": (10_000, 5_000)}
 BLOCK = 4_096
@@ -227,9 +226,8 @@ def main() -> None:
 
 
 def write_part(part: str, found: dict) -> None:
-    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    document |= {part: found, "python": platform.python_version(), "numpy": np.__version__}
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    known = read_results("streaming")
+    write_results("streaming", {p: known[p] for p in PARTS if p in known} | {part: found})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,12 @@
-"""`python -m semfs` is the command `semfs`."""
+"""The command `semfs`, also `python -m semfs`."""
 
-from semfs.cli import main
+import os
+import signal
 
-main()
+# Ctrl-C while packages load: no traceback. `main` takes over.
+signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+
+from semfs.cli import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

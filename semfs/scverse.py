@@ -9,15 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from semfs.attributes import attributes_from_ontology, read_attributes
+from semfs.attributes import attributes_of
 from semfs.rows.anndata import as_genes, view
 from semfs.rows.writing import of_genes
 from semfs.selectors.files import result_columns, result_summary
 from semfs.selectors.semfs import SemFS
 
 __all__ = ["select_genes", "view"]
-
-ONTOLOGIES = (".obo", ".owl")
 
 
 def select_genes(
@@ -110,7 +108,5 @@ def _descriptions(attributes: Any, types: Any) -> Any:
     """The table of cell types; categories without a cell are described as well."""
     if not isinstance(attributes, (str, Path)):
         return attributes
-    if attributes != "cl" and Path(attributes).suffix.lower() not in ONTOLOGIES:
-        return read_attributes(attributes)
     terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
-    return attributes_from_ontology([str(term).strip() for term in terms], attributes)
+    return attributes_of(terms, attributes)

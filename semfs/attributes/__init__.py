@@ -1,7 +1,7 @@
 """What is known of classes: tables of attributes, their files, encoders and checks."""
 
 from semfs.attributes.encoders import encode_class_names, read_names
-from semfs.attributes.files import attributes_from_markers, read_attributes
+from semfs.attributes.files import attributes_from_markers, attributes_of, read_attributes
 from semfs.attributes.ontology import attributes_from_ontology
 from semfs.attributes.tables import (
     AttributeTable,
@@ -17,6 +17,7 @@ __all__ = [
     "as_attribute_table",
     "attributes_from_markers",
     "attributes_from_ontology",
+    "attributes_of",
     "constant_attributes",
     "describe_attributes",
     "encode_class_names",

@@ -6,19 +6,23 @@ import contextlib
 import csv
 import json
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from semfs.attributes.encoders import encode_class_names
+from semfs.attributes.ontology import attributes_from_ontology
 from semfs.files import FileError, appearing, check_archive, need, open_existing, reading
 from semfs.rows import Labels
 from semfs.validation import check_distinct, is_missing
 
-__all__ = ["attributes_from_markers", "read_attributes", "write_table"]
+__all__ = ["attributes_from_markers", "attributes_of", "read_attributes", "write_table"]
 
 _TEXT, _EXCEL, _PARQUET = (".csv", ".tsv", ".txt"), (".xlsx", ".xlsm"), (".parquet", ".pq")
 _SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL, ".json")
+_ONTOLOGIES = (".obo", ".owl")
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _MARKERS = "a class, a marker and, if you like, a weight per row were expected"
 
@@ -67,6 +71,38 @@ def read_attributes(path: Any) -> Any:
                 "and one row of numbers per class were expected."
             )
         return pandas.DataFrame(values, index=pandas.Index(labels))
+
+
+def attributes_of(classes: Iterable[Any], source: Any) -> Any:
+    """Return descriptions of classes as a frame: a table in a file, or what their names say.
+
+    Parameters
+    ----------
+    classes : iterable of class labels
+    source : path-like or str
+        A file for `read_attributes`; "names" for `encode_class_names` of the labels; "cl" (the
+        Cell Ontology) or an ``.obo`` or ``.owl`` file for `attributes_from_ontology`.
+
+    Returns
+    -------
+    pandas.DataFrame of shape (C, m)
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "farm.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("class,legs\\ncat,4\\nhen,2\\n")
+    >>> attributes_of(["hen"], path).index.tolist()
+    ['cat', 'hen']
+    """
+    terms = {label: str(label).strip() for label in classes}
+    word = str(source) if not Path(source).exists() else ""
+    if word == "cl" or Path(source).suffix.lower() in _ONTOLOGIES:
+        return attributes_from_ontology(terms, str(source))
+    if word == "names":
+        return encode_class_names(list(terms.values())).set_axis(list(terms), axis=0)
+    return read_attributes(source)
 
 
 def write_table(frame: Any, path: Any) -> None:

@@ -3,6 +3,7 @@
 try:
     import functools
     import inspect
+    import signal
     import warnings
     from collections.abc import Callable
     from dataclasses import is_dataclass
@@ -11,28 +12,17 @@ try:
     import typer
     from typer.core import TyperCommand, TyperGroup
 
-    from semfs.cli import data, lab
+    from semfs.cli import commands
     from semfs.cli.console import complain
 except ModuleNotFoundError as error:  # pragma: no branch
     raise SystemExit(
         f"The semfs command needs {error.name}. Install it with: pip install 'semfs[cli]'"
     ) from None
-except KeyboardInterrupt:
-    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]
 
-#: The commands, in the order of the help. A new one is a function of `data` or `lab`: its
-#: docstring is the help and ends with "Example: ...".
-COMMANDS = (
-    lab.demo,
-    data.select,
-    data.attributes,
-    data.datasets,
-    lab.evaluate,
-    lab.reproduce,
-    lab.report,
-)
+#: The functions of `commands`, in the order of the help.
+COMMANDS = ("demo", "select", "attributes", "datasets", "evaluate", "reproduce", "report")
 
 
 class _PlainHelp:
@@ -92,32 +82,25 @@ def _options(
     """Choose the features that tell apart classes nobody has labelled yet."""
 
 
-def _build() -> typer.Typer:
-    app = typer.Typer(
-        name="semfs",
-        cls=type("Group", (_PlainHelp, TyperGroup), {}),
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
-    )
-    app.callback()(_options)
-    command = type("Command", (_PlainHelp, TyperCommand), {})
-    for function in COMMANDS:
-        text, _, example = inspect.cleandoc(function.__doc__ or "").partition("Example:")
-        epilog = f"Example: {example.strip()}"
-        app.command(cls=command, help=text, epilog=epilog)(_command(function))
-    return app
-
-
-try:
-    app = _build()
-except KeyboardInterrupt:
-    raise SystemExit(130) from None
+app = typer.Typer(
+    name="semfs",
+    cls=type("Group", (_PlainHelp, TyperGroup), {}),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.callback()(_options)
+_Command = type("Command", (_PlainHelp, TyperCommand), {})
+for _function in (getattr(commands, name) for name in COMMANDS):
+    _text, _, _example = inspect.cleandoc(_function.__doc__ or "").partition("Example:")
+    _ending = f"Example: {_example.strip()}"
+    app.command(cls=_Command, help=_text, epilog=_ending)(_command(_function))
 
 
 def main() -> None:
     """Entry point of the `semfs` script."""
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         app(prog_name="semfs")
     except KeyboardInterrupt:  # before a command was reached
         raise SystemExit(130) from None

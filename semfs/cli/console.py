@@ -6,14 +6,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["AsJson", "Scheduler", "complain", "given", "print_json", "print_table", "say"]
+__all__ = ["complain", "print_json", "print_table", "say"]
 
 # No escape codes at all; left to themselves typer and rich would only leave out colours.
 FORCE = False if os.environ.get("NO_COLOR") else None
@@ -38,17 +37,6 @@ WORDS = {
     r"^(alpha|gamma|attributes|unseen|seed|scheduler)(?= must|:| has| is)": r"--\1",
 }
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-# Options that several commands have.
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Address of a Dask cluster, such as tcp://host:8786.")
-]
-
-
-def given(options: Any, *own: str) -> dict[str, Any]:
-    """The options that were given, but for a command's own; the library knows the defaults."""
-    return {k: v for k, v in vars(options).items() if v is not None and k not in own}
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from semfs.attributes import as_attribute_table, encode_class_names, read_attributes
+from semfs.attributes import as_attribute_table, attributes_of
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing, reading
@@ -43,7 +43,8 @@ def load_table(
         Name of the column (of ``obs``) with the class labels. Rows without a label are left
         out, with a warning.
     attributes : path-like, DataFrame or mapping
-        Class descriptions; a file is read by `semfs.attributes.read_attributes`.
+        Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file, or
+        "names", or "cl".
     layer : str, optional
         Layer of an AnnData file to take instead of ``X``; ``"raw"`` takes ``raw.X``.
     unseen : array-like of class labels, default=()
@@ -58,8 +59,9 @@ def load_table(
 
 def _loaded(source: BlockSource, attributes: Any, unseen: Any) -> ZeroShotDataset:
     """The labelled rows of a source, with labels in the type of the table's."""
-    table, labels, path = as_frame(attributes), source.labels, Path(str(source.reader.path))
+    labels, path = source.labels, Path(str(source.reader.path))
     assert labels is not None
+    table = as_frame(attributes, labels.classes)
     labels = labels.matched(table.index)
     kept = labels.codes >= 0
     with reading(path, "data set"):
@@ -71,10 +73,10 @@ def _loaded(source: BlockSource, attributes: Any, unseen: Any) -> ZeroShotDatase
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
-def as_frame(attributes: Any) -> Any:
-    """Class descriptions, from a file or in any accepted form, as a frame."""
+def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
+    """Class descriptions, by `attributes_of` or in any accepted form, as a frame."""
     if isinstance(attributes, (str, Path)):
-        return read_attributes(attributes)
+        return attributes_of(classes, attributes)
     table = as_attribute_table(attributes)
     pandas = need("pandas", "data", what="A data set")
     return pandas.DataFrame(table.values, index=table.classes, columns=table.names)
@@ -154,23 +156,19 @@ def npz_classes(path: Path) -> tuple[Any, list]:
 def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, list]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is a file, or the word "names" (`encode_class_names` of the ``classes``) or
-    "labels" (None is returned); by default an NPZ file brings its own.
+    ``attributes`` is what `attributes_of` takes, or the word "labels" (None is returned); by
+    default an NPZ file brings its own.
     """
     own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
-    word = str(attributes) if attributes is not None and not Path(attributes).exists() else ""
-    if word == "labels":
+    if str(attributes) == "labels" and not Path(attributes).exists():
         return None, unseen
-    if word == "names":
-        table = encode_class_names([str(label) for label in classes])
-        return table.set_axis(list(classes), axis=0), unseen
     if attributes is not None:
-        return read_attributes(attributes), unseen
+        return attributes_of(classes, attributes), unseen
     if own is None:
         raise ValueError(
             f"{path} has no class attributes. Give a table (--attributes TABLE), or choose by "
-            "what the classes are called (--attributes names) or by the class labels alone "
-            "(--attributes labels)."
+            "what the classes are called (--attributes names), by what the Cell Ontology says "
+            "of them (--attributes cl) or by the class labels alone (--attributes labels)."
         )
     return own, unseen
 

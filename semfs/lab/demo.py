@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed
 
 from semfs.baselines import Markers, RandomSelector, VarianceSelector
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.files import appearing, need
 from semfs.lab.methods import Case, Ranking, scores
-from semfs.lab.page import dots, figure, lines, section, styles, table
-from semfs.lab.paper import random_splits, split_facts
-from semfs.lab.report import METRICS, Interval, curves, lead
-from semfs.lab.store import Cell, Result, result_rows
+from semfs.lab.paper import case_of, random_splits, split_facts
+from semfs.lab.report import (
+    METRICS,
+    Interval,
+    Panel,
+    Section,
+    Table,
+    colours,
+    lead,
+    score_panels,
+)
+from semfs.lab.runner import run
+from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
 
-__all__ = ["Demo", "Gene", "draw", "run_demo"]
+__all__ = ["Demo", "draw", "run_demo"]
+
+Gene = tuple[str, float, str]  # its share of the fall of J, the attribute it speaks of most
 
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
@@ -31,8 +42,7 @@ RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
 CAUTION = (
-    "Means over k, differences paired over the class splits, with 95 % intervals; the splits "
-    "share classes, so the intervals are rather too narrow."
+    "Paired over the class splits, with 95 % intervals: too narrow, as splits share classes."
 )
 
 
@@ -56,15 +66,6 @@ LINES: dict[str, Callable[[Case], Any]] = {
 
 
 @dataclass(frozen=True)
-class Gene:
-    """A chosen gene: ``share`` of the total fall of J, and the attribute it speaks of most."""
-
-    name: str
-    share: float
-    attribute: str
-
-
-@dataclass(frozen=True)
 class Demo:
     """Data set, chosen genes, and one row per split, method and k (as `semfs report` reads)."""
 
@@ -85,7 +86,7 @@ class Demo:
     def expression(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
         """Mean and share of expressing cells (types, genes) of the chosen genes; the types."""
         names = self.data.feature_names.tolist()
-        X = self.data.X[:, [names.index(gene.name) for gene in self.genes]]
+        X = self.data.X[:, [names.index(name) for name, *_ in self.genes]]
         types = [*self.data.seen.tolist(), *self.data.unseen.tolist()]
         parts = [X[self.data.y == label] for label in types]
         means = np.array([part.mean(axis=0) for part in parts])
@@ -93,48 +94,39 @@ class Demo:
 
 
 def run_demo(
-    n_genes: int = 20,
-    n_splits: int = 20,
-    *,
-    seed: int = 0,
-    on_step: Callable[[], None] = lambda: None,
+    n_genes: int = 20, n_splits: int = 20, *, seed: int = 0, verbose: bool = False
 ) -> Demo:
     """Choose genes on the seen cell types of the sample and cluster the unseen ones.
 
     The genes are those of the sample's own split. Methods are compared over ``n_splits``
-    random splits with as many unseen types, because one split proves little. ``on_step`` is
-    called after each of them.
+    random splits with as many unseen types, because one split proves little.
     """
-    data, rows = load_sample(), []
+    data, store, lines = load_sample(), Store(None), list(LINES)
     splits = random_splits(data, n_splits, seed)
-    work = (delayed(_rows)(data, *split, seed) for split in splits.items())
-    workers = Parallel(min(cpu_count(), n_splits), return_as="generator")
-    for found in workers(work):
-        rows += found
-        on_step()
+    places = [(data.name, split, line) for split in splits for line in lines]
+    cells = [Cell("clustering", *place, seed=seed, label=place[-1]) for place in places]
+    summary = run(cells, store, partial(_result, splits), verbose=verbose)
+    if summary.failures:
+        raise RuntimeError(summary.failures[0][1])
+    rows = sorted(store.rows(), key=lambda row: lines.index(row["label"]))
     return Demo(data, _chosen(data, n_genes), rows)
 
 
-def _rows(data: ZeroShotDataset, split: str, unseen: list, seed: int) -> list[dict[str, Any]]:
-    """The rows of all lines on one split."""
-    case, rows = Case.of(data.with_unseen(unseen)), []
-    for label, fit in LINES.items():
-        cell = Cell("clustering", data.name, split, label, seed=seed, label=label)
-        rows += result_rows(cell, _result(case, fit, seed))
-    return rows
+_sample = lru_cache(load_sample)
 
 
-def _result(case: Case, fit: Callable[[Case], Any], seed: int) -> Result:
+def _result(splits: Mapping[str, list], cell: Cell) -> Result:
+    """Scores of one line on one split."""
+    case = case_of(_sample(), tuple(splits[cell.split]))
     with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
         warnings.simplefilter("ignore", UserWarning)
-        selector = fit(case)
+        selector = LINES[cell.method](case)
+    order = np.arange(case.X.shape[1]) if selector is None else selector.order_
+    by_k = {k: order[:k] for k in (KS if selector is not None else [case.X.shape[1]])}
+    found = scores(case, Ranking(by_k, selector), N_REPEATS, cell.seed)
     if selector is None:
-        everything = Ranking(np.arange(case.n_features), {}, None)
-        found = scores(case, everything, [case.n_features], N_REPEATS, seed)
-        return Result(dict.fromkeys(KS, found[case.n_features]), 0.0)
-    ranking = Ranking(selector.order_, {}, selector)
-    names = case.names(ranking.features(max(KS)))
-    return Result(scores(case, ranking, KS, N_REPEATS, seed), 0.0, names)
+        return Result(dict.fromkeys(KS, found[case.X.shape[1]]), 0.0)
+    return Result(found, 0.0, case.names(order[: max(KS)]))
 
 
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
@@ -151,110 +143,75 @@ def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
         best = int(np.argmax(np.abs(effect[feature])))
         sign = "+" if effect[feature, best] > 0 else "−"
         attribute = f"{sign} {selector.attribute_names_in_[best]}"
-        found.append(Gene(str(data.feature_names[feature]), float(gain), attribute))
+        found.append((str(data.feature_names[feature]), float(gain), attribute))
     return found
 
 
-# ---- the pictures ---------------------------------------------------------------------------
-
-
-def sections(demo: Demo) -> list[dict[str, Any]]:
+def sections(demo: Demo) -> list[Section]:
     """Return what the report says besides the curves: leads, and the genes by cell type."""
-    body = [
-        [measure, other, found.mean, found.low, found.high, found.verdict]
-        for measure, other, found in demo.leads()
-    ]
-    columns = ["measure", "against", "lead", "from", "to", "verdict"]
-    leads = table(f"Lead of {OURS}", columns, body, "leads")
-    panels = [
-        lines(f"Lead in {METRICS[metric]}", series, "number of selected genes", METRICS[metric])
-        for metric, series in _leads_by_k(demo).items()
-    ]
-    means, shares, types = demo.expression()
-    names = [gene.name for gene in demo.genes]
-    panel = dots(DOTS, means.tolist(), shares.tolist(), types, names)
-    genes = [[gene.name, gene.share, gene.attribute] for gene in demo.genes]
-    spoken = table("Chosen genes", ["gene", "share of fit", "speaks of"], genes, "genes")
+    leads = {(demo.data.name, m, f"over {other}"): found for m, other, found in demo.leads()}
+    spoken = Table("Chosen genes", ["gene", "share of fit", "speaks of"], demo.genes)
     text = f"{SIZES} The last {len(demo.data.unseen)} types had no label."
     return [
-        section(f"Lead of {OURS}", [CAUTION], leads, figure(CAUTION, panels)),
-        section(DOTS, [text], spoken, figure(SIZES, [panel])),
+        Section(f"Lead of {OURS}", [CAUTION], None, _leads_by_k(demo), leads=leads),
+        Section(DOTS, [text], spoken, [_dots(demo)]),
     ]
 
 
-def _leads_by_k(demo: Demo) -> dict[str, dict[str, list[tuple[Any, float, float, str]]]]:
-    """For each measure and rival: (k, lead, half of its interval, in words)."""
-    found: dict[str, dict[str, list]] = {metric: {} for metric in METRICS}
-    for metric in METRICS:
-        for other in RIVALS:
-            points = found[metric][other] = []
-            for k in KS:
+def _leads_by_k(demo: Demo) -> list[Panel]:
+    """For each measure: (k, lead, half of its interval, in words) by rival."""
+    panels = []
+    for metric, title in METRICS.items():
+        series: dict[str, list] = {other: [] for other in RIVALS}
+        for k in KS:
+            for other, points in series.items():
                 ahead = lead([r for r in demo.rows if r["k"] == k], metric, OURS, other)
                 half = 0.0 if ahead.low is None else ahead.mean - ahead.low
                 points.append((k, ahead.mean, half, f"{ahead.n} splits"))
-    return found
+        panels.append(Panel(f"Lead in {title}", "number of genes", title, series))
+    return panels
+
+
+def _dots(demo: Demo) -> Panel:
+    """Means and shares of expressing cells, of the chosen genes by type."""
+    means, shares, types = demo.expression()
+    words = "mean {:.2f}, in {:.0%} of the cells".format
+    series = {
+        name: [
+            (gene, float(mean), float(share), words(mean, share))
+            for (gene, *_), mean, share in zip(demo.genes, means[i], shares[i])
+        ]
+        for i, name in enumerate(types)
+    }
+    return Panel(DOTS, "gene", "cell type", series, kind="dots")
 
 
 def draw(demo: Demo, path: Any) -> Path:
-    """Draw scores, leads with 95 % intervals, and the genes by cell type, as PNG."""
+    """Draw scores, and leads with 95 % intervals, as PNG."""
     matplotlib = need("matplotlib.figure", "plots", what="The picture")
-    picture = matplotlib.Figure(figsize=(10, 9.5), layout="constrained")
-    top, bottom = picture.subfigures(2, 1, height_ratios=[1, 1.05])
-    left, right = top.subfigures(1, 2, width_ratios=[1.45, 1])
-    _draw_curves(left, demo)
-    _draw_leads(right, demo)
-    _draw_dots(bottom, demo)
+    picture = matplotlib.Figure(figsize=(10, 4.8), layout="constrained")
+    left, right = picture.subfigures(1, 2, width_ratios=[1.45, 1])
+    curves = score_panels({demo.data.name: demo.rows}, "k", "number of genes")
+    _draw_lines(left.subplots(1, 2), curves, bars=False)
+    left.legend(*left.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), bars=True)
+    right.axes[0].legend(frameon=False, title=f"{OURS} over", fontsize=8)
     with appearing(path) as beside:
         picture.savefig(beside, format="png", dpi=150)
     return Path(path)
 
 
-def _draw_curves(canvas: Any, demo: Demo) -> None:
-    looks = styles(LINES)
-    for ax, (metric, title) in zip(canvas.subplots(1, 2), METRICS.items()):
-        for label, points in curves(demo.rows, metric).items():
-            look = looks[label]
-            shape = ":" if look.line == "dot" else f"{SHAPES[look.marker]}-"
-            at, mean = [str(p.x) for p in points], [p.mean for p in points]
-            width = 1.3 * look.width
-            ax.plot(at, mean, shape, color=look.colour, lw=width, ms=4, label=label)
-        ax.set(xlabel="number of genes", title=f"{title} on unseen types")
-        ax.grid(alpha=0.3)
-    handles = canvas.axes[0].get_legend_handles_labels()
-    canvas.legend(*handles, loc="outside lower center", ncols=3, fontsize=8)
-
-
-def _draw_leads(canvas: Any, demo: Demo) -> None:
-    found, looks = _leads_by_k(demo), styles(LINES)
-    for ax, (metric, series) in zip(canvas.subplots(2, 1, sharex=True), found.items()):
-        for shift, (other, points) in zip((-0.1, 0.1), series.items()):
-            at = np.arange(len(points)) + shift
+def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
+    """Curves, or points with bars, side by side at each number of genes."""
+    looks = colours(LINES)
+    for ax, panel in zip(axes, panels):
+        for i, (name, points) in enumerate(panel.series.items()):
+            at = np.arange(len(points)) + (0.2 * i - 0.1) * bars
             _, mean, half, _ = zip(*points)
-            look = {"fmt": "o", "ms": 4, "capsize": 3, "color": looks[other].colour}
-            ax.errorbar(at, mean, half, label=f"over {other}", **look)
-        ax.axhline(0, color="0.4", lw=0.8)
+            shape = "o" if bars else ":" if name.endswith("(reference)") else f"{SHAPES[i]}-"
+            look = {"color": looks[name], "ms": 4, "label": name, "capsize": 3 * bars}
+            ax.errorbar(at, mean, half if bars else None, fmt=shape, **look)
         ax.set_xticks(range(len(KS)), [str(k) for k in KS])
-        ax.set_ylabel(f"lead in {METRICS[metric]}")
+        ax.set(xlabel=panel.x, title=panel.title.rpartition(": ")[2])
+        ax.axhline(0, color="0.4", lw=0.8 * bars)
         ax.grid(alpha=0.3)
-    canvas.axes[0].legend(fontsize=8, frameon=False)
-    canvas.axes[0].set_title(f"{OURS}:\nlead with 95 % interval", fontsize=10)
-    canvas.axes[1].set_xlabel("number of genes")
-
-
-def _draw_dots(canvas: Any, demo: Demo) -> None:
-    means, shares, types = demo.expression()
-    ax = canvas.subplots()
-    rows, columns = np.indices(means.shape)
-    edge = {"ec": "0.5", "lw": 0.4}
-    at = (columns.ravel(), rows.ravel(), 90 * shares.ravel(), means.ravel())
-    drawn = ax.scatter(*at, cmap="YlOrRd", **edge)
-    names = [gene.name for gene in demo.genes]
-    ax.set_xticks(range(len(names)), names, rotation=60, ha="right")
-    ax.set_yticks(range(len(types)), types, fontsize=8)
-    ax.invert_yaxis()
-    ax.axhline(len(demo.data.seen) - 0.5, color="0.4", lw=0.8, ls="--")
-    ax.set_title(f"{DOTS} (below the line: types without a label)", fontsize=10)
-    canvas.colorbar(drawn, ax=ax, label="mean expression", shrink=0.5, pad=0.01)
-    for share in (0.2, 0.6, 1.0):
-        ax.scatter([], [], 90 * share, color="0.6", label=f"{share:.0%} of cells", **edge)
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -10,6 +10,7 @@ features, set through its parameter ``n_features_to_select``, ``k`` or ``max_fea
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 import time
@@ -24,16 +25,7 @@ from sklearn.base import clone
 from sklearn.feature_selection import SelectKBest
 from sklearn.utils import check_random_state, get_tags
 
-from semfs.baselines import (
-    FSASL,
-    L20ALM,
-    MCFS,
-    LassoSelector,
-    Markers,
-    RandomSelector,
-    VarianceSelector,
-    WkNN,
-)
+from semfs import baselines
 from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
@@ -59,9 +51,6 @@ DENSE_SHARE = 1 / 16  # of the memory: workers and their copies share it
 Params = dict[str, Any]
 
 
-# ---- one split ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
     """Seen rows X (n, d) with labels y, class table, and the unseen rows to be told apart."""
@@ -79,11 +68,6 @@ class Case:
         X, y, X_unseen, y_unseen = data.split()
         return cls(X, y, data.attributes, X_unseen, y_unseen, data.feature_names)
 
-    @property
-    def n_features(self) -> int:
-        """Number of features d."""
-        return self.X.shape[1]
-
     def names(self, features: np.ndarray) -> list[str]:
         """Return the names of features given by index."""
         return [str(name) for name in self.feature_names[features]]
@@ -94,13 +78,7 @@ class Case:
         return replace(self, X=self.X[rows], y=self.y[rows])
 
     def with_ratio(self, ratio: float, seed: int) -> Case:
-        """Return the case with a random share of each seen class, at least two rows of each.
-
-        Examples
-        --------
-        >>> len(scaling_data(100, 5, seed=0).with_ratio(0.5, seed=0).y)
-        60
-        """
+        """Return the case with a random share of each seen class, at least two rows of each."""
         if ratio >= 1.0:
             return self
         rng = np.random.RandomState(seed)
@@ -110,10 +88,6 @@ class Case:
             n_kept = min(len(rows), max(2, int(np.ceil(ratio * len(rows) - 1e-9))))
             kept.append(rng.permutation(rows)[:n_kept])
         return self.sample(np.concatenate(kept))
-
-    def dense(self) -> Case:
-        """Return the case with the seen rows as an array, for methods that need one."""
-        return replace(self, X=self.X.toarray()) if sparse.issparse(self.X) else self
 
 
 def scaling_data(
@@ -129,9 +103,6 @@ def scaling_data(
     return Case(X, y, dict(enumerate(A)), X[:0], y[:0], names)
 
 
-# ---- methods --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Size:
     """What parameters may depend on: rows and classes of the seen part, and haste.
@@ -143,11 +114,6 @@ class Size:
     n_classes: int
     fast: bool = False
     dense_bytes: int = 0
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """Values of a parameter on which an oracle tunes it."""
-        return FAST_GRID if self.fast else GRID
 
 
 @dataclass(frozen=True)
@@ -175,20 +141,11 @@ class Method:
 
     def fits(self, size: Size) -> bool:
         """Whether the rows, if they must be made dense, are small enough for this machine."""
-        room = size.dense_bytes <= DENSE_SHARE * memory_limit()
-        return room or self.takes_sparse()
+        return self.takes_sparse() or size.dense_bytes <= DENSE_SHARE * memory_limit()
 
 
 def find_method(name: Any) -> Method:
-    """Return a method by name, or a selector of the user's: an object, or ``module:Name``.
-
-    Examples
-    --------
-    >>> find_method("mcfs").label
-    'MCFS'
-    >>> find_method("sklearn.feature_selection:SelectKBest").label
-    'SelectKBest'
-    """
+    """Return a method by name, or a selector of the user's: an object, or ``module:Name``."""
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     if isinstance(name, str) and ":" not in name:
@@ -220,8 +177,11 @@ def _import(name: str) -> Any:
         ) from error
 
 
-def _points(name: str, size: Size) -> list[Params]:
-    return [{name: value} for value in size.grid]
+def _grid(*names: str, **fixed: float) -> Callable[[Size], list[Params]]:
+    """The paper's grid of these parameters; in haste a coarse one, all equal."""
+    full = [dict(zip(names, values)) for values in itertools.product(GRID, repeat=len(names))]
+    fast = [dict.fromkeys(names, value) for value in FAST_GRID]
+    return lambda size: [point | fixed for point in (fast if size.fast else full)]
 
 
 def _mcfs(size: Size) -> Params:
@@ -234,11 +194,11 @@ def _mcfs_grid(size: Size) -> list[Params]:
     With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
     converge; then a sample of the rows, small enough for a dense one, must do.
     """
-    widths = _points("heat_width_factor", size)
+    widths = _grid("heat_width_factor")(size)
     for point in widths:
         if point["heat_width_factor"] < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
-    return [_mcfs(size) | point for point in [*widths, {"weight": "binary"}]]
+    return [*widths, {"weight": "binary"}]
 
 
 def _fsasl(size: Size) -> Params:
@@ -248,21 +208,7 @@ def _fsasl(size: Size) -> Params:
     return params | ({"max_iter": 6} if size.fast else {})
 
 
-def _fsasl_grid(size: Size) -> list[Params]:
-    pairs = [(a, b) for a in size.grid for b in size.grid if a == b or not size.fast]
-    return [_fsasl(size) | {"lambda2": a, "lambda3": b} for a, b in pairs]
-
-
-def _lasso(size: Size) -> Params:
-    return {"tol": 1e-4, "max_iter": 1000}
-
-
-def _lasso_grid(size: Size) -> list[Params]:
-    return [_lasso(size) | point for point in _points("lam", size)]
-
-
-def _l20alm_grid(size: Size) -> list[Params]:
-    return _points("mu", size)
+_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
 
 
 def _wknn(size: Size) -> Params:
@@ -270,8 +216,8 @@ def _wknn(size: Size) -> Params:
     return params | ({"batch_size": WKNN_BATCH} if size.n_samples > WKNN_FULL_BATCH else {})
 
 
-def _wknn_grid(size: Size) -> list[Params]:
-    return [_wknn(size) | {"lambda0": 0.0, "lambda1": g, "lambda2": 0.0} for g in size.grid]
+def _lasso(size: Size) -> Params:
+    return {"tol": 1e-4, "max_iter": 1000}
 
 
 def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
@@ -281,15 +227,22 @@ def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Meth
 METHODS: dict[str, Method] = {
     method.name: method
     for method in [
-        Method("random", "Random", RandomSelector),
-        Method("variance", "Variance", VarianceSelector),
+        Method("random", "Random", baselines.RandomSelector),
+        Method("variance", "Variance", baselines.VarianceSelector),
         Method("anova", "ANOVA F", SelectKBest, attributes=False),
-        Method("markers", "Markers per class", Markers, attributes=False),
-        Method("mcfs", "MCFS", MCFS, _mcfs, _mcfs_grid),
-        Method("fsasl", "FSASL", FSASL, _fsasl, _fsasl_grid),
-        Method("lasso", "LASSO", LassoSelector, _lasso, _lasso_grid, False),
-        Method("l20alm", "L20ALM", L20ALM, grid=_l20alm_grid, attributes=False),
-        Method("wknn", "WkNN", WkNN, _wknn, _wknn_grid, False),
+        Method("markers", "Markers per class", baselines.Markers, attributes=False),
+        Method("mcfs", "MCFS", baselines.MCFS, _mcfs, _mcfs_grid),
+        Method("fsasl", "FSASL", baselines.FSASL, _fsasl, _grid("lambda2", "lambda3")),
+        Method("lasso", "LASSO", baselines.LassoSelector, _lasso, _grid("lam"), False),
+        Method("l20alm", "L20ALM", baselines.L20ALM, grid=_grid("mu"), attributes=False),
+        Method(
+            "wknn",
+            "WkNN",
+            baselines.WkNN,
+            _wknn,
+            _wknn_grid,
+            False,
+        ),
         _ours("semfs", "SemFS", target_attributes=None),
         _ours("semfs-described", "SemFS, new classes described"),
         _ours("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
@@ -300,21 +253,13 @@ METHODS: dict[str, Method] = {
 }
 
 
-# ---- rankings -------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Ranking:
-    """The features for each k: prefixes of one order, or one order for each k."""
+    """The indices of the features for each k, best first, and who chose them."""
 
-    order: np.ndarray
     by_k: Mapping[int, np.ndarray]
     selector: Any
     seconds: float = 0.0
-
-    def features(self, k: int) -> np.ndarray:
-        """Return the indices of the k features, best first."""
-        return self.by_k.get(k, self.order)[:k]
 
 
 def rank(
@@ -334,8 +279,8 @@ def rank(
     """
     params = dict(params)
     selector = _with_size(_instance(method.selector), max(ks))
-    if not method.takes_sparse():
-        case = case.dense()
+    if sparse.issparse(case.X) and not method.takes_sparse():
+        case = replace(case, X=case.X.toarray())
     max_rows = params.pop("max_rows", len(case.y))
     if max_rows < len(case.y):
         case = case.sample(np.random.RandomState(seed).permutation(len(case.y))[:max_rows])
@@ -349,23 +294,22 @@ def rank(
     if takes.get("random_state", 0) is None:
         params["random_state"] = seed
     start = time.perf_counter()
-    found = _fit(selector.set_params(**params), case, ks)
-    return replace(found, seconds=time.perf_counter() - start)
+    by_k, fitted = _fit(selector.set_params(**params), case, ks)
+    return Ranking(by_k, fitted, time.perf_counter() - start)
 
 
-def _fit(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
+def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.ndarray], Any]:
     """Fit a selector; one without a ranking, or whose choices are not nested, for each k."""
-    if isinstance(selector, L20ALM):  # each solution starts from the one before
+    if isinstance(selector, baselines.L20ALM):  # each solution starts from the one before
         fitted = selector.path(case.X, case.y, ks)
-        by_k = {k: one.order_ for k, one in zip(ks, fitted)}
-        return Ranking(fitted[-1].order_, by_k, fitted[-1])
+        return {k: one.order_[:k] for k, one in zip(ks, fitted)}, fitted[-1]
     with warnings.catch_warnings():  # SelectKBest complains of constant columns
         warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
         warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
         selector.fit(case.X, case.y)
     order = ranking_of(selector)
     if order is not None:
-        return Ranking(order, {}, selector)
+        return {k: order[:k] for k in ks}, selector
     by_k = {}
     for k in ks:
         support = _with_size(clone(selector), k).fit(case.X, case.y).get_support()
@@ -376,19 +320,11 @@ def _fit(selector: Any, case: Case, ks: Sequence[int]) -> Ranking:
                 "for, and has no order_, ranking_, scores_ or feature_importances_ to rank "
                 "them by."
             )
-    return Ranking(by_k[max(ks)], by_k, selector)
+    return by_k, selector
 
 
 def ranking_of(selector: Any) -> np.ndarray | None:
-    """Return the feature indices of a fitted selector, best first, if it ranks them all.
-
-    Examples
-    --------
-    >>> class Scored:
-    ...     scores_ = np.array([0.5, np.nan, 2.0])
-    >>> ranking_of(Scored())
-    array([2, 0, 1])
-    """
+    """Return the feature indices of a fitted selector, best first, if it ranks them all."""
     if hasattr(selector, "order_"):
         return np.asarray(selector.order_)
     ranking = getattr(selector, "ranking_", None)
@@ -403,7 +339,7 @@ def ranking_of(selector: Any) -> np.ndarray | None:
 
 
 def scores(
-    case: Case, ranking: Ranking, ks: Sequence[int], n_repeats: int, seed: int
+    case: Case, ranking: Ranking, n_repeats: int, seed: int
 ) -> dict[int, dict[str, tuple[float, float]]]:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen rows, for each k.
 
@@ -412,19 +348,20 @@ def scores(
     if not len(case.y_unseen):
         return {}
     starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
-    draws = range(n_repeats) if isinstance(ranking.selector, RandomSelector) else ()
+    draws = range(n_repeats) if isinstance(ranking.selector, baselines.RandomSelector) else ()
     orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
     found: dict[int, dict[str, tuple[float, float]]] = {}
-    for k in map(int, ks):
-        chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)]
-        chosen = chosen or [(ranking.features(k), starts)]
+    for k, features in ranking.by_k.items():
+        chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)] or [(features, starts)]
         runs = [
-            cluster_scores(case.X_unseen[:, features], case.y_unseen, starts=at)
-            for features, at in chosen
+            cluster_scores(case.X_unseen[:, columns], case.y_unseen, starts=at)
+            for columns, at in chosen
         ]
-        acc, nmi = (np.concatenate(part) for part in zip(*runs))
-        sd = [float(v.std(ddof=1)) if len(v) > 1 else 0.0 for v in (acc, nmi)]
-        found[k] = {"acc": (float(acc.mean()), sd[0]), "nmi": (float(nmi.mean()), sd[1])}
+        values = {m: np.concatenate(v) for m, v in zip(("acc", "nmi"), zip(*runs))}
+        found[int(k)] = {
+            m: (float(v.mean()), float(v.std(ddof=1)) if len(v) > 1 else 0.0)
+            for m, v in values.items()
+        }
     return found
 
 

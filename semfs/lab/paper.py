@@ -1,35 +1,27 @@
-"""The paper's experiments, each as one entry: its methods, what it varies, what to check.
+"""The paper's experiments: ``paper.toml`` says what is compared, over what.
 
-`plan` turns entries, data sets and methods into cells; a `Bench` computes one of them;
-`reproduce` and `evaluate` are what the commands call.
-
-How numbers come about
-----------------------
-- One fit on the seen classes gives a ranking, which serves all numbers of features k; only
-  L20ALM, whose solutions are not nested, is solved again for each k within its cell, each
-  from the one before. MCFS, whose scores depend on k, is run at the largest one.
-- Scores are those of single K-means runs on the unseen classes, averaged; all methods and
-  all k start from the same rows (`semfs.evaluation.starting_rows`). Random draws another
-  subset for each of these runs.
-- Baselines use class labels, at their defaults and, labelled "(oracle)", at the best point
-  of the paper's grid for every k and measure separately. Unsupervised ones are told the
-  number of seen classes.
-- Class splits are those of `class_splits`.
+`plan` turns its entries, data sets and methods into cells; a `Bench` computes one of them;
+`reproduce` and `evaluate` are what the commands call. One fit on the seen classes gives a
+ranking for all numbers of features k (L20ALM, whose solutions are not nested, is solved for
+each k; MCFS is run at the largest). Scores are means over single K-means runs on the unseen
+classes, from the same starting rows for all. Baselines use class labels, at their defaults
+and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import itertools
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from scipy import sparse
 
@@ -44,8 +36,10 @@ from semfs.datasets import (
 )
 from semfs.datasets.catalog import data_folders
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
+from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
+from semfs.validation import check_integer
 
 __all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "open_data", "plan"]
 __all__ += ["reproduce"]
@@ -53,138 +47,51 @@ __all__ += ["reproduce"]
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
 KS = tuple(range(5, 55, 5))
 FAST_SPLITS = 2
-PAPER_DATASETS = ("SUN", "aPY", "CIFAR10")
 RANDOM_SPLITS = 5
 UNSEEN_SHARE = 0.3
-
-
-# ---- the entries ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way to run a method: other parameters, a setting, a seed, a remark in its label."""
-
-    params: Mapping[str, Any] = field(default_factory=dict)
-    setting: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    remark: str = ""
+DRAWS, FAST_DRAWS = 5, 2  # of the rows of a labelled share
+SETTINGS = ("ratio", "targets", "n", "d")  # what changes the case, not the selector
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of the paper: what is compared, over what, and the finding to check.
-
-    ``variants(fast)`` are the ways to run each method; ``oracle`` adds the points of each
-    method's grid; ``timed`` experiments run one cell at a time.
-    """
+    """A figure of the paper: an entry of ``paper.toml``, which says what the fields mean."""
 
     name: str
-    finding: str
-    methods: tuple[str, ...]
-    variants: Callable[[bool], list[Variant]] = field(default=lambda fast: [Variant()])
+    methods: Sequence[str]
+    finding: str = ""
+    settings: Sequence[dict[str, Any]] = ({},)
+    quick: Sequence[dict[str, Any]] = ()
     oracle: bool = False
-    timed: bool = False
 
 
-def _ratios(fast: bool) -> list[Variant]:
-    ratios = (0.1, 0.5, 1.0) if fast else tuple(round(0.1 * i, 1) for i in range(1, 11))
-    draws = {r: 1 if r == 1.0 else 2 if fast else 5 for r in ratios}  # all rows: one draw
-    return [Variant(setting={"ratio": r}, seed=s) for r in ratios for s in range(draws[r])]
-
-
-def _targets(fast: bool) -> list[Variant]:
-    return [Variant(setting={"targets": t}, remark=f" ({t})") for t in ("attributes", "labels")]
-
-
-def _alphas(fast: bool) -> list[Variant]:
-    exponents = (-3, 0, 3) if fast else range(-3, 4)
-    return [Variant({"alpha": float(10.0**e)}) for e in exponents]
-
-
-def _long_runs(fast: bool) -> list[Variant]:
-    return [Variant({"max_iter": 10 if fast else 30, "tol": 0.0})]
-
-
-def _sizes(fast: bool) -> list[Variant]:
-    small = ((300, 200), (600, 200), (300, 100))
-    large = [(n, 1000) for n in (1000, 3000, 10_000, 30_000)] + [(3000, 300), (3000, 3000)]
-    return [Variant(setting={"n": n, "d": d}) for n, d in (small if fast else large)]
-
-
-BASELINES = ("random", "variance", "anova", "mcfs", "fsasl", "lasso", "l20alm", "wknn")
-OURS = ("semfs", "semfs-c", "semfs-labels", "semfs-published")
-
-EXPERIMENTS: dict[str, Experiment] = {
-    entry.name: entry
-    for entry in [
-        Experiment(
-            "clustering",
-            "SemFS and SemFS/c always beat all others clearly, in ACC and NMI.",
-            (*BASELINES, "markers", *OURS),
-            oracle=True,
-        ),
-        Experiment(
-            "labeled-ratio",
-            "A tenth of the labels is enough to generalise; more labels help more.",
-            ("anova", "lasso", *OURS),
-            _ratios,
-        ),
-        Experiment(
-            "attributes-vs-labels",
-            "Attributes as targets generalise far better than class labels.",
-            ("lasso", "l20alm", "wknn", "semfs", "semfs-c"),
-            _targets,
-        ),
-        Experiment(
-            "alpha",
-            "Results are almost the same for alpha from 1e-3 to 1.",
-            ("semfs", "semfs-published"),
-            _alphas,
-        ),
-        Experiment(
-            "convergence",
-            "The objective falls monotonically (Proposition 1).",
-            ("semfs-published", "semfs-alternating"),
-            _long_runs,
-        ),
-        Experiment(
-            "scaling",
-            "Time grows linearly with the number of samples.",
-            ("variance", "anova", "mcfs", "lasso", "l20alm", "semfs", "semfs-published"),
-            _sizes,
-            timed=True,
-        ),
-    ]
-}
+EXPERIMENTS = {name: Experiment(name, **entry) for name, entry in PAPER["experiments"].items()}
 
 
 def find_experiments(names: Iterable[str]) -> list[Experiment]:
     """Return the entries by name; "all" is all of them."""
     names = list(dict.fromkeys(names))
-    unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
-    if unknown:
-        known = ", ".join(EXPERIMENTS)
-        raise ValueError(f"There is no experiment {unknown[0]!r}. Known: {known}, all.")
+    for name in names:
+        if name not in (*EXPERIMENTS, "all"):
+            known = ", ".join(EXPERIMENTS)
+            raise ValueError(f"There is no experiment {name!r}. Known: {known}, all.")
     return [EXPERIMENTS[name] for name in (EXPERIMENTS if "all" in names else names)]
 
 
-# ---- where data come from -------------------------------------------------------------------
-
-
 Loader = Callable[[], ZeroShotDataset]
+Place = tuple[str, str]  # data set and split
+BUNDLED: dict[str, Loader] = {"sample": load_sample, "blood": partial(load_sample, "blood")}
 
 
 @lru_cache(maxsize=2)
 def _loaded(loader: Loader) -> ZeroShotDataset:
-    """The last two data sets that were read stay in memory."""
     return loader()
 
 
 def open_data(
     name: Any, label: str | None = None, attributes: Any = None, unseen: Sequence[str] = ()
 ) -> ZeroShotDataset:
-    """Return a data set by name (see CATALOG), or from a file of one's own.
+    """Return a data set by name, or from a file of one's own.
 
     Parameters
     ----------
@@ -211,40 +118,37 @@ def open_data(
             f"{name}: say where the class labels are (--label) and which file describes the "
             "classes (--attributes)."
         )
-    return data.with_unseen(_labels(unseen, data.classes.tolist())) if unseen else data
-
-
-def _labels(texts: Sequence[str], classes: Sequence[Any]) -> list[Any]:
-    """Class labels from text: names that may have commas in them, or several with commas."""
-    known = {str(label): label for label in classes}
-    words = [w for t in texts for w in ([t] if t in known else t.split(","))]
-    return [known.get(word.strip(), word.strip()) for word in words]
+    if not unseen:
+        return data
+    # A name may have commas in it; other texts are several names.
+    known = {str(label): label for label in data.classes.tolist()}
+    words = [
+        w.strip() for text in unseen for w in ([text] if text in known else text.split(","))
+    ]
+    return data.with_unseen([known.get(word, word) for word in words])
 
 
 def _known(name: str) -> Loader:
     """The bundled data or the benchmark of that name, whatever the case."""
-    found = _bundled() | _xlsa17(data_folders())
-    entries = [entry for entry in CATALOG if entry.name.lower() == name.lower()]
+    found = BUNDLED | _xlsa17(data_folders())
     for known, loader in found.items():
         if known.lower() == name.lower():
             return loader
-    if not entries:
-        near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
-        raise ValueError(
-            f"There is no data set {name!r}"
-            + (f"; did you mean {near[0]!r}?" if near else ".")
-            + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
-            "`semfs datasets` lists as found."
-        )
-    entry = next(filter(find_files, entries), entries[0])
-    place = find_files(entry)
-    if place is None:
-        raise ValueError(
-            f"{entry.name} was not found on this machine. To get it: {entry.source}"
-        )
+    for entry in CATALOG:
+        if entry.name.lower() == name.lower():
+            place = find_files(entry)
+            raise ValueError(
+                f"{entry.name} was not found on this machine. To get it: {entry.source}"
+                if place is None
+                else f"{entry.name} was found in {place}; features must be computed from it "
+                f"first: load it with {entry.loader}, give it to semfs.lab.paper.evaluate."
+            )
+    near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
     raise ValueError(
-        f"{entry.name} was found in {place}, but features must be computed from it first: load "
-        f"it with {entry.loader} and pass the data set to semfs.lab.paper.evaluate."
+        f"There is no data set {name!r}"
+        + (f"; did you mean {near[0]!r}?" if near else ".")
+        + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
+        "`semfs datasets` lists as found."
     )
 
 
@@ -255,7 +159,7 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
     the xlsa17 benchmark (``CUB/res101.mat`` and ``CUB/att_splits.mat``, say). ``wanted`` are
     names or beginnings of names; "sample" and "blood" are bundled.
     """
-    found = {"sample": _bundled()["sample"]}
+    found: dict[str, Loader] = {"sample": BUNDLED["sample"]}
     if folder is not None:
         if not Path(folder).is_dir():
             raise ValueError(f"{folder} is not a directory. Give the one with your data sets.")
@@ -267,18 +171,13 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
             f"{folder} holds no data set: no .npz file with arrays X, y and A, and no folder "
             "with res101.mat and att_splits.mat. See: semfs datasets"
         )
-    chosen: dict[str, Loader] = {}
+    known, chosen = BUNDLED | found, dict[str, Loader]()
     for start in wanted:
-        known = _bundled() | found
         named = {n: known[n] for n in known if n.lower().startswith(start.lower())}
         if not named:
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
         chosen |= named
     return chosen or found
-
-
-def _bundled() -> dict[str, Loader]:
-    return {"sample": load_sample, "blood": partial(load_sample, "blood")}
 
 
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
@@ -302,13 +201,9 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
     The data set's own ``unseen`` if it has any; all pairs of seen classes for CIFAR10, in
     random order; else random splits with 30 % of the classes unseen. ``limit`` bounds their
     number; with a larger one the first splits stay the same.
-
-    Examples
-    --------
-    >>> splits = class_splits(load_sample(), None, 0)
-    >>> {name: len(unseen) for name, unseen in splits.items()}
-    {'given': 7}
     """
+    if limit is not None:
+        check_integer("n_splits", limit, 1)
     classes = data.classes.tolist()
     if len(data.unseen):
         return {"given": data.unseen.tolist()}
@@ -322,6 +217,7 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
 
 def random_splits(data: ZeroShotDataset, n_splits: int, seed: int) -> dict[str, list]:
     """Return random splits with as many unseen classes as the data set has, or 30 %."""
+    check_integer("n_splits", n_splits, 1)
     n_classes = len(data.classes)
     if n_classes < 4:
         raise ValueError(
@@ -349,14 +245,8 @@ def split_facts(data: ZeroShotDataset, unseen: list) -> dict[str, Any]:
 def _fingerprint(data: ZeroShotDataset) -> str:
     """Hash of the numbers and labels: other data under the same name must not be mixed."""
     X = data.X
-    parts = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
-    digest = hashlib.sha256(repr((X.shape, data.y.tolist())).encode())
-    for part in [*parts, data.attributes.to_numpy()]:
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()[:16]
-
-
-# ---- one cell -------------------------------------------------------------------------------
+    parts = [X.data, X.indices, X.indptr, X.shape] if sparse.issparse(X) else [X]
+    return joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
 
 
 @dataclass(frozen=True)
@@ -379,7 +269,7 @@ class Bench:
     data: Mapping[str, Loader]
     splits: Mapping[str, Mapping[str, list]]
     protocol: Protocol
-    sizes: Mapping[tuple[str, str], Size] = field(default_factory=dict)
+    sizes: Mapping[Place, Size] = field(default_factory=dict)
     own: Mapping[str, Method] = field(default_factory=dict)
 
     def method(self, name: str) -> Method:
@@ -391,34 +281,32 @@ class Bench:
         protocol, setting, method = self.protocol, cell.setting, self.method(cell.method)
         if "n" in setting:
             case = scaling_data(setting["n"], setting["d"], cell.seed)
-            ks: tuple[int, ...] = (min(max(protocol.ks), case.n_features),)
+            ks: tuple[int, ...] = (min(max(protocol.ks), case.X.shape[1]),)
         else:
             unseen = tuple(self.splits[cell.dataset][cell.split])
-            case = _case(_loaded(self.data[cell.dataset]), unseen)
+            case = case_of(_loaded(self.data[cell.dataset]), unseen)
             case = case.with_ratio(setting.get("ratio", 1.0), cell.seed)
-            ks = tuple(k for k in protocol.ks if k <= case.n_features)
+            ks = tuple(k for k in protocol.ks if k <= case.X.shape[1])
         if not ks:
             raise ValueError(
-                f"{cell.dataset} has only {case.n_features} features. Ask for fewer."
+                f"{cell.dataset} has only {case.X.shape[1]} features. Ask for fewer."
             )
         targets = setting.get("targets", "attributes" if method.attributes else "labels")
         attributes, seed = targets == "attributes", protocol.seed
         found = rank(method, cell.params, case, ks, attributes=attributes, seed=seed)
-        names = {str(k): case.names(found.features(k)) for k in ks}
-        extra: dict[str, Any] = {"features_by_k": names} if found.by_k else {}
+        names = {str(k): case.names(features) for k, features in found.by_k.items()}
+        most = names[str(max(ks))]
+        nested = all(chosen == most[: len(chosen)] for chosen in names.values())
+        extra: dict[str, Any] = {} if nested else {"features_by_k": names}
         if cell.experiment == "convergence":
             extra["objective"] = np.asarray(found.selector.objective_).tolist()
-        values = scores(case, found, ks, protocol.n_repeats, seed)
-        return Result(values, found.seconds, names[str(max(ks))], extra)
+        return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
 @lru_cache(maxsize=2)
-def _case(data: ZeroShotDataset, unseen: tuple) -> Case:
-    """Seen and unseen rows of a split; kept for the next cells."""
+def case_of(data: ZeroShotDataset, unseen: tuple) -> Case:
+    """Return seen and unseen rows of a split, which are kept for the next cells."""
     return Case.of(data.with_unseen(list(unseen)))
-
-
-# ---- the plan -------------------------------------------------------------------------------
 
 
 def plan(
@@ -433,54 +321,40 @@ def plan(
     cells: list[Cell] = []
     grids: list[Cell] = []
     notes: dict[str, None] = {}
+    fast, seed = bench.protocol.fast, bench.protocol.seed
     for entry in experiments:
-        variants = entry.variants(bench.protocol.fast)
+        ways = (fast and entry.quick) or entry.settings
         for m in map(bench.method, methods or entry.methods):
-            if not all(m.takes(v.params) for v in variants):
+            if not all(m.takes(way.keys() - SETTINGS) for way in ways):
                 notes[f"{m.label} has no parameter that {entry.name} varies: left out."] = None
                 continue
-            for where, size, ways in _places(entry, variants, bench):
+            for where, size, way in _places(ways, bench):
                 if not m.fits(size):
                     text = f"{m.label} needs dense rows, too many of them in {where[0]}"
                     notes[f"{text}: left out."] = None
                     continue
-                cells += [_cell(entry, where, m, m.params(size), v, bench) for v in ways]
-                point, points = Variant(remark=ORACLE), m.grid(size) if entry.oracle else []
-                grids += [_cell(entry, where, m, p, point, bench) for p in points]
+                place, params = (entry.name, *where, m.name), m.params(size)
+                setting = {name: value for name, value in way.items() if name in SETTINGS}
+                own = params | {name: way[name] for name in way if name not in SETTINGS}
+                label = m.label + (f" ({way['targets']})" if "targets" in way else "")
+                draws = (FAST_DRAWS if fast else DRAWS) if way.get("ratio", 1.0) < 1.0 else 1
+                cells += [Cell(*place, own, setting, seed + i, label) for i in range(draws)]
+                points = m.grid(size) if entry.oracle else []
+                grids += [Cell(*place, params | p, {}, seed, m.label + ORACLE) for p in points]
     order = {where: i for i, where in enumerate(bench.sizes)}
     for part in (cells, grids):
         part.sort(key=lambda cell: order.get((cell.dataset, cell.split), 0))
     return [*cells, *grids], list(notes)
 
 
-def _places(
-    entry: Experiment, variants: list[Variant], bench: Bench
-) -> list[tuple[tuple[str, str], Size, list[Variant]]]:
-    """Data set and split, their size, and the variants to run there."""
-    if not entry.timed:
-        return [(where, size, variants) for where, size in bench.sizes.items()]
-    name = "n={n}, d={d}".format
-    fast = bench.protocol.fast
-    return [
-        (("synthetic", name(**v.setting)), Size(v.setting["n"], 20, fast), [v])
-        for v in variants
-    ]
-
-
-def _cell(
-    entry: Experiment,
-    where: tuple[str, str],
-    method: Method,
-    params: Mapping[str, Any],
-    variant: Variant,
-    bench: Bench,
-) -> Cell:
-    seed, label = bench.protocol.seed + variant.seed, method.label + variant.remark
-    params = {**params, **variant.params}
-    return Cell(entry.name, *where, method.name, params, variant.setting, seed, label)
-
-
-# ---- what the commands call -----------------------------------------------------------------
+def _places(ways: Iterable[dict[str, Any]], bench: Bench) -> Iterator[tuple[Place, Size, dict]]:
+    """Each way with the data sets and splits where it is run, and their sizes."""
+    for way in ways:
+        if "n" in way:
+            size = Size(way["n"], 20, bench.protocol.fast)
+            yield ("synthetic", f"n={way['n']}, d={way['d']}"), size, way
+        else:
+            yield from ((where, size, way) for where, size in bench.sizes.items())
 
 
 @dataclass(frozen=True)
@@ -523,7 +397,6 @@ def reproduce(
     run_folder: Any,
     *,
     n_jobs: int | None = None,
-    force: Sequence[str] = (),
     command: str = "",
     verbose: bool = False,
 ) -> Summary:
@@ -537,8 +410,6 @@ def reproduce(
         Results are in its ``results.sqlite``.
     n_jobs, verbose
         See `semfs.lab.run`.
-    force : sequence of str, optional
-        Methods whose finished cells are computed again.
     command : str, optional
         How this was called, for the report.
 
@@ -548,44 +419,42 @@ def reproduce(
         Its ``notes`` name the paper's data sets that are absent and what was left out.
     """
     entries = find_experiments(study.experiments)
-    for name in [*study.methods, *force]:
+    for name in study.methods:
         find_method(name)
-    data = {} if all(e.timed for e in entries) else find_data(study.data, study.datasets)
-    wanted = PAPER_DATASETS if data else ()
-    absent = [p for p in wanted if not any(n.lower().startswith(p.lower()) for n in data)]
-    store = Store(run_folder)
-    try:
+    made_up = all("n" in entry.settings[0] for entry in entries)
+    data = {} if made_up else find_data(study.data, study.datasets)
+    with closing(Store(run_folder)) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
         splits = {
-            name: class_splits(_loaded(loader), _checked(limit), study.seed)
+            name: class_splits(_loaded(loader), limit, study.seed)
             for name, loader in data.items()
         }
         bench = _prepare(store, data, splits, study.protocol)
         advice = "Use another --out, or the same options as before (--fast, --seed)."
         store.pin("protocol", asdict(study.protocol), advice)
+        cells, notes = plan(entries, bench, study.methods)
+        if not cells:
+            raise ValueError(
+                f"{' '.join(notes)} Name other methods, or none for the experiment's own."
+            )
+        total = Summary(notes=[*_absent(data), *notes])
         now = datetime.now(UTC).isoformat(timespec="seconds")
         store.set_info("started", store.info().get("started", now))
-        store.set_info("command", command)
-        store.set_info("versions", versions())
-        total = Summary()
-        if absent:
-            total.notes.append(f"Data sets of the paper that are absent: {', '.join(absent)}.")
-        groups = []
-        for timed in (False, True):
-            cells, notes = plan([e for e in entries if e.timed == timed], bench, study.methods)
-            groups.append(cells)
-            total.notes += notes
-        if not any(groups):
-            raise ValueError(
-                f"{' '.join(total.notes)} Name other methods, or none for the experiment's own."
-            )
-        store.set_info("notes", total.notes)
-        store.force(cell for cells in groups for cell in cells if cell.method in force)
-        for cells, jobs in zip(groups, (n_jobs, 1)):  # timings are taken one at a time
-            total += run(cells, store, bench, n_jobs=jobs, verbose=verbose)
+        facts = {"command": command, "versions": versions(), "notes": total.notes}
+        for name, value in facts.items():
+            store.set_info(name, value)
+        for timed, jobs in ((False, n_jobs), (True, 1)):  # timings are taken one at a time
+            part = [cell for cell in cells if ("n" in cell.setting) == timed]
+            total += run(part, store, bench, n_jobs=jobs, verbose=verbose)
         return total
-    finally:
-        store.close()
+
+
+def _absent(data: Mapping[str, Loader]) -> list[str]:
+    """A line that names the paper's data sets which are not among these."""
+    names = [name.lower() for name in data]
+    absent = [p for p in PAPER["datasets"] if not any(n.startswith(p.lower()) for n in names)]
+    text = f"Data sets of the paper that are absent: {', '.join(absent)}."
+    return [text] if data and absent else []
 
 
 def evaluate(
@@ -621,7 +490,7 @@ def evaluate(
     Returns
     -------
     rows : list of dict
-        One per split, method and k (see `semfs.lab.store.result_rows`), for `write_report`.
+        One per split, method and k (see `semfs.lab.Store.rows`), for `write_report`.
     summary : Summary
 
     Examples
@@ -642,25 +511,14 @@ def evaluate(
     splits = (
         class_splits(data, None, seed)
         if n_splits is None
-        else random_splits(data, _checked(n_splits), seed)
+        else random_splits(data, n_splits, seed)
     )
     store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
-    loader = partial(_itself, data)
-    bench = _prepare(store, {data.name: loader}, {data.name: splits}, protocol, own)
-    cells, notes = plan([Experiment("clustering", "", tuple(names))], bench)
+    bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
+    cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     summary.notes += notes
     return store.rows(), summary
-
-
-def _itself(data: ZeroShotDataset) -> ZeroShotDataset:
-    return data
-
-
-def _checked(n_splits: int | None) -> Any:
-    if n_splits is not None and n_splits < 1:
-        raise ValueError(f"The number of splits must be at least 1, got {n_splits}.")
-    return n_splits
 
 
 def _prepare(

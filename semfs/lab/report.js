@@ -1,9 +1,8 @@
-// The report's behaviour: draw the panels, hide and show methods, hand out CSV files.
+// The report's behaviour: draw the panels, hide and show methods, hand out the CSV file.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const read = (id) => JSON.parse(byId(id).textContent);
 
   // Large texts are stored compressed; every browser since 2023 can unpack them.
   async function unpack(id) {
@@ -12,20 +11,16 @@
     return new Response(stream).text();
   }
 
-  // --- CSV files
-  let files = null;
-  async function download(number) {
-    files = files || JSON.parse(await unpack("csv-files"));
-    const { name, text } = files[number];
+  // --- the CSV file
+  async function download() {
     // Excel takes a file for UTF-8 only if it starts with a byte order mark.
-    const url = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
-    const link = Object.assign(document.createElement("a"), { href: url, download: name });
-    link.click();
+    const url = URL.createObjectURL(new Blob(["\ufeff", await unpack("csv")], { type: "text/csv" }));
+    Object.assign(document.createElement("a"), { href: url, download: "scores.csv" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
   for (const button of all("[data-csv]")) {
     button.hidden = false;
-    button.addEventListener("click", () => download(Number(button.dataset.csv)));
+    button.addEventListener("click", download);
   }
 
   // --- tables wider than the page say so
@@ -39,27 +34,88 @@
   for (const details of all("details")) details.addEventListener("toggle", hint);
 
   // --- figures
-  const plots = read("plots");
+  const { panels, colours } = JSON.parse(byId("plots").textContent);
   const boxes = all(".plot");
-  if (!plots.length) return;
+  if (!panels.length) return;
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // plotly.js reads tags and entities in every label.
+  const label = (text) =>
+    String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const number = (value) => {
+    const size = Math.abs(value);
+    return value !== 0 && (size < 5e-4 || size >= 1e5) ? value.toPrecision(3) : value.toFixed(3);
+  };
+  const hover = (name, ...lines) => [`<b>${label(name)}</b>`, ...lines.map(label)].join("<br>");
+  const symbols = "circle square diamond triangle-up x star triangle-down cross".split(" ");
+
+  const names = Object.keys(colours);
+  function curve(panel, name, points) {
+    const place = names.indexOf(name);
+    const color = colours[name];
+    const oracle = /\((oracle|reference)\)$/i.test(name); // nobody could choose like that
+    const text = ([x, y, spread, remark]) =>
+      hover(name, `${panel.x}: ${x}`,
+        `${panel.y}: ${number(y)}` + (spread === null ? "" : ` ± ${number(spread)}`), remark);
+    return {
+      key: name, name: label(name), type: "scatter", mode: "lines+markers",
+      x: points.map((p) => p[0]), y: points.map((p) => p[1]),
+      error_y: { array: points.map((p) => p[2]), thickness: 1, width: 2 },
+      hoverinfo: "text", hovertext: points.map(text),
+      line: { color, dash: oracle ? "dot" : "solid", width: oracle ? 1.6 : place ? 2.3 : 3.4 },
+      marker: { color, size: 7, symbol: symbols[place % symbols.length] },
+    };
+  }
+
+  // Names at the places 0, 1, …: equal names must not fall on one place.
+  function ticks(names) {
+    const short = names.map((name) => (name.length <= 22 ? name : `${name.slice(0, 21)}…`));
+    return { tickvals: names.map((_, i) => i), ticktext: short.map(label) };
+  }
+
+  function dots({ x, series }) {
+    const points = Object.keys(series).flatMap((name, i) => series[name].map((p, j) => [i, j, name, ...p]));
+    return {
+      type: "scatter", mode: "markers", x: points.map((p) => p[1]), y: points.map((p) => p[0]),
+      hoverinfo: "text",
+      hovertext: points.map(([, , name, at, , , remark]) => hover(name, `${x}: ${at}`, remark)),
+      marker: {
+        size: points.map((p) => 16 * Math.sqrt(p[5])), color: points.map((p) => p[4]),
+        colorscale: "YlOrRd", reversescale: true, showscale: true,
+        colorbar: { title: { text: "mean" }, thickness: 12 }, line: { width: 0.5 },
+      },
+    };
+  }
+
+  const plots = panels.map((panel) => {
+    if (panel.kind === "dots") {
+      const columns = (Object.values(panel.series)[0] || []).map((p) => p[0]);
+      const yaxis = { ...ticks(Object.keys(panel.series)), autorange: "reversed" };
+      return { traces: [dots(panel)], xaxis: { ...ticks(columns), tickangle: -60 }, yaxis };
+    }
+    const axis = (name, title) => ({
+      title: { text: label(title) },
+      ...(panel.log.includes(name) ? { type: "log", exponentformat: "power" } : {}),
+    });
+    const drawn = names.filter((name) => name in panel.series);
+    const traces = drawn.map((name) => curve(panel, name, panel.series[name]));
+    return { traces, xaxis: axis("x", panel.x), yaxis: axis("y", panel.y) };
+  });
 
   function layoutOf(plot) {
     const ink = css("--ink");
-    const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: ink };
-    const font = { family: "system-ui, sans-serif", size: 13, color: ink };
-    const hoverlabel = { bgcolor: css("--card"), bordercolor: ink, font: { color: ink } };
-    const layout = {
-      font, hoverlabel, barmode: "group", showlegend: false, hovermode: "closest",
+    const axis = {
+      automargin: true, gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: ink,
+    };
+    return {
+      font: { family: "system-ui, sans-serif", size: 13, color: ink },
+      hoverlabel: { bgcolor: css("--card"), bordercolor: ink, font: { color: ink } },
+      showlegend: false, hovermode: "closest",
       dragmode: false, // a finger on a figure scrolls the page
       paper_bgcolor: css("--card"), plot_bgcolor: css("--card"),
       margin: { l: 52, r: 10, t: 8, b: 44 },
+      xaxis: { ...axis, ...plot.xaxis }, yaxis: { ...axis, ...plot.yaxis },
     };
-    for (const name of ["xaxis", "yaxis"]) {
-      layout[name] = { automargin: true, ...axis, ...plot.layout[name] };
-    }
-    return layout;
   }
 
   // Buttons inside a figure would be out of reach of screen readers; ours are beside it.
@@ -69,37 +125,36 @@
     plots.forEach((plot, i) => Plotly.react(boxes[i], plot.traces, layoutOf(plot), config));
   }
 
-  // key of a method -> is it shown?
-  const shown = new Map(all("input[data-key]").map((input) => [input.dataset.key, input.checked]));
+  // name of a method -> is it shown?
+  const inputs = all("input[data-key]");
+  const shown = new Map(inputs.map((input) => [input.dataset.key, input.checked]));
   function toggle(key, on) {
     shown.set(key, on);
-    for (const input of all(`input[data-key="${key}"]`)) input.checked = on;
+    for (const input of inputs) if (input.dataset.key === key) input.checked = on;
   }
   function apply() {
-    for (const plot of plots) {
-      plot.traces.forEach((trace, j) => {
-        trace.visible = plot.keys[j] === null || shown.get(plot.keys[j]) !== false;
-      });
+    for (const trace of plots.flatMap((plot) => plot.traces)) {
+      trace.visible = shown.get(trace.key) !== false;
     }
     drawAll();
   }
 
   function connect() {
-    for (const input of all("input[data-key]")) {
+    for (const input of inputs) {
       input.addEventListener("change", () => { toggle(input.dataset.key, input.checked); apply(); });
     }
     for (const button of all("button[data-all]")) {
-      const inputs = [...button.closest("fieldset").querySelectorAll("input[data-key]")];
+      const own = [...button.closest("fieldset").querySelectorAll("input[data-key]")];
       button.addEventListener("click", () => {
-        for (const input of inputs) toggle(input.dataset.key, button.dataset.all === "show");
+        for (const input of own) toggle(input.dataset.key, button.dataset.all === "show");
         apply();
       });
     }
     for (const input of all("input[data-spread]")) {
       input.addEventListener("change", () => {
         for (const other of all("input[data-spread]")) other.checked = input.checked;
-        for (const plot of plots) {
-          for (const trace of plot.traces) if (trace.error_y) trace.error_y.visible = input.checked;
+        for (const trace of plots.flatMap((plot) => plot.traces)) {
+          if (trace.error_y) trace.error_y.visible = input.checked;
         }
         drawAll();
       });

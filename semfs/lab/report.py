@@ -1,88 +1,64 @@
 """What the results of a run say: numbers one can compare, words, and one HTML page.
 
-A row is a flat dict with ``dataset``, ``split``, ``label`` (the method's display name), ``k``,
-``acc``, ``nmi``, ``params`` and ``extra``. `curves`, `lead` and `standings` compare;
-`build_sections` says who wins, by how much, and where that cannot be told; `write_report`
-makes the page, pictures first, and `write_csv` a table of the rows.
+A row is a flat dict, see `Store.rows`. `curves`, `lead` and `standings` compare;
+`build_sections` arranges what is said, ``report.html`` finds the words and lays them out,
+``report.js`` draws; `write_report` makes the page, `write_csv` a table of the rows.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
+import gzip
+import hashlib
+import io
 import json
 import math
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from itertools import cycle, pairwise, product, zip_longest
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from scipy.special import stdtrit
 
-from semfs.files import appearing
-from semfs.lab.page import (
-    csv_text,
-    figure,
-    heat_map,
-    is_oracle,
-    lines,
-    render_page,
-    section,
-    table,
-)
+from semfs.files import appearing, need
 
-__all__ = ["Interval", "Point", "Standings", "build_sections", "curves", "explanation_section"]
-__all__ += ["lead", "paired_interval", "render", "standings", "write_csv", "write_report"]
+__all__ = ["Interval", "Panel", "Point", "Section", "Standings", "Table", "build_sections"]
+__all__ += [
+    "colours",
+    "curves",
+    "lead",
+    "paired_interval",
+    "render",
+    "score_panels",
+    "standings",
+]
+__all__ += ["write_csv", "write_report"]
 
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 FEATURES = "number of selected features"
 MOST_FEATURES = 100  # named per method when splits differ; the download has all of them
-MOST_DRAWN = 50  # features in the figures of an explanation; the table has all of them
-MOST_ATTRIBUTES = 40  # in its heat map: those that some feature carries most
-KNOWN = {
-    "apy": "Objects (aPascal and aYahoo)",
-    "animals": "Animals",
-    "blood": "Blood cells (bundled)",
-    "cifar10": "Small images (CIFAR-10)",
-    "clinc150": "Intents (CLINC150)",
-    "lung": "Lung cells (bundled)",
-    "sample": "Lung cells (bundled)",
-    "sun": "Scenes (SUN)",
-}
-MEASURES = (
-    "ACC is the share of samples in the right cluster under the best match of clusters and "
-    "classes; NMI is I / max(H, H). Both come from K-means on the samples of the unseen "
-    "classes with the selected features only, averaged over the runs of K-means."
-)
-CAUTION = (
-    "Intervals are 95 % Student t intervals of differences paired over the class splits. "
-    "Splits of one data set share classes, so the intervals are rather too narrow than too "
-    "wide; they are not corrected for the number of comparisons."
-)
-ORACLE = (
-    "Parameters of methods marked (oracle) were chosen with the labels of the unseen classes, "
-    "for every number of features and measure separately, from the points of their grid that "
-    "have finished: a bound that nobody can reach in practice. They are not ranked."
-)
-QUICK = (
-    "Quick run (--fast): fewer numbers of features, K-means runs, splits and grid points than "
-    "the paper's protocol. A trial, not a result."
-)
-CHOSEN = (
-    "The features of every method at its largest number of features, best first. With several "
-    "splits: those chosen most often first, with the number of splits."
-)
+MOST_CURVES = 8  # drawn at once; a click shows the others
+# Each colour has a contrast of 3:1 or more on white and on near-black; the first is for SemFS.
+COLOURS = [
+    *("#e0245e", "#1f77d0", "#128a5e", "#c46a00", "#8a63d2", "#0e8fa6", "#a8559b", "#7a7f87"),
+    *("#8a7a00", "#5b8c2a", "#b5553c", "#ff00ff", "#6e3dff", "#7c613c", "#00a300", "#c23bce"),
+    *("#c07c87", "#ff5747", "#006aff", "#948ac7", "#ce3b85", "#276b9b", "#ff14b1", "#ff0000"),
+]
 CSV_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
 CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "semfs_version"]
 
+#: The paper as data: its experiments and data sets, titles of data sets.
+PAPER = tomllib.loads(resources.files("semfs.lab").joinpath("paper.toml").read_text("utf-8"))
+
 Row = Mapping[str, Any]
 Scores = dict[str, dict[tuple[str, Any], float]]  # label -> (split, x) -> value
-Section = dict[str, Any]
-
-
-# --- numbers ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -149,20 +125,11 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
 
 
 def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Point]]:
-    """Return the curve of every method: ``metric`` against ``x``, averaged over splits.
+    """Return the curve of every method on one data set: ``metric`` against ``x``.
 
-    Parameters
-    ----------
-    rows : iterable of dict
-        Results on one data set.
-    metric : {"acc", "nmi", "seconds"}
-    x : str
-        A column or an entry of ``extra`` or ``params``. Unless it is "k", values are first
-        averaged over k, as in the paper's figures, and draws with other seeds are told apart.
-
-    Returns
-    -------
-    dict of label to list of Point, sorted by x
+    ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
+    ``extra`` or ``params``. Unless it is "k", values are first averaged over k, as in the
+    paper's figures, and draws with other seeds are told apart.
 
     Examples
     --------
@@ -172,13 +139,13 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
     {'SemFS': [Point(x=5, mean=0.5, sd=0.353..., n=2)]}
     """
     rows = list(rows)
-    runs_sd = _cells([r for r in rows if r.get(f"{metric}_sd") is not None], f"{metric}_sd", x)
+    of_runs = _cells(rows, f"{metric}_sd", x)
     result = {}
     for label, cells in _cells(rows, metric, x).items():
         by_x: dict[Any, list[float]] = defaultdict(list)
         for (_, at), value in cells.items():
             by_x[at].append(value)
-        spread = {at: value for (_, at), value in runs_sd.get(label, {}).items()}
+        spread = {at: value for (_, at), value in of_runs.get(label, {}).items()}
         result[label] = [
             Point(at, fmean(v), stdev(v) if len(v) > 1 else spread.get(at), len(v))
             for at, v in sorted(by_x.items())
@@ -211,48 +178,43 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     order = sorted(means, key=lambda label: (-fmean(means[label].values()), label))
     fair = [label for label in order if not is_oracle(label)]
     several = len({split for split, _ in wanted}) > 1
-    leads = {o: _difference(means[fair[0]], means[o]) for o in fair[1:]}
-    tied = [other for other, ahead in leads.items() if ahead.verdict != "ahead"]
-    found = ("unclear" if tied else "clear") if several else "one split"
-    ranked = []
-    for label in order:
+
+    def over(label: str, other: str) -> Interval:
+        return paired_interval([means[label][s] - means[other][s] for s in means[label]])
+
+    def standing(label: str) -> Standing:
         values = list(means[label].values())
         rival = next((other for other in fair if other != label), label)
-        sd, ahead = stdev(values) if several else None, _difference(means[label], means[rival])
-        ranked.append(Standing(label, fmean(values), sd, ahead))
-    return Standings(
-        [s for s in ranked if not is_oracle(s.label)],
-        [s for s in ranked if is_oracle(s.label)],
-        tied if several else [],
-        incomplete,
-        found if len(fair) > 1 else "too few",
-    )
+        sd = stdev(values) if several else None
+        return Standing(label, fmean(values), sd, over(label, rival))
 
-
-def _difference(a: Mapping[str, float], b: Mapping[str, float]) -> Interval:
-    return paired_interval([a[split] - b[split] for split in a])
+    tied = [other for other in fair[1:] if several and over(fair[0], other).verdict != "ahead"]
+    found = ("unclear" if tied else "clear") if several else "one split"
+    oracles = [standing(label) for label in order if is_oracle(label)]
+    verdict = found if len(fair) > 1 else "too few"
+    return Standings([*map(standing, fair)], oracles, tied, incomplete, verdict)
 
 
 def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
-    """One number per label, split and x.
+    """One number per label, split and x, averaged over k.
 
     Several parameter settings under one oracle label count with the best of them, for each k
     and metric separately (the paper's "best results"); other repetitions are averaged.
     """
-    found: dict[tuple, list[float]] = defaultdict(list)
+    found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         at, value = _value_of(row, x), row.get(metric)
         if at is not None and value is not None and math.isfinite(value):
             # Draws of a sweep (their seeds) are repetitions like splits; those of k are not.
             unit = str(row["split"]) if x == "k" else f"{row['split']} seed {row.get('seed')}"
-            found[row["label"], unit, at, row.get("k")].append(float(value))
-    over_k: dict[tuple, list[float]] = defaultdict(list)
-    for (label, split, at, _), values in found.items():
-        over_k[label, split, at].append(max(values) if is_oracle(label) else fmean(values))
-    scores: Scores = defaultdict(dict)
-    for (label, split, at), values in over_k.items():
-        scores[label][split, at] = fmean(values)
-    return dict(scores)
+            found[row["label"]][unit, at][row.get("k")].append(float(value))
+    return {
+        label: {
+            place: fmean((max if is_oracle(label) else fmean)(v) for v in by_k.values())
+            for place, by_k in cells.items()
+        }
+        for label, cells in found.items()
+    }
 
 
 def _value_of(row: Row, name: str) -> Any:
@@ -269,162 +231,94 @@ def _by_split(cells: Mapping[tuple[str, Any], float]) -> dict[str, float]:
     return {split: fmean(values[split]) for split in sorted(values)}
 
 
-# --- in words --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Table:
+    """A table; cells are text, numbers, None, or lists of names or (name, remark)."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
 
 
-def verdict_in_words(result: Standings) -> str:
-    """Return who wins on a data set, by how much, or why that cannot be told."""
-    text = "Fewer than two methods have finished: nothing to compare."
-    if result.verdict != "too few":
-        first, second = result.ranked[:2]
-        text = (
-            f"{first.label} is highest: {first.mean:.3f}, {_above(first.lead, second.label)}."
-        )
-    if result.verdict == "clear":
-        text = f"{first.label} wins. {text} It is ahead of every other method."
-    elif result.verdict == "unclear":
-        more = f" and {len(result.tied) - 4} more" if len(result.tied) > 4 else ""
-        tied = ", ".join(result.tied[:4]) + more
-        text = f"No clear winner. {text} Cannot be told from it: {tied}."
-    elif result.verdict == "one split":
-        text = f"No tested winner. {text} With one split, chance cannot be ruled out."
-    if result.oracles:
-        best = result.oracles[0]
-        text += f" Not ranked, for reference: {best.label}, {best.mean:.3f}."
-    if result.incomplete:
-        shares = ", ".join(f"{m} ({share:.0%} done)" for m, share in result.incomplete.items())
-        text += f" Not ranked, as results are missing: {shares}."
-    return text
+@dataclass(frozen=True)
+class Panel:
+    """Curves by name: (x, y, spread, remark) points, drawn by ``report.js``.
 
-
-def _above(ahead: Interval, other: str) -> str:
-    """The lead with its interval, in as many digits as it takes to see it."""
-    if ahead.mean == 0 == (ahead.low or 0.0) == (ahead.high or 0.0):
-        return f"exactly as {other}"
-    text = f"{ahead.mean:.2g} above {other}"
-    if ahead.low is None:
-        return text
-    limits = f"{ahead.low:+.2g} to {ahead.high:+.2g}".replace("-", "−")
-    return f"{text} (95 % interval {limits}, {ahead.n} splits)"
-
-
-# --- the page --------------------------------------------------------------------------
-
-
-def write_report(
-    rows: Sequence[Row],
-    path: Any,
-    *,
-    failures: Sequence[Row] = (),
-    info: Mapping[str, Any] | None = None,
-    sections: Iterable[Section] = (),
-) -> Path:
-    """Write one self-contained page to ``path``, whole or not at all, and return the path.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-        One per finished cell and k, from `evaluate` or `Store.rows`.
-    path : path
-    failures : sequence of dict
-        From `Store.failures`.
-    info : mapping, optional
-        From `Store.info`: command, versions, datasets, protocol, notes, …; also findings
-        (experiment → what the paper says). All may be missing.
-    sections : iterable of dict
-        More sections, such as those of `explanation_section`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> row = {"experiment": "clustering", "dataset": "cells", "split": "0", "method": "m",
-    ...        "label": "Mine", "k": 5, "acc": 0.5, "nmi": 0.4}
-    >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
-    'report.html'
+    With ``kind="dots"`` a row of dots per name: (x, colour, size from 0 to 1, remark).
     """
-    text = render(build_sections(rows, failures, info or {}, sections))
-    with appearing(path) as beside:
-        beside.write_bytes(text.encode("utf-8", "replace"))
-    return Path(path)
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Sequence[tuple]]
+    log: str = ""  # the axes that are logarithmic: "x", "xy"
+    kind: str = "lines"
 
 
-def write_csv(rows: Iterable[Row], path: Any) -> Path:
-    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
-    body = [[_flat(row.get(column)) for column in CSV_COLUMNS] for row in rows]
-    with appearing(path) as beside:
-        beside.write_bytes(csv_text(CSV_COLUMNS, body).encode("utf-8", "replace"))
-    return Path(path)
+@dataclass(frozen=True)
+class Section:
+    """One part of a page; ``text`` are paragraphs; without a table the panels' points are one.
+
+    ``standings`` of each (data set, measure) are told in words in the summary, else listed;
+    ``leads`` of one method over another, of each (data set, measure, method), are listed.
+    """
+
+    title: str
+    text: list[str] = field(default_factory=list)
+    table: Table | None = None
+    panels: Sequence[Panel] = ()
+    standings: Mapping[tuple[str, str], Standings] = field(default_factory=dict)
+    leads: Mapping[tuple[str, str, str], Interval] = field(default_factory=dict)
 
 
-def build_sections(
-    rows: Sequence[Row],
-    failures: Sequence[Row] = (),
-    info: Mapping[str, Any] | None = None,
-    sections: Iterable[Section] = (),
-) -> dict[str, Any]:
-    """Return what a report says, as plain values: title, notes, sections and downloads."""
-    info = info or {}
+def colours(labels: Iterable[str]) -> dict[str, str]:
+    """Give every method a colour and an order: SemFS and its variants first, oracles last.
+
+    >>> colours(["MCFS", "MCFS (oracle)", "SemFS"])
+    {'SemFS': '#e0245e', 'MCFS': '#1f77d0', 'MCFS (oracle)': '#128a5e'}
+    """
+    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(COLOURS)))
+
+
+def is_oracle(label: str) -> bool:
+    """Tell whether a method is shown for reference only: nobody could choose like that."""
+    return label.lower().endswith(("(oracle)", "(reference)"))
+
+
+def _place(label: str) -> tuple[bool, bool]:
+    return is_oracle(label), not label.lower().startswith("semfs")
+
+
+def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]:
+    """Return the sections of all experiments that have rows, with the paper's findings."""
     by_experiment = _grouped(rows, "experiment")
-    claims = info.get("findings", {})
     parts: list[Section] = []
     for experiment, build in BUILDERS.items():
         found = build(by_experiment[experiment]) if experiment in by_experiment else []
-        if found and experiment in claims:
-            found[0]["text"].append(f"What the paper says: {claims[experiment]}")
+        if found and findings:
+            finding = PAPER["experiments"][experiment]["finding"]
+            found[0].text.append(f"What the paper says: {finding}")
         parts += found
-    if not rows:
-        parts.append(section("Summary", ["No cell of this run has finished yet."]))
-    parts += [*sections, *_failures(failures), *_provenance(info, rows)]
-    quick = (info.get("protocol") or {}).get("fast")
-    return {
-        "title": "Feature selection for unseen classes: results",
-        "notes": [*([QUICK] if quick else []), *info.get("notes", [])],
-        # The verdict, then what has a picture, then the tables.
-        "sections": parts[:1] + sorted(parts[1:], key=lambda part: part["figure"] is None),
-        "downloads": _downloads(rows) if rows else [],
-    }
-
-
-def render(summary: dict[str, Any]) -> str:
-    """Return the page of what `build_sections` returned."""
-    return render_page(**summary)
-
-
-# --- the experiments -------------------------------------------------------------------
+    return parts or [Section("Summary", ["No cell of this run has finished yet."])]
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
     """Who wins, the curves of every data set, standings, the features."""
     datasets = _grouped(rows, "dataset")
-    tables = {(n, m): standings(part, m) for n, part in datasets.items() for m in METRICS}
-    points = [
-        (f"{_title(name)}, {METRICS[metric]}:", verdict_in_words(result))
-        for (name, metric), result in tables.items()
-    ]
-    body = [
-        [name, METRICS[metric], s.label, s.mean, s.sd, s.lead.mean, s.lead.low, s.lead.high]
-        for (name, metric), result in tables.items()
-        for s in [*result.ranked, *result.oracles]
-    ]
-    columns = ["data set", "measure", "method", "mean", "sd over splits"]
-    columns += ["lead over best other", "from", "to"]
-    caption = "Means over numbers of features and splits, best first; lead with interval"
-    notes = [ORACLE] if any(row["label"].endswith("(oracle)") for row in rows) else []
-    shown = table(caption, columns, body, "standings")
-    return [
-        section("Summary", [points]),
-        *(_dataset_curves(name, part) for name, part in datasets.items()),
-        section("Standings", [MEASURES, CAUTION, *notes], shown),
-        _selected_features(rows),
-    ]
-
-
-def _dataset_curves(name: str, rows: Sequence[Row]) -> Section:
-    n_splits = len({str(row["split"]) for row in rows})
-    spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
-    text = f"Means over {_counted(n_splits, 'split')}; bars: one standard deviation {spread}."
-    shown = _curves_of({name: rows}, "k", FEATURES, f"clustering-{name}")
-    return section(f"Clustering: {_title(name)}", [text], *shown)
+    found = {
+        (name, title): standings(part, metric)
+        for name, part in datasets.items()
+        for metric, title in METRICS.items()
+    }
+    pictures = []
+    for name, part in datasets.items():
+        n = len({str(row["split"]) for row in part})
+        spread = "over the splits" if n > 1 else "over the runs of K-means (one split)"
+        text = f"Means over {_counted(n, 'split')}; bars: one standard deviation {spread}."
+        panels = score_panels({name: part}, "k", FEATURES)
+        pictures.append(Section(f"Clustering: {_title(name)}", [text], None, panels))
+    words, table = Section("Summary", standings=found), Section("Standings", standings=found)
+    return [words, *pictures, table, _selected_features(rows)]
 
 
 def _selected_features(rows: Sequence[Row]) -> Section:
@@ -432,46 +326,36 @@ def _selected_features(rows: Sequence[Row]) -> Section:
     for row in _largest_k(rows):
         if row.get("features") and not is_oracle(row["label"]):
             chosen[row["dataset"], row["label"]].append([str(n) for n in row["features"]])
-    body = [[*place, _most_chosen(lists)] for place, lists in chosen.items()]
+    body: list[list[Any]] = []
+    for place, lists in chosen.items():
+        counts = Counter(name for names in zip_longest(*lists) for name in names if name)
+        several = [(name, f"{n}/{len(lists)}") for name, n in counts.most_common(MOST_FEATURES)]
+        body.append([*place, several if len(lists) > 1 else lists[0]])
+    text = "With several splits: those chosen most often first, with the number of splits."
+    caption = "The features of every method at its largest number of features, best first"
     columns = ["data set", "method", "names"]
-    caption = "Selected features"
-    return section(caption, [CHOSEN], table(caption, columns, body, "selected-features"))
+    return Section("Selected features", [text], Table(caption, columns, body))
 
 
-def _most_chosen(lists: list[list[str]]) -> list[Any]:
-    if len(lists) == 1:
-        return lists[0]
-    places: dict[str, list[int]] = defaultdict(list)
-    for names in lists:
-        for place, name in enumerate(names):
-            places[name].append(place)
-    order = sorted(places, key=lambda name: (-len(places[name]), fmean(places[name])))
-    return [(name, f"{len(places[name])}/{len(lists)}") for name in order[:MOST_FEATURES]]
-
-
-def _sweep(x: str, x_title: str, title: str, text: str) -> Callable[..., list[Section]]:
-    """A builder of scores against what an experiment varies, averaged over k."""
-    return lambda rows: [
-        section(title, [text], *_curves_of(_grouped(rows, "dataset"), x, x_title, x))
-    ]
+def _sweep(rows: Sequence[Row]) -> list[Section]:
+    """Scores against what an experiment varies, averaged over k."""
+    said = PAPER["sweeps"][rows[0]["experiment"]]
+    panels = score_panels(_grouped(rows, "dataset"), said["x"], said["axis"])
+    return [Section(said["title"], [said["text"]], None, panels)]
 
 
 def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
-    datasets, body = _grouped(rows, "dataset"), []
+    datasets, leads = _grouped(rows, "dataset"), {}
     for name, part in datasets.items():
         labels = {row["label"] for row in part}
-        for ours in sorted(label for label in labels if label.endswith(" (attributes)")):
-            other = ours.replace(" (attributes)", " (labels)")
-            for metric in METRICS if other in labels else ():
-                found = lead(part, metric, ours, other)
-                where = [name, METRICS[metric], ours.removesuffix(" (attributes)")]
-                body.append([*where, found.mean, found.low, found.high, found.verdict])
-    columns = ["data set", "measure", "method", "lead of attributes", "from", "to", "verdict"]
-    caption = "Lead of attributes over labels, averaged over k, with 95 % interval"
-    text = "The same method fitted to class attributes and to labels."
-    leads = table(caption, columns, body, "attributes-vs-labels")
-    _, shown = _curves_of(datasets, "k", FEATURES, "")
-    return [section("Attributes or labels as targets", [text], leads, shown)]
+        methods = sorted(label.removesuffix(" (attributes)") for label in labels)
+        for (metric, title), method in product(METRICS.items(), methods):
+            pair = f"{method} (attributes)", f"{method} (labels)"
+            if labels.issuperset(pair):
+                leads[name, title, method] = lead(part, metric, *pair)
+    text = "The same method fitted to class attributes and to labels; the lead of attributes."
+    panels = score_panels(datasets, "k", FEATURES)
+    return [Section("Attributes or labels as targets", [text], None, panels, leads=leads)]
 
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
@@ -483,13 +367,12 @@ def _convergence(rows: Sequence[Row]) -> list[Section]:
             row["label"]: [(i, J, None, "") for i, J in enumerate(row["extra"]["objective"], 1)]
             for row in reversed(part)
         }
-        panels.append(lines(f"{_title(name)}: J", series, "iteration", "objective J"))
+        panels.append(Panel(f"{_title(name)}: J", "iteration", "objective J", series))
     falls = [
         all(b <= a + 1e-9 * abs(a) for a, b in pairwise(r["extra"]["objective"])) for r in runs
     ]
     text = f"The objective never rises in {sum(falls)} of {_counted(len(runs), 'run')}."
-    shown = figure(f"Objective per iteration. {text}", panels)
-    return [section("Convergence", [f"{text} The first split is shown."], None, shown)]
+    return [Section("Convergence", [f"{text} The first split is shown."], None, panels)]
 
 
 def _scaling(rows: Sequence[Row]) -> list[Section]:
@@ -499,173 +382,47 @@ def _scaling(rows: Sequence[Row]) -> list[Section]:
     for x, other in (("n", "d"), ("d", "n")):
         fixed = Counter(_value_of(row, other) for row in rows).most_common(1)[0][0]
         part = [row for row in rows if _value_of(row, other) == fixed]
-        found = curves(part, "seconds", x)
-        series = {m: [_values(point) for point in line] for m, line in found.items()}
         title = f"Seconds against {names[x]} ({fixed} {names[other]})"
-        panels.append(lines(title, series, names[x], "seconds", log_x=True, log_y=True))
-    times = {(r["label"], _value_of(r, "n"), _value_of(r, "d"), r["seconds"]) for r in rows}
-    columns = ["method", *names.values(), "seconds"]
-    timings = table("All timings", columns, sorted(map(list, times), key=str), "scaling")
-    alt = "Fitting time against the number of samples and of features, on logarithmic axes."
-    return [section("Scaling", ["Time to rank the features."], timings, figure(alt, panels))]
+        panels.append(_panel(title, curves(part, "seconds", x), names[x], "seconds", "xy"))
+    return [Section("Scaling", ["Time to rank the features."], None, panels)]
 
 
 BUILDERS: dict[str, Callable[[Sequence[Row]], list[Section]]] = {
     "clustering": _clustering,
-    "labeled-ratio": _sweep(
-        "ratio",
-        "labelled share",
-        "Labelled share of seen classes",
-        "How many labels does it take? Scores averaged over k; bars are ± one standard "
-        "deviation over splits and draws.",
-    ),
+    "labeled-ratio": _sweep,
     "attributes-vs-labels": _attributes_vs_labels,
-    "alpha": _sweep(
-        "alpha",
-        "α",
-        "Effect of α",
-        "α weighs the center-characteristic loss. Scores averaged over k.",
-    ),
+    "alpha": _sweep,
     "convergence": _convergence,
     "scaling": _scaling,
 }
 
 
-def _curves_of(
-    datasets: Mapping[str, Sequence[Row]], x: str, x_title: str, name: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A table of values and a figure with one panel per data set and measure."""
-    panels, body = [], []
-    for dataset, rows in datasets.items():
+def score_panels(datasets: Mapping[str, Sequence[Row]], x: str, x_title: str) -> list[Panel]:
+    """Return one panel per data set and measure."""
+    panels = []
+    for name, rows in datasets.items():
         for metric, title in METRICS.items():
             found = curves(rows, metric, x)
             at = [point.x for line in found.values() for point in line] or [1]
-            log_x = min(at) > 0 and max(at) / min(at) >= 100
-            series = {label: [_values(p) for p in line] for label, line in found.items()}
-            heading = f"{_title(dataset)}: {title}" if len(datasets) > 1 else title
-            alt = _best_in_words(found)
-            panels.append(lines(heading, series, x_title, title, log_x=log_x, alt=alt))
-            body += [
-                [dataset, title, label, p.x, p.mean, p.sd, p.n]
-                for label, line in found.items()
-                for p in line
-            ]
-    columns = ["data set", "measure", "method", x_title, "mean", "sd", "repetitions"]
-    alt = f"Scores against {x_title}; all values are in the table below."
-    return table("Values of the curves", columns, body, name), figure(alt, panels)
+            log = "x" if min(at) > 0 and max(at) / min(at) >= 100 else ""
+            panels.append(_panel(f"{_title(name)}: {title}", found, x_title, title, log))
+    return panels
 
 
-def _best_in_words(found: dict[str, list[Point]]) -> str:
-    means = {label: fmean(p.mean for p in line) for label, line in found.items()}
-    order = sorted(means, key=lambda label: -means[label])
-    named = [f"{label}, {means[label]:.3f}" for label in (*order[:1], *order[1:][-1:])]
-    return f"On average highest: {'; lowest: '.join(named)}."
-
-
-# --- why these features ----------------------------------------------------------------
-
-
-def explanation_section(explanation: Any, title: str = "Why these features") -> Section:
-    """Return a section with a table of the chosen features and figures of their reasons.
-
-    Names of features, classes and attributes are untrusted text; the page escapes them.
-
-    Parameters
-    ----------
-    explanation : Explanation
-        From ``selector.explain()``.
-    title : str, default="Why these features"
-        Heading of the section.
-    """
-    words, numbers = ["carries", "separates", "duplicates"], ["frequency", "low", "high"]
-    rows = [
-        [str(name), float(row["share"]), *(str(row[column]) for column in words)]
-        + [None if math.isnan(row[column]) else float(row[column]) for column in numbers]
-        for name, row in explanation.features.iterrows()
-    ]
-    columns = ["feature", "share of the fall of J", *words]
-    columns += ["chosen in bootstraps", "from", "to"]
-    text = (
-        "In order of entry: the share of the total fall of J that a feature brings; the "
-        "attributes its class means go with; the classes on one side of its widest gap; "
-        "features that say nearly the same."
-    )
-    if explanation.n_bootstraps:
-        text += (
-            f" Stability is the share of {explanation.n_bootstraps} bootstraps of the classes "
-            "in which the feature is chosen, with 95 % intervals."
-        )
-    caption = "The chosen features, in order of entry"
-    shown = table(caption, columns, rows, "explanation")
-    carried = explanation.attributes.iloc[:MOST_DRAWN]
-    if not carried.notna().to_numpy().all():
-        return section(title, [text], shown)
-    strongest = carried.abs().max().sort_values(ascending=False, kind="stable")
-    carried = carried.loc[:, carried.columns.isin(strongest.index[:MOST_ATTRIBUTES])]
-    names = [[str(name) for name in axis] for axis in (carried.index, carried.columns)]
-    heading = "Attributes: correlation over the seen classes"
-    panel = heat_map(heading, carried.to_numpy().tolist(), *names)
-    alt = "What each feature goes with; the strongest are in the table."
-    return section(title, [text], shown, figure(alt, [panel]))
-
-
-# --- what the page ends with -----------------------------------------------------------
-
-
-def _failures(failures: Sequence[Row]) -> list[Section]:
-    if not failures:
-        return []
-    names = ["experiment", "dataset", "split", "method", "params", "error"]
-    body = [[_flat(f.get(name)) for name in names] for f in failures]
-    text = f"{_counted(len(body), 'cell')} failed; the same command tries them again."
-    columns = ["experiment", "data set", "split", "method", "parameters", "error"]
-    return [section("Failures", [text], table("Cells that failed", columns, body, "failures"))]
-
-
-def _provenance(info: Mapping[str, Any], rows: Sequence[Row]) -> list[Section]:
-    """Data sets, command and versions."""
-    keys = ["n_seen", "n_unseen", "n_features", "n_attributes"]
-    body = [
-        [name, *(facts.get(key) for key in keys)]
-        + [[*map(str, facts.get(part, []))] for part in ("seen", "unseen")]
-        for name, facts in info.get("datasets", {}).items()
-    ]
-    columns = ["data set", "samples, seen", "samples, unseen", "features", "attributes"]
-    columns += ["seen classes", "unseen classes"]
-    parts = [section("Data", [], table("Data sets", columns, body, "datasets"))] if body else []
-    versions = [[str(name), str(version)] for name, version in info.get("versions", {}).items()]
-    seeds = sorted({str(row["seed"]) for row in rows if row.get("seed") is not None})
-    text = [f"Command: {info.get('command') or 'not recorded'}"]
-    text += [f"Started: {info['started']}"] if "started" in info else []
-    text += [f"Seeds: {', '.join(seeds)}"] if seeds else []
-    packages = table("Versions", ["package", "version"], versions, "versions")
-    return [*parts, section("How this was made", text, packages if versions else None)]
-
-
-def _downloads(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """All scores, and all selected features."""
-    columns = CSV_COLUMNS[: CSV_COLUMNS.index("features")]
-    scores = [[_flat(row.get(column)) for column in columns] for row in rows]
-    place = ["experiment", "dataset", "split", "label", "k", "params"]
-    features = [
-        [*(_flat(row.get(column)) for column in place), position, feature]
-        for row in _largest_k(rows)
-        for position, feature in enumerate(row.get("features") or [], start=1)
-    ]
-    names = [*place, "position", "feature"]
-    chosen = table("All selected features", names, features, "features")
-    return [table("All scores", columns, scores, "scores"), chosen]
+def _panel(title: str, found: dict[str, list[Point]], x: str, y: str, log: str) -> Panel:
+    series = {
+        label: [(p.x, p.mean, p.sd, _counted(p.n, "repetition")) for p in line]
+        for label, line in found.items()
+    }
+    return Panel(title, x, y, series, log)
 
 
 def _title(name: str) -> str:
     """A data set in words: what is known by that name, else the name without its dashes."""
     stem = name.lower()
-    known = next((words for start, words in KNOWN.items() if stem.startswith(start)), None)
+    titles = PAPER["titles"].items()
+    known = next((words for start, words in titles if stem.startswith(start)), None)
     return known or re.sub(r"[_-]+", " ", name).strip() or name
-
-
-def _values(point: Point) -> tuple[Any, float, float | None, str]:
-    return point.x, point.mean, point.sd, _counted(point.n, "repetition")
 
 
 def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
@@ -687,13 +444,146 @@ def _largest_k(rows: Sequence[Row]) -> list[Row]:
     return list(cells.values())
 
 
+def _counted(n: int, noun: str) -> str:
+    """A number with its noun: "1 split", "2 splits"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def write_report(
+    rows: Sequence[Row],
+    path: Any,
+    *,
+    failures: Sequence[Row] = (),
+    info: Mapping[str, Any] | None = None,
+    sections: Iterable[Section] = (),
+) -> Path:
+    """Write one self-contained page to ``path``, whole or not at all, and return the path.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        One per finished cell and k, from `evaluate` or `Store.rows`.
+    path : path
+    failures : sequence of dict
+        From `Store.failures`.
+    info : mapping, optional
+        From `Store.info`: command, versions, datasets, protocol, notes, …; all may be missing.
+    sections : iterable of Section
+        More sections.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> row = {"experiment": "clustering", "dataset": "cells", "split": "0", "method": "m",
+    ...        "label": "Mine", "k": 5, "acc": 0.5, "nmi": 0.4}
+    >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
+    'report.html'
+    """
+    text = render(rows, failures, info or {}, sections)
+    with appearing(path) as beside:
+        beside.write_bytes(text.encode("utf-8", "replace"))
+    return Path(path)
+
+
+def write_csv(rows: Iterable[Row], path: Any) -> Path:
+    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
+    with appearing(path) as beside:
+        beside.write_bytes(_csv(rows).encode("utf-8", "replace"))
+    return Path(path)
+
+
+def render(
+    rows: Sequence[Row],
+    failures: Sequence[Row],
+    info: Mapping[str, Any],
+    sections: Iterable[Section] = (),
+) -> str:
+    """Return the HTML of a page that opens with the network blocked: all is in it.
+
+    All text is untrusted: the template and the script escape it, and a content security
+    policy lets only our own two scripts run.
+    """
+    parts = [*build_sections(rows, "protocol" in info), *sections]
+    # The verdict, then what has a picture, then the tables.
+    parts[1:] = sorted(parts[1:], key=lambda part: not part.panels)
+    panels = [panel for part in parts for panel in part.panels]
+    found = colours(name for p in panels if p.kind == "lines" for name in p.series)
+    script = resources.files("semfs.lab").joinpath("report.js").read_text(encoding="utf-8")
+    plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
+    return _template().render(
+        sections=parts,
+        failures=failures,
+        info=info,
+        seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
+        n_rows=len(rows),
+        colours=found,
+        hidden=_hidden(panels),
+        plots={"panels": [*map(asdict, panels)], "colours": found},
+        csv=_packed(_csv(rows)),
+        plotly=_packed(plotly),
+        script=script,
+        script_hashes=[_hash(script), _hash(plotly)],
+    )
+
+
+def _hidden(panels: Sequence[Panel]) -> set[str]:
+    """Curves not drawn at first: all but ours and the best others where there are many."""
+    means: dict[str, float] = {}
+    for panel in panels:
+        if panel.kind == "lines" and len(panel.series) > MOST_CURVES:
+            for name, points in panel.series.items():
+                means.setdefault(name, fmean(point[1] for point in points))
+    order = sorted(means, key=lambda name: (*_place(name), -means[name]))
+    return set(order[MOST_CURVES:])
+
+
+def _template() -> Any:
+    jinja2 = need("jinja2", "plots", what="The report")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": _title}
+    environment.filters["trusted"] = need("markupsafe", "plots").Markup
+    environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
+    text = resources.files("semfs.lab").joinpath("report.html").read_text(encoding="utf-8")
+    return environment.from_string(text)
+
+
+def _packed(text: str) -> str:
+    """Compressed and base64-coded (plotly.js: 4.8 MB → 2.0 MB), always in the same way."""
+    data = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return base64.b64encode(data).decode("ascii")
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return "sha256-" + base64.b64encode(digest).decode("ascii")
+
+
+def _cell(value: Any) -> str:
+    """The text of a table cell."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if not isinstance(value, float):
+        return str(value)
+    small_or_large = value != 0 and not 5e-4 <= abs(value) < 1e5
+    return (f"{value:.3g}" if small_or_large else f"{value:.3f}").replace("-", "−")
+
+
+def _csv(rows: Iterable[Row]) -> str:
+    """Rows as CSV, numbers in full; spreadsheets will take no name for a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in rows:
+        cells = [_flat(row.get(column)) for column in CSV_COLUMNS]
+        formula = [isinstance(c, str) and c.startswith(tuple("=+-@\t\r")) for c in cells]
+        writer.writerow([f"'{c}" if risky else c for c, risky in zip(cells, formula)])
+    return text.getvalue()
+
+
 def _flat(value: Any) -> Any:
     """A value as a cell of a table: lists and mappings as JSON."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
     return value
-
-
-def _counted(n: int, noun: str) -> str:
-    """A number with its noun: "1 split", "2 splits"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

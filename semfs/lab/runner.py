@@ -2,7 +2,8 @@
 
 `run` takes cells, a `Store` and a function that computes one; what the function does is not
 its business. A finished cell is never computed again, a failed one is recorded and tried
-again by the next run, and a run may be killed at any moment.
+again by the next run, and a run may be killed at any moment. Several processes with the same
+store share the work.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from joblib import cpu_count
@@ -90,27 +92,45 @@ def run(
     if n_jobs is not None and n_jobs < 1:
         raise ValueError(f"The number of jobs must be at least 1, got {n_jobs}.")
     cells = list({cell.key: cell for cell in cells}.values())
-    statuses = store.statuses()
-    todo = [cell for cell in cells if statuses.get(cell.key) != "done"]
-    summary = Summary(len(cells), len(cells) - len(todo))
+    todo = [cell for cell in cells if not store.is_done(cell)]
+    summary = Summary(len(cells))
     started = time.perf_counter()
-    if store.path is None and n_jobs == 1:
-        outcomes = (_outcome(function, cell) for cell in todo)
-    else:
-        outcomes = _from_workers(function, todo, min(n_jobs or cpu_count(), len(todo)))
-    bar = Progress("cells", len(todo), verbose)
-    with closing(outcomes), bar as progress:
-        for cell, result, error in outcomes:
-            if result is not None:
-                store.finish(cell, result, versions())
-                summary.n_computed += 1
+    n_workers = min(n_jobs or cpu_count(), len(todo))
+    with Progress("cells", len(todo), verbose) as progress:
+        while todo:
+            others: list[Cell] = []  # other processes are at these; perhaps they give them up
+            mine = _claimed(todo, store, others)
+            if store.path is None and n_jobs == 1:
+                outcomes: Outcomes = (_outcome(function, cell) for cell in mine)
             else:
-                store.fail(cell, error)
-                summary.failures.append((cell, error))
-            note = f"FAILED: {error.splitlines()[0]}" if error else "done"
-            progress.step(f"{_name(cell)}: {_printable(note)}")
+                outcomes = _from_workers(function, mine, n_workers)
+            with closing(outcomes):
+                for cell, result, error in outcomes:
+                    if result is not None:
+                        store.finish(cell, result, versions())
+                        summary.n_computed += 1
+                    else:
+                        store.fail(cell, error)
+                        summary.failures.append((cell, error))
+                    store.release(cell)
+                    note = f"FAILED: {error.splitlines()[0]}" if error else "done"
+                    progress.step(f"{_name(cell)}: {_printable(note)}")
+            todo = others
+            time.sleep(WATCH_SECONDS if todo else 0.0)
+    summary.n_before = len(cells) - summary.n_computed - len(summary.failures)
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def _claimed(todo: list[Cell], store: Store, others: list[Cell]) -> Iterator[Cell]:
+    """The cells nobody is at and nobody has finished meanwhile; ``others`` gets the rest."""
+    for cell in todo:
+        if not store.claim(cell):
+            others.append(cell)
+        elif store.is_done(cell):
+            store.release(cell)
+        else:
+            yield cell
 
 
 def versions() -> dict[str, str]:
@@ -129,43 +149,34 @@ def _name(cell: Cell) -> str:
 
 
 def _printable(text: Any) -> str:
-    """Return text on one line without control characters, as a terminal may be given it.
-
-    >>> _printable("a\\x1b[31mred\\x07\\nline")
-    'a[31mred line'
-    """
+    """Text on one line without control characters, as a terminal may be given it."""
     words = " ".join(str(text).split())
     return "".join(letter for letter in words if letter.isprintable())
 
 
-# ---- workers --------------------------------------------------------------------------------
-
-
-def _from_workers(function: Function, todo: list[Cell], n_workers: int) -> Outcomes:
+def _from_workers(function: Function, cells: Iterator[Cell], n_workers: int) -> Outcomes:
     """Compute cells in worker processes; one that dies costs the one cell it was at."""
-    waiting = todo[::-1]
-    while waiting:
-        suspects: list[Cell] = []  # what was under way when a worker died
-        busy: dict[Future[Outcome], Cell] = {}
-        with _workers(function, n_workers) as submit, suppress(BrokenProcessPool):
-            while (waiting and not suspects) or busy:
-                while waiting and not suspects and len(busy) < n_workers:
-                    busy[submit(waiting[-1])] = waiting[-1]
-                    waiting.pop()
+    busy: dict[Future[Outcome], Cell] = {}
+    suspects: list[Cell] | None = None  # what was under way when a worker died
+    while suspects is None or suspects:
+        suspects = []
+        with _workers(function, n_workers) as submit:
+            while busy or not suspects:
+                for cell in islice(cells, 0 if suspects else n_workers - len(busy)):
+                    busy[submit(cell)] = cell
+                if not busy:
+                    break
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                    cell = busy.pop(future)
-                    if isinstance(future.exception(), BrokenProcessPool):
+                    cell, error = busy.pop(future), future.exception()
+                    if isinstance(error, BrokenProcessPool):
                         suspects.append(cell)
                     else:
-                        yield _answer(cell, future)
-        for cell in [*suspects, *busy.values()]:
+                        yield (cell, None, _describe(error)) if error else future.result()
+        for cell in suspects:
             with _workers(function, 1) as submit:
-                yield _answer(cell, submit(cell))
-
-
-def _answer(cell: Cell, future: Future[Outcome]) -> Outcome:
-    error = future.exception()
-    return (cell, None, _describe(error)) if error else future.result()
+                future = submit(cell)
+                error = future.exception()
+                yield (cell, None, _describe(error)) if error else future.result()
 
 
 @contextmanager
@@ -181,13 +192,17 @@ def _workers(function: Function, n_workers: int) -> Iterator[Callable[[Cell], An
 
 def _submit(pool: Any, cell: Cell) -> Future[Outcome]:
     """Hand over a cell. Workers start here, and inherit that Ctrl-C is for their parent."""
-    if threading.current_thread() is not threading.main_thread():
-        return pool.submit(_compute, cell)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
         return pool.submit(_compute, cell)
+    except BrokenProcessPool as error:
+        broken: Future[Outcome] = Future()
+        broken.set_exception(error)
+        return broken
     finally:
-        signal.signal(signal.SIGINT, before)
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)
 
 
 _function: Function | None = None  # of a worker process

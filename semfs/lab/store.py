@@ -1,7 +1,8 @@
 """Cells, the units of an experiment, and the store of their results: one SQLite file per run.
 
 A result is committed in one transaction, so a run may be killed at any moment. Every record
-carries a checksum: what was damaged is never read as a result.
+carries a checksum: what was damaged is never read as a result. A cell under way is a locked
+byte of the file beside it, so that processes can share a run; locks end with their process.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError", "result_rows"]
+__all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError"]
 
 FILE_NAME = "results.sqlite"
-METRICS = ("acc", "nmi")
+LOCKS = "results.lock"
 _SCHEMA = (
     "CREATE TABLE records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
@@ -43,19 +45,9 @@ class DamagedStore(StoreError):
 class Cell:
     """One fit, identified by everything that decides its numbers.
 
-    Parameters
-    ----------
-    experiment, dataset, split, method : str
-    params : mapping
-        Parameters of the method, as JSON values.
-    setting : mapping
-        What the experiment varies besides the method, for example ``{"ratio": 0.1}``.
-    seed : int
-    label : str, optional
-        Name shown in tables and figures; by default the method's.
+    ``params`` are the method's, as JSON values; ``setting`` is what the experiment varies
+    besides, for example ``{"ratio": 0.1}``; ``label`` is shown instead of the method's name.
 
-    Examples
-    --------
     >>> a = Cell("alpha", "sample", "given", "semfs", {"alpha": 1, "gamma": 0.5})
     >>> b = Cell("alpha", "sample", "given", "semfs", {"gamma": 0.5, "alpha": 1.0})
     >>> a.key == b.key
@@ -76,6 +68,13 @@ class Cell:
         """Hash of the identifying values; 1 and 1.0, and any order of names, are the same."""
         return _digest(_as_json(_canonical(vars(self))))
 
+    @property
+    def place(self) -> Row:
+        """What rows and failures say of the cell."""
+        names = ("experiment", "dataset", "split", "method", "seed")
+        own = {"label": self.label or self.method, "params": {**self.params, **self.setting}}
+        return {name: getattr(self, name) for name in names} | own
+
 
 @dataclass(frozen=True)
 class Result:
@@ -88,29 +87,6 @@ class Result:
     seconds: float
     features: Sequence[str] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-def result_rows(cell: Cell, result: Result, version: str | None = None) -> list[Row]:
-    """Return one flat dict per number of features k.
-
-    Keys: experiment, dataset, split, method, label, params (with the setting of the
-    experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra, semfs_version.
-    A cell without clustering scores gives one row whose k is None.
-    """
-    extra = dict(result.extra)
-    by_k = extra.pop("features_by_k", {})
-    found: list[tuple[Any, Any]] = [*sorted(result.scores.items())] or [(None, {})]
-    rows = []
-    for k, scores in found:
-        row = _identity(cell) | {"k": k, "seconds": result.seconds}
-        for metric in METRICS:
-            row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
-        row["features"] = by_k.get(str(k)) or list(result.features[:k])
-        rows.append(row | {"extra": extra, "semfs_version": version})
-    return rows
-
-
-# ---- the store ------------------------------------------------------------------------------
 
 
 class Store:
@@ -133,6 +109,7 @@ class Store:
 
     def __init__(self, run: Any = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
+        self._locks: Any = None
         if self.path is not None and create:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
@@ -151,12 +128,7 @@ class Store:
     def salvage(cls, run: Any, into: Any = None) -> Store:
         """Return a store of what is undamaged in a damaged one, which is left as it is.
 
-        Parameters
-        ----------
-        run : path
-            Run directory with the damaged store.
-        into : path, optional
-            A new run directory, with which the run can be continued; by default memory.
+        ``into`` is a new run directory, with which the run can be continued, or None: memory.
         """
         if into is not None and (Path(into) / FILE_NAME).exists():
             raise ValueError(f"{into} already has a {FILE_NAME}. Name a new directory.")
@@ -174,8 +146,28 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files; what was claimed is free."""
         self._db.close()
+        if self._locks is not None:
+            self._locks.close()
+
+    def claim(self, cell: Cell) -> bool:
+        """Reserve a cell for this process, until `release`; False if another one is at it."""
+        if self.path is None:
+            return True
+        self._locks = self._locks or (self.path.parent / LOCKS).open("ab")
+        return _lock(self._locks, int(cell.key[:12], 16))
+
+    def release(self, cell: Cell) -> None:
+        """Give back a cell that was claimed."""
+        if self._locks is not None:
+            _lock(self._locks, int(cell.key[:12], 16), release=True)
+
+    def is_done(self, cell: Cell) -> bool:
+        """Whether a cell is finished, by any process."""
+        with self._errors():
+            sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
+            return self._db.execute(sql, [cell.key]).fetchone() is not None
 
     def finish(
         self, cell: Cell, result: Result, versions: Mapping[str, str] | None = None
@@ -187,12 +179,6 @@ class Store:
     def fail(self, cell: Cell, error: str) -> None:
         """Record why a cell failed; the next run tries it again."""
         self._put(cell.key, "failed", {"cell": asdict(cell), "error": error})
-
-    def force(self, cells: Iterable[Cell]) -> None:
-        """Forget cells, so that they are computed again."""
-        with self._errors():
-            sql = "DELETE FROM records WHERE name = ?"
-            self._db.executemany(sql, [(cell.key,) for cell in cells])
 
     def set_info(self, name: str, value: Any) -> None:
         """Store a JSON value under a name."""
@@ -209,25 +195,40 @@ class Store:
                 f"{now[:60]}. {advice}"
             )
 
-    def statuses(self) -> dict[str, str]:
-        """Return "done" or "failed" for each finished cell, by key."""
-        return {name: kind for name, kind, *_ in self._records() if kind != "info"}
-
     def rows(self) -> list[Row]:
-        """Return the rows of all finished cells (see `result_rows`), in stable order."""
+        """Return one flat dict per finished cell and number of features k, in stable order.
+
+        Keys: experiment, dataset, split, method, label, params (with the setting of the
+        experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra,
+        semfs_version. A cell without clustering scores gives one row whose k is None.
+        """
         rows: list[Row] = []
         for cell, value in self._values("done"):
-            scores = {int(k): found for k, found in value["result"]["scores"].items()}
-            result = Result(**(value["result"] | {"scores": scores}))
-            rows += result_rows(cell, result, value["versions"].get("semfs"))
-        return sorted(rows, key=_row_order)
+            result, version = value["result"], value["versions"].get("semfs")
+            extra = dict(result["extra"])
+            by_k = extra.pop("features_by_k", {})
+            more = {"seconds": result["seconds"], "extra": extra, "semfs_version": version}
+            for k, scores in result["scores"].items() or [(None, {})]:
+                row = cell.place | more | {"k": None if k is None else int(k)}
+                row["features"] = by_k.get(k) or result["features"][: row["k"]]
+                for metric in ("acc", "nmi"):
+                    row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
+                rows.append(row)
+        names = ("experiment", "dataset", "split", "method", "label")
+        return sorted(
+            rows,
+            key=lambda r: [
+                *(r[n] for n in names),
+                _as_json(r["params"]),
+                r["seed"],
+                r["k"] or 0,
+            ],
+        )
 
     def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity and ``error``."""
-        return [
-            _identity(cell) | {"error": value["error"]}
-            for cell, value in self._values("failed")
-        ]
+        found = self._values("failed")
+        return [cell.place | {"error": value["error"]} for cell, value in found]
 
     def info(self) -> dict[str, Any]:
         """Return what is known of the run: command, started, datasets by name, …"""
@@ -261,7 +262,7 @@ class Store:
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            name, what = getattr(error, "sqlite_errorname", ""), f"{self.path}: {error}"
+            name = getattr(error, "sqlite_errorname", "")
             if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 advice = "The disk is full or failing; what was finished before is safe. "
                 advice += "Free some space and give the same command again."
@@ -269,7 +270,7 @@ class Store:
                 advice = "Check that the directory can be written and is on a local disk."
             else:
                 raise self._damaged(str(error)) from error
-            raise StoreError(f"{what}. {advice}") from error
+            raise StoreError(f"{self.path}: {error}. {advice}") from error
 
     def _damaged(self, found: str) -> DamagedStore:
         run = self.path.parent if self.path else None
@@ -288,6 +289,25 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
+def _lock(file: Any, place: int, release: bool = False) -> bool:
+    """Lock one byte of a file, or release it; False if another process has it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(place)
+            how = msvcrt.LK_UNLCK if release else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
+            msvcrt.locking(file.fileno(), how, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            how = fcntl.LOCK_UN if release else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(file, how, 1, place)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _canonical(item) for name, item in value.items()}
@@ -297,14 +317,10 @@ def _canonical(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy, and other mappings, as JSON has them."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    """JSON of plain values and of NumPy's numbers and arrays."""
+    return json.dumps(
+        value, sort_keys=True, default=lambda v: getattr(v, "tolist", v.__str__)()
+    )
 
 
 def _digest(text: str) -> str:
@@ -313,16 +329,3 @@ def _digest(text: str) -> str:
 
 def _checksum(record: Record) -> str:
     return _digest(repr(record))
-
-
-def _row_order(row: Row) -> tuple:
-    names = ("experiment", "dataset", "split", "method", "label")
-    place = -1 if row["k"] is None else row["k"]
-    return (*(row[n] for n in names), _as_json(row["params"]), row["seed"], place)
-
-
-def _identity(cell: Cell) -> Row:
-    names = ("experiment", "dataset", "split", "method", "seed")
-    values = {name: getattr(cell, name) for name in names}
-    own = {"label": cell.label or cell.method, "params": {**cell.params, **cell.setting}}
-    return values | own

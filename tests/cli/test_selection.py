@@ -91,21 +91,13 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change, message):
-    choice = {
-        "data": files / "pandas.parquet",
-        "label": LABEL,
-        "attributes": files / "types.csv",
-        "out": tmp_path / "out.csv",
-        "k": "5",
-        "extra": [],
-    } | change
-    if "out" in change:
-        choice["out"] = tmp_path / change["out"]
-    arguments = ["select", choice["data"], "-k", choice["k"], "-o", choice["out"]]
-    for option in ("label", "attributes"):
-        if choice[option] is not None:
-            arguments += [f"--{option}", choice[option]]
-    result = run(*arguments, *choice["extra"])
+    choice = {"data": "pandas.parquet", "label": LABEL, "attributes": "types.csv"}
+    choice |= {"out": "out.csv", "extra": []} | change
+    arguments = ["select", files / choice["data"], "-k", 5, "-o", tmp_path / choice["out"]]
+    arguments += ["--label", choice["label"], *choice["extra"]]
+    if choice["attributes"] is not None:
+        arguments += ["--attributes", files / choice["attributes"]]
+    result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert result.output.count("\n") == 1
@@ -126,16 +118,8 @@ def test_broken_binary_files_are_one_line(files, sample, tmp_path, ending, kind)
         data = (files / source).read_bytes()
     path.write_bytes(data[: len(data) // 3] if kind == "truncated" else b"")
     label = {"npy": files / "y.npy", "h5ad": "y", "parquet": LABEL, "npz": "y"}[ending]
-    result = run(
-        "select",
-        path,
-        "--label",
-        label,
-        "--attributes",
-        files / "types.csv",
-        "-o",
-        tmp_path / "o",
-    )
+    table = ["--attributes", files / "types.csv"]
+    result = run("select", path, "--label", label, *table, "-o", tmp_path / "o")
     assert result.exit_code == 2
     assert f"t.{ending}" in result.output
     assert result.output.count("\n") == 1

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row
 from scipy import stats
 
-from semfs.lab.page import COLOURS, styles
-from semfs.lab.report import curves, lead, paired_interval, standings, verdict_in_words
+from semfs.lab.report import COLOURS, colours, curves, lead, paired_interval, standings
 
 
 def rows_of(scores):
@@ -17,15 +16,6 @@ def rows_of(scores):
         for label, values in scores.items()
         for i, value in enumerate(values)
     ]
-
-
-def naive_mean(rows, label, metric="acc", **where):
-    chosen = [
-        r[metric]
-        for r in rows
-        if r["label"] == label and all(r[key] == value for key, value in where.items())
-    ]
-    return sum(chosen) / len(chosen)
 
 
 def test_interval_is_that_of_scipys_one_sample_t_test():
@@ -75,29 +65,6 @@ def test_rows_without_a_score_are_no_points():
     assert [p.x for p in curves(rows, "acc")["SemFS"]] == [5]
 
 
-@pytest.mark.parametrize("metric", ["acc", "nmi"])
-def test_standings_are_naive_means_and_paired_leads(metric):
-    rows = [r for r in clustering_rows() if r["dataset"] == "cifar10"]
-    found = standings(rows, metric)
-    means = {m: naive_mean(rows, m, metric) for m in QUALITY if "oracle" not in m}
-    order = sorted(means, key=means.get, reverse=True)
-    assert [s.label for s in found.ranked] == order
-    first, second, third = order[:3]
-    splits = sorted({r["split"] for r in rows})
-    for standing, rival in zip(found.ranked, [second, first, first]):
-        differences = [
-            naive_mean(rows, standing.label, metric, split=s)
-            - naive_mean(rows, rival, metric, split=s)
-            for s in splits
-        ]
-        expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
-        assert_allclose(
-            [standing.mean, standing.lead.mean, standing.lead.low, standing.lead.high],
-            [means[standing.label], fmean(differences), expected.low, expected.high],
-        )
-    assert found.ranked[2].label == third
-
-
 def test_oracles_are_not_ranked():
     found = standings(
         rows_of({"SemFS": [0.5, 0.6], "MCFS": [0.4, 0.5], "A (oracle)": [0.9, 0.9]}), "acc"
@@ -111,29 +78,16 @@ def test_winner_is_clear_only_if_ahead_of_every_other_method():
     noisy = {"A": [0.50, 0.51, 0.52], "B": [0.40, 0.41, 0.42], "C": [0.1, 0.9, 0.3]}
     found = standings(rows_of(noisy), "acc")
     assert (found.verdict, found.tied) == ("unclear", ["C"])
-    assert "No clear winner" in verdict_in_words(found)
     clear = standings(rows_of({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}), "acc")
     assert (clear.verdict, clear.tied) == ("clear", [])
-    assert verdict_in_words(clear).startswith("A wins.")
 
 
-def test_one_split_has_no_winner():
-    found = standings(rows_of({"A": [0.9], "B": [0.1]}), "acc")
-    assert found.verdict == "one split"
-    assert "chance cannot be ruled out" in verdict_in_words(found)
-
-
-def test_methods_with_missing_results_are_not_ranked_but_named():
+def test_one_split_or_one_method_is_no_comparison_and_gaps_are_not_ranked():
+    assert standings(rows_of({"A": [0.9], "B": [0.1]}), "acc").verdict == "one split"
+    assert standings(rows_of({"A": [0.5, 0.6]}), "acc").verdict == "too few"
     found = standings(rows_of({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}), "acc")
     assert [s.label for s in found.ranked] == ["A", "B"]
     assert found.incomplete == {"C": 0.5}
-    assert "C (50% done)" in verdict_in_words(found)
-
-
-def test_one_finished_method_is_no_comparison():
-    found = standings(rows_of({"A": [0.5, 0.6]}), "acc")
-    assert found.verdict == "too few"
-    assert "nothing to compare" in verdict_in_words(found)
 
 
 def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
@@ -149,9 +103,11 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
 
 
 def test_no_two_methods_have_one_colour():
-    looks = styles(["SemFS", *(f"m{i}" for i in range(12)), *(f"m{i} (oracle)" for i in "123")])
-    assert len({s.colour for s in looks.values()}) == 16
-    assert next(iter(looks)) == "SemFS"
+    found = colours(
+        ["SemFS", *(f"m{i}" for i in range(12)), *(f"m{i} (oracle)" for i in "123")]
+    )
+    assert len(set(found.values())) == 16
+    assert next(iter(found)) == "SemFS"
 
 
 def luminance(colour):

@@ -6,14 +6,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from report_rows import EVIL, nasty_explanation
+from numpy.testing import assert_allclose
+from report_rows import nasty_explanation
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.lab.report import build_sections, explanation_section, render
-from semfs.selectors.explanation import Explanation, _carried, _separated
+from semfs.selectors.explanation import _carried, _separated
 
 
 @pytest.fixture(scope="module")
@@ -195,28 +194,3 @@ def test_without_bootstraps_there_is_nothing_to_draw(cells):
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="no bootstraps"):
         cells[0].explain(n_bootstraps=0).plot_stability()
-
-
-def test_the_section_escapes_names():
-    pytest.importorskip("jinja2")
-    section = explanation_section(nasty_explanation())
-    page = render(build_sections([], [], {}, [section]))
-    assert section["title"] in page
-    assert EVIL not in page
-    assert len(section["figure"]["panels"]) == 1
-
-
-def test_the_section_names_features_attributes_and_classes(explanation):
-    section = explanation_section(explanation, "Genes")
-    row = next(r for r in section["table"]["rows"] if r[0] == "CD79A")
-    assert row[2:4] == ["+ CD19", "high in CD19+ B"]
-    (panel,) = section["figure"]["panels"]
-    assert panel["traces"][0]["type"] == "heatmap"
-
-
-def test_a_section_without_rows_has_a_table_only(cells):
-    bare = pickle.loads(pickle.dumps(cells[0])).explain()
-    assert isinstance(bare, Explanation)
-    section = explanation_section(bare)
-    assert section["figure"] is None
-    assert_array_equal([r[5] for r in section["table"]["rows"]], [None] * 20)
