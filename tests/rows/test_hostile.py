@@ -27,10 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 # One process that has imported everything; each command runs in a fork of it, with limits.
 COMMANDS = """
-import io, json, os, resource, sys
+import json, os, resource, sys
 from pathlib import Path
-import h5py, openpyxl, pandas, pyarrow.dataset, semfs.cli.data, semfs.selectors.files
-from semfs.rows import open_blocks, scout
+import h5py, openpyxl, pandas, pyarrow.dataset, semfs.datasets
 from semfs.cli import main
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
