@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
 from semfs.rows.memory import Accumulator, Rows, check_matrix_fits
-from semfs.rows.readers import LEFT_OUT, Labels, Reader
+from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.validation import label_array
 
 __all__ = ["BlockSource", "StayingRows"]
@@ -64,6 +65,10 @@ class StayingRows:
         """Return the same rows; labels that are at hand take the type of the known ones."""
         return self
 
+    def unmarked(self, mark: Any) -> Self:
+        """Return the same rows; those whose label is at hand and a mark have none."""
+        return self
+
     def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
         """Return the rows with class weights, given a function of classes and their counts."""
         counts = self.label_weights() if balanced else {}
@@ -77,19 +82,22 @@ class StayingRows:
         ``n_select`` is the number of features the direct solver will look for, None for
         solvers that need the whole scatter matrix.
         """
-        self.warn_of_unlabelled()
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
         return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
 
-    def warn_of_unlabelled(self: Any) -> None:
-        """Say that rows without a label are not used where the data are not in memory."""
-        if self.labels is not None and self.labels.n_unlabelled:
-            warnings.warn(
-                f"{self.labels.n_unlabelled} rows without a label are left out. Using them "
-                "needs X in memory.",
-                UserWarning,
-                stacklevel=3,
-            )
+    def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
+        """Return at most n random rows with a label, or without one, and their labels.
+
+        There are fewer, but at least 2,000, if n would take a quarter of the memory.
+        """
+        codes = self.labels.codes
+        used = np.flatnonzero(codes >= 0 if labelled else codes == NO_LABEL)
+        n = min(n, max(2000, self.memory // (32 * self.n_features)))
+        if len(used) > n:
+            used = np.sort(np.random.default_rng(0).choice(used, n, replace=False))
+        parts = self.rows_at(used)
+        X = (sp.vstack if sp.issparse(parts[0]) else np.concatenate)(parts)
+        return X, Labels(self.labels.classes, codes[used]).array()
 
     def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all rows, with the d × d matrix if there is room for it."""
@@ -169,6 +177,7 @@ class BlockSource(StayingRows):
     def _block(self, at: int, X: Any, y: Any) -> Block:
         rows = slice(at - self.start, at - self.start + X.shape[0])
         labels = Labels.of(y) if self.labels is None else self.labels[rows]
+        self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
         weights = None if self.weights is None else self.weights[rows]
         stop, y = at + X.shape[0], labels.array()
         if self.class_weight is not None:
@@ -207,6 +216,42 @@ class BlockSource(StayingRows):
         """Return the source with labels in the type of the known ones: 3 and "3" are one."""
         return self if self.labels is None else replace(self, labels=self.labels.matched(known))
 
+    def unmarked(self, mark: Any) -> BlockSource:
+        """Return the source with no label where it is a mark."""
+        return self if self.labels is None else replace(self, labels=self.labels.unmarked(mark))
+
+    def labelled(self) -> BlockSource:
+        """Return the same rows with their labels known, read first if they come with them."""
+        if self.labels is not None:
+            return self
+        if not self.reader.rereadable:
+            raise ValueError(
+                "rows without a label are used in several passes, but these blocks can be read "
+                "only once. Pass a list of them, or a function that returns a fresh iterator."
+            )
+        found = [(X.shape[0], y) for _, X, y in self.reader.blocks(0, None, 1)]
+        every = [label for n, y in found for label in ([None] * n if y is None else y)]
+        return replace(self, labels=Labels.of(every))
+
+    def rows_at(self, places: np.ndarray) -> list[Any]:
+        """Return the rows at some places, in parts."""
+        rows = replace(self._only(places, 0), weights=None)
+        return [block.X.copy() for block in rows.blocks()]
+
+    def named(self, names: Callable[[Any], np.ndarray]) -> BlockSource:
+        """Return the rows without a label, in classes that a function of rows gives."""
+        assert self.labels is not None
+        hidden = np.flatnonzero(self.labels.codes == NO_LABEL)
+        rows = replace(self._only(hidden, 0), weights=None)
+        return self._only(hidden, np.concatenate([names(block.X) for block in rows.blocks()]))
+
+    def _only(self, places: np.ndarray, codes: Any) -> BlockSource:
+        """The source of some rows, with numbers as labels."""
+        assert self.labels is not None
+        every = np.full(len(self.labels), LEFT_OUT, dtype=np.int32)
+        every[places] = codes
+        return replace(self, labels=Labels(list(range(every.max(initial=0) + 1)), every))
+
     # ---- sums -------------------------------------------------------------------------
 
     def label_weights(self) -> Counter:
@@ -236,7 +281,9 @@ class BlockSource(StayingRows):
         few_rows = self.n_rows is not None and self.n_rows < d
         if self.passes == "few" or few_rows or self.reader.sparse or 8 * d**2 > self.memory:
             return False
-        n_passes = 3 + -(-n_select // 64)  # of 32 to 128 Gram columns, half of them used
+        n_passes = 3 + -(
+            -min(n_select, d) // 64
+        )  # of 32 to 128 Gram columns, half of them used
         return d <= WIDE * n_passes
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
@@ -248,6 +295,8 @@ class BlockSource(StayingRows):
             except ValueError as error:
                 where = f"rows {block.first} to {block.stop - 1}"
                 raise ValueError(f"{error} (in {where})") from error
+        known = self.labels is not None and self.labels.n_unlabelled > 0
+        sums.unlabelled = self.reader.unlabelled or known
         return sums
 
     def columns(

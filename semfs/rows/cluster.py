@@ -8,8 +8,10 @@ costs the part it was at, which another one computes again.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,46 @@ class ClusterRows(StayingRows):
         options = {"columns": columns, "mean": mean, "total": total}
         return np.array(self._added_up("columns", far=far, precise=precise, **options))
 
+    def labelled(self) -> Any:
+        """Return the same rows with their labels here; those of a file as they are there."""
+        if self.source is not None:
+            return self.source
+        import dask
+
+        found = _computed(dask.delayed(list)([y for _, y, _ in self.parts]), self.client)
+        parts = [(X, y, weights) for (X, _, weights), y in zip(self.parts, found)]
+        labels = Labels.of([label for y in found for label in y])
+        return replace(self, parts=parts, labels=labels)
+
+    def unmarked(self, mark: Any) -> ClusterRows:
+        """Return the rows with no label where it is a mark."""
+        if self.source is not None:
+            return on_cluster(self.source.unmarked(mark), self.client)
+        return self._with_labels(lambda _, y: Labels.of(y).unmarked(mark).array())
+
+    def named(self, names: Callable[[Any], np.ndarray]) -> ClusterRows:
+        """Return the rows without a label, in classes that a function of rows gives."""
+        return self._with_labels(partial(_named, names))
+
+    def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
+        """The rows with labels that are a function of rows and labels."""
+        import dask
+
+        make = dask.delayed(labels, pure=False)
+        parts = [(X, make(X, y), weights) for X, y, weights in self.parts]
+        return replace(self, parts=parts, labels=None)
+
+    def rows_at(self, places: np.ndarray) -> list[Any]:
+        """Return the rows at some places, in parts; the labels must be here."""
+        import dask
+
+        lengths, pick = [len(y) for _, y, _ in self.parts], dask.delayed(operator.getitem)
+        ends = np.cumsum(lengths)
+        chosen = np.split(places, np.searchsorted(places, ends[:-1]))
+        own = zip(self.parts, chosen, ends - lengths)
+        tasks = [pick(X, rows - first) for (X, _, _), rows, first in own if len(rows)]
+        return _computed(dask.delayed(list)(tasks), self.client)
+
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all parts."""
         sums = self._added_up("accumulated", matrix=matrix, precise=precise)
@@ -107,6 +149,14 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
         part = BlockSource(reader, Labels.of(y), weights, block_rows=X.shape[0])
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(replace(part, class_weight=class_weight), method)(**options)
+
+
+def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
+    """Labels of a chunk: names of its rows without one, none for the others."""
+    hidden = Labels.of(y).codes < 0
+    out = np.full(len(hidden), None, dtype=object)
+    out[hidden] = names(X[hidden]) if hidden.any() else []
+    return out
 
 
 def _added(parts: Sequence[Any]) -> Any:

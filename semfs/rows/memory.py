@@ -325,7 +325,7 @@ class Accumulator:
         self.counts, self.means = np.zeros(0), np.zeros((0, n_features))
         self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
-        self.rounding = 0.0
+        self.rounding, self.unlabelled = 0.0, False  # whether there are rows without a label
 
     def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
         """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
@@ -358,6 +358,7 @@ class Accumulator:
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         """Add what another accumulator has collected."""
+        self.unlabelled |= other.unlabelled
         if other.total:
             if self.upper is not None and other.upper is not None:
                 self.upper += other.upper

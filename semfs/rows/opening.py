@@ -21,7 +21,15 @@ from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
-__all__ = ["Plain", "as_plain", "as_source", "column_places", "open_blocks", "plain_blocks"]
+__all__ = [
+    "Plain",
+    "as_plain",
+    "as_source",
+    "column_places",
+    "open_blocks",
+    "plain_blocks",
+    "unlabelled_source",
+]
 
 
 def open_blocks(
@@ -108,6 +116,22 @@ def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     known = mapped or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
     known = known or (y is None and _is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
+
+
+def unlabelled_source(data: Any) -> Any:
+    """Return rows without labels that are beyond memory as a source, None for others."""
+    if hasattr(data, "__dask_graph__"):
+        from semfs.rows.cluster import dask_rows
+
+        return dask_rows(data, np.full(data.shape[0], np.nan))
+    rows = data if hasattr(data, "of_classes") else None
+    mapped = isinstance(data, np.memmap) and data.ndim == 2
+    if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
+        rows = BlockSource(_opened(data, None if _is_pairs(data) else (), None, ())[0])
+    if rows is None or (rows is not data and rows.fits):
+        return None
+    n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
+    return replace(rows, labels=Labels([], np.full(n, readers.NO_LABEL, dtype=np.int32)))
 
 
 @dataclass(frozen=True, eq=False)

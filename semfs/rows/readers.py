@@ -116,6 +116,10 @@ class Labels:
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._coded()
 
+    def unmarked(self, mark: Any) -> Labels:
+        """Return the labels with none where they are a mark."""
+        return self._coded([None if c == mark else c for c in self.classes])
+
     def matched(self, known: Iterable) -> Labels:
         """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
         known = list(known)
@@ -167,6 +171,7 @@ class Reader:
     frame: str = "var"  # where an .h5ad file describes its genes, or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
+    unlabelled: bool = False  # whether a row came with a label that is missing
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
 
