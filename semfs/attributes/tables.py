@@ -219,10 +219,10 @@ def _as_numbers(values: Any, labels: list, names: list[str]) -> np.ndarray:
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
         finite = np.isfinite(numbers[row, column])
-        what = "too large to be squared" if finite else "NaN or infinity"
+        large, absent = "too large to be squared. Rescale", "NaN or infinity. Fill or drop"
         raise ValueError(
             f"attributes holds {numbers[row, column]} for class {labels[row]!r} in column "
-            f"{names[column]!r}: {what}. Correct, rescale or drop it."
+            f"{names[column]!r}: {large if finite else absent} it."
         )
     return numbers
 
