@@ -349,7 +349,7 @@ class Objective:
 
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
         """Scatter within classes (k, k) of some features, from G of these if it is known."""
-        if gram is None:
+        if gram is None or self.alpha > 1e6:  # a difference in which the scatter is lost
             root = self._within_root[:, features].astype(np.float64)
             return self.moments.scatter_columns(features)[features] - root.T @ root
         root = self._between_root[:, features].astype(np.float64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,10 @@ import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
+from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, distinct
 
-__all__ = ["check_heaps", "checked_dataset", "group_labels", "group_reader", "is_zarr"]
-
-# Files up to this size are searched for damaged heaps before the HDF5 library sees them, as
-# many bytes at a time as WINDOW.
-LARGEST_SEARCHED = 2**30
-WINDOW = 2**26
+__all__ = ["checked_dataset", "group_labels", "group_reader", "is_zarr"]
 
 
 def is_zarr(path: Path) -> bool:
@@ -35,7 +30,13 @@ def opened(path: Path) -> Any:
     """Return an HDF5 file, or a Zarr group or array, open for reading."""
     if is_zarr(path):
         return need("zarr", "data", what=str(path)).open(str(path), mode="r")
-    return need("h5py", "data", what=str(path)).File(path, "r")
+    h5py = need("h5py", "data", what=str(path))
+    if not survives(path):
+        raise FileError(
+            f"{path} is damaged: the HDF5 library crashed on it, or came to no end. "
+            "Copy or download it again."
+        )
+    return h5py.File(path, "r")
 
 
 def node(path: Path, name: str) -> Any:
@@ -116,7 +117,6 @@ def checked_dataset(path: Path, file: Any, name: str, *, held: bool = True) -> A
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
     check_declared_size(path, name, declared, dataset.id.get_storage_size(), held=held)
-    _check_texts(path, dataset)
     return dataset
 
 
@@ -195,52 +195,3 @@ class Deflated:
             bytes_of = np.frombuffer(unpacked, np.uint8).reshape(self.dtype.itemsize, -1)
             return np.ascontiguousarray(bytes_of.T).view(self.dtype)[:, 0]
         return np.frombuffer(unpacked, self.dtype)
-
-
-# ---- damage that the library does not survive -------------------------------------------
-
-
-def check_heaps(path: Path) -> None:
-    """Refuse damaged heaps of text, in which the HDF5 library may run in circles.
-
-    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
-    (0 for free space), a count of references and a size.
-    """
-    size = path.stat().st_size
-    if not 0 < size <= LARGEST_SEARCHED:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = _find_heap(data, 0)
-        while at >= 0:
-            length = int.from_bytes(data[at + 8 : at + 16], "little")
-            place, end = at + 16, at + length
-            while length <= size - at and place + 16 <= end:
-                index = int.from_bytes(data[place : place + 2], "little")
-                step = int.from_bytes(data[place + 8 : place + 16], "little")
-                step = step if index == 0 else 16 + step + -step % 8
-                if step < 16 or place + step > end:
-                    raise FileError(f"{path} is damaged (a heap of text). Copy it again.")
-                place += step
-            at = _find_heap(data, at + 4)
-
-
-def _find_heap(data: mmap.mmap, start: int) -> int:
-    """Where the next heap begins, or -1; pages that were searched are given back."""
-    while start < len(data):
-        at = data.find(b"GCOL\x01", start, start + WINDOW)
-        data.madvise(mmap.MADV_DONTNEED)
-        if at >= 0:
-            return at
-        start += WINDOW - 4
-    return -1
-
-
-def _check_texts(path: Path, dataset: Any) -> None:
-    """Refuse texts that say they are longer than the file: the library makes room for them."""
-    start, size = dataset.id.get_offset(), path.stat().st_size
-    text = need("h5py").check_string_dtype(dataset.dtype)
-    if text is not None and text.length is None and start is not None:
-        place = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
-        lengths = np.fromfile(path, place, dataset.size, offset=start)["length"]
-        if (lengths > size).any():
-            raise FileError(f"{path} is damaged (a text without end). Copy it again.")

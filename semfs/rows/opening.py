@@ -266,8 +266,6 @@ def _file(
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
         return _npz_reader(path, key), found
-    if kind in (".h5ad", ".h5", ".hdf5", ".hdf"):
-        hdf5.check_heaps(path)
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
         labels = None if name else _given(y, path)
