@@ -191,8 +191,8 @@ def _labels(path: Path, labels: list) -> list:
 def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
     words = [c.strip().lower() if isinstance(c, str) else c for c in column]
     plain = [_WORDS.get(word, word) if isinstance(word, str) else word for word in words]
-    out = need("pandas").to_numeric(np.array(plain, dtype=object), errors="coerce")
-    wrong = ~np.isfinite(out.astype(np.float64))
+    out = np.array([_number(cell) for cell in plain], dtype=np.float64)
+    wrong = ~np.isfinite(out)
     if wrong.any():
         row = int(wrong.argmax())
         found = "nothing" if column[row] in ("", None) else repr(column[row])
@@ -200,7 +200,14 @@ def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
             f"{path}: {found} in column {name!r}, row {row + 1}; a number was expected. Fill "
             "it, or drop the column."
         )
-    return out.astype(np.float64)
+    return out
+
+
+def _number(cell: Any) -> float:
+    """NaN for what is none. (pandas.to_numeric crashes on "1e999999999999".)"""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return float("nan" if isinstance(cell, str) and "_" in cell else cell)
+    return float("nan")
 
 
 # ---- marker lists -------------------------------------------------------------------------
@@ -246,7 +253,7 @@ def attributes_from_markers(markers: Any) -> Any:
     rows = rows.drop_duplicates()
     weights = pandas.Series(1.0, rows.index)
     if rows.shape[1] > 2:
-        weights = pandas.to_numeric(rows.iloc[:, 2], errors="coerce")
+        weights = rows.iloc[:, 2].map(_number)
     _check_markers(rows, weights.to_numpy(np.float64))
     class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
+_LARGEST = 1e150  # number whose squares can be added up
 
 
 @dataclass(frozen=True)
@@ -214,11 +215,14 @@ def _as_numbers(values: Any, labels: list, names: list[str]) -> np.ndarray:
             f"attributes is empty: {len(labels)} classes and {len(names)} attributes found. "
             "Give one row of numbers per class."
         )
-    if not np.isfinite(numbers).all():
-        row, column = np.argwhere(~np.isfinite(numbers))[0]
+    usable = np.abs(numbers) <= _LARGEST
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        finite = np.isfinite(numbers[row, column])
+        large, absent = "too large to be squared. Rescale", "NaN or infinity. Fill or drop"
         raise ValueError(
             f"attributes holds {numbers[row, column]} for class {labels[row]!r} in column "
-            f"{names[column]!r}: NaN or infinity. Fill or drop it."
+            f"{names[column]!r}: {large if finite else absent} it."
         )
     return numbers
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
-from semfs.validation import check_integer, check_number, check_option
 
 __all__ = ["Baseline", "Training", "break_ties", "standardize_columns"]
 
@@ -62,11 +61,6 @@ class Baseline(RankingSelector):
     _supervised = False
     _takes_sparse = False
     _unit_free = False  # whether the units of X do not matter
-    # what parameters may be: words, whole numbers from, numbers from, numbers above
-    _words: ClassVar[dict[str, tuple[str, ...]]] = {}
-    _whole: ClassVar[dict[str, int]] = {}
-    _at_least: ClassVar[dict[str, float]] = {}
-    _above: ClassVar[dict[str, float]] = {}
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
@@ -78,18 +72,6 @@ class Baseline(RankingSelector):
     def _scores(self, data: Training) -> np.ndarray:
         """Return one score per column of X, or per column that is not constant."""
         raise NotImplementedError
-
-    def _check_parameters(self) -> None:
-        """Raise if a parameter has no meaning."""
-        values = {name: v for name, v in self.get_params(deep=False).items() if v is not None}
-        for name in values.keys() & self._words:
-            check_option(name, values[name], self._words[name])
-        for name in values.keys() & self._whole:
-            check_integer(name, values[name], self._whole[name])
-        for name in values.keys() & self._at_least:
-            check_number(name, values[name], at_least=self._at_least[name])
-        for name in values.keys() & self._above:
-            check_number(name, values[name], above=self._above[name])
 
     def _sample(self, X: Any) -> Any:
         """Return the rows to learn from: all of them."""
@@ -149,6 +131,8 @@ class Baseline(RankingSelector):
         lost = np.count_nonzero(~np.isfinite(scores))
         if lost:
             raise ValueError(self._breakdown(f"found no finite score for {lost} features"))
+        if not np.isfinite(getattr(self, "objective_", 0.0)).all():
+            raise ValueError(self._breakdown("found no finite objective"))
         full = np.full(varying.shape, -np.inf)
         full[varying] = scores
         self._set_ranking(full)

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -32,11 +32,11 @@ NAMES = "A file with a class name per line, or name, tab (CSV: comma), descripti
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in `cl` (Cell Ontology)."
 MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
+COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
-Splits = Annotated[int | None, Option("--splits", help="At most so many class splits.")]
 DATASET = "sample, a name of `semfs datasets`, or a file: h5ad, CSV, Parquet, Feather, NPZ."
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
@@ -53,7 +53,9 @@ def _given(options: Any, *own: str) -> dict[str, Any]:
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
 
-    data: Annotated[Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr, H5AD.")]
+    data: Annotated[
+        Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, H5AD, Zarr, MTX")
+    ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[int, Option("-k", help="Number of features to keep.")] = 50
@@ -63,6 +65,7 @@ class Selection:
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Annotated[str | None, Option(help="Layer of an H5AD file, or `raw`.")] = None
+    normalize: Annotated[Literal["log1p"] | None, Option(help=COUNTS)] = None
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
@@ -84,8 +87,8 @@ def select(options: Selection) -> None:
     from semfs.selectors.files import select_features
 
     values = _given(options)
-    drop = options.drop or ()
-    source = open_blocks(options.data, options.label, key=options.layer, drop=drop)
+    read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
+    source = open_blocks(options.data, options.label, key=options.layer, **read)
     assert source.labels is not None
     table, hidden = class_table(options.data, options.attributes, source.labels.classes)
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
@@ -186,7 +189,6 @@ def demo(
 
 
 def _print_demo(found: Any) -> None:
-    """What the demo does in three lines, the genes, the scores, the leads."""
     facts, data = found.facts, found.data
     say(
         f"{facts['n_seen']} labelled lung cells of {len(facts['seen'])} types, "
@@ -269,7 +271,7 @@ class Reproduction:
     data: Annotated[Path | None, Option(help="Folder of data sets; else the sample.")] = None
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
     methods: Annotated[str, Option("--method", "-m", help=METHOD)] = ""
-    splits: Splits = None
+    splits: Annotated[int | None, Option(help="At most so many class splits.")] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help="Fewer k, runs, splits, grids.")] = False
     seed: Seed = 0

@@ -38,7 +38,6 @@ def _features(source: Any, n_rows: int) -> Any:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not empty, stripped."""
     lines = open_existing(path).read_text("utf-8", errors="replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 

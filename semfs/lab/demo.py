@@ -23,8 +23,6 @@ from semfs.selectors.semfs import SemFS
 
 __all__ = ["Demo", "draw", "run_demo"]
 
-Gene = tuple[str, float, str]  # its share of the fall of J, the attribute it speaks of most
-
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
 SHAPES = "osD^X*vP"
@@ -55,7 +53,7 @@ class Demo:
     """Data set, chosen genes, and one row per split, method and k (as `semfs report` reads)."""
 
     data: ZeroShotDataset
-    genes: list[Gene]
+    genes: list[tuple[str, float, str]]  # share of the fall of J, what it speaks of most
     rows: list[dict[str, Any]]
 
     @property
@@ -101,7 +99,6 @@ _sample = lru_cache(load_sample)
 
 
 def _result(splits: Mapping[str, list], cell: Cell) -> Result:
-    """Scores of one line on one split."""
     case = case_of(_sample(), tuple(splits[cell.split]))
     with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
         warnings.simplefilter("ignore", UserWarning)
@@ -114,7 +111,7 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
     return Result(found, 0.0, case.names(order[: max(KS)]))
 
 
-def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
+def _chosen(data: ZeroShotDataset, n_genes: int) -> list[tuple[str, float, str]]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type

@@ -38,8 +38,7 @@ __all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank"
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
 FAST_GRID = (0.1, 1.0, 10.0)
 
-# From these sizes on a method runs with the options that bound its cost. They are recorded
-# with the results.
+# From these sizes on a method runs with options that bound its cost; results record them.
 WKNN_FULL_BATCH = 1000
 WKNN_BATCH = 512
 FSASL_SAMPLES = 500

@@ -331,7 +331,6 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
 
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
-    """The objective per iteration, of the first split."""
     runs = [row for row in _largest_k(rows) if (row.get("extra") or {}).get("objective")]
     panels = []
     for name, part in _grouped(runs, "dataset").items():

@@ -1,8 +1,7 @@
 """Run a grid of cells: resumable and in parallel.
 
-`run` takes cells, a `Store` and a function that computes one; what the function does is not
-its business. A finished cell is never computed again, a failed one is recorded and tried
-again by the next run, and a run may be killed at any moment.
+A finished cell is never computed again, a failed one is recorded and tried again by the next
+run, and a run may be killed at any moment.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from semfs.rows.opening import (
     column_places,
     open_blocks,
     plain_blocks,
+    unlabelled_source,
 )
 from semfs.rows.readers import Labels
 
@@ -38,5 +39,6 @@ __all__ = [
     "open_blocks",
     "plain_blocks",
     "spans",
+    "unlabelled_source",
     "view",
 ]

@@ -9,8 +9,8 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +32,15 @@ from semfs.rows.devices import (
     take_columns,
 )
 from semfs.selectors.prediction import ClassPredictor
-from semfs.validation import check_integer, encode_labels, label_array
+from semfs.selectors.training import TrainingData, split_labels
+from semfs.validation import (
+    check_integer,
+    check_number,
+    check_option,
+    check_weights,
+    encode_labels,
+    label_array,
+)
 
 __all__ = [
     "LinearSelector",
@@ -57,10 +65,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     A subclass implements ``fit``: it calls :meth:`_check_training_data`, computes one
     score per feature (larger is better) and hands them to :meth:`_set_ranking`.
-    Everything a scikit-learn user expects of a selector follows from that.
     """
 
     n_features_to_select: Any  # a number; of SemFSCV also "auto"
+    # what parameters may be: words, whole numbers from, numbers from, numbers above
+    _words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    _whole: ClassVar[dict[str, int]] = {}
+    _at_least: ClassVar[dict[str, float]] = {}
+    _above: ClassVar[dict[str, float]] = {}
 
     def _check_training_data(
         self,
@@ -68,11 +80,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         y: Any = None,
         *,
         accept_sparse: bool = False,
-        dtype: Any = (np.float64, np.float32),
         reset: bool = True,
         ensure_all_finite: bool = True,
-        order: str | None = None,
-    ) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    ) -> tuple[Any, Any, Any]:
         """Validate X and y once; return X, the class labels (C,) and codes (n,).
 
         Without y, classes and codes are None, unless the selector's tags require y.
@@ -85,16 +95,40 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             self,
             replace(plain, X=X),
             accept_sparse=("csr", "csc") if accept_sparse else False,
-            dtype=floating_dtypes(X) or list(dtype),
+            dtype=floating_dtypes(X) or [np.float64, np.float32],
             ensure_all_finite=ensure_all_finite,
-            order=order,
             reset=reset,
         )
-        check_n_features_to_select(self.n_features_to_select)
+        self._check_n_features_to_select()
         if y is None and not self.__sklearn_tags__().target_tags.required:
             return X, None, None
         classes, codes = encode_labels(y, n_samples=X.shape[0])
         return X, classes, codes
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter has no meaning; None is fine where it is the default."""
+        values = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if value is not None or getattr(type(self), name) is not None
+        }
+        for name in values.keys() & self._words:
+            check_option(name, values[name], self._words[name])
+        for name in values.keys() & self._whole:
+            check_integer(name, values[name], self._whole[name])
+        for name in values.keys() & self._at_least:
+            check_number(name, values[name], at_least=self._at_least[name])
+        for name in values.keys() & self._above:
+            check_number(name, values[name], above=self._above[name])
+
+    def _check_n_features_to_select(self) -> None:
+        k = self.n_features_to_select
+        if not isinstance(k, numbers.Integral) or isinstance(k, bool):
+            raise TypeError(
+                f"n_features_to_select must be a whole number of at least 1, got {k!r}."
+            )
+        if k < 1:
+            raise ValueError(f"n_features_to_select must be at least 1, got {k}.")
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -108,31 +142,12 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             self.__dict__.update(before)
             raise
 
-    def _set_ranking(
-        self,
-        scores: np.ndarray,
-        *,
-        order: np.ndarray | None = None,
-        n_selectable: int | None = None,
-    ) -> None:
-        """Store ``scores_``, ``order_``, ``ranking_`` and ``support_``.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (d,)
-            Importance, larger is better; ``-inf`` for columns that rank last
-            (constant or excluded).
-        order : ndarray of shape (d,), optional
-            Feature indices, best first. By default by score, ties by index.
-        n_selectable : int, optional
-            Only the first ``n_selectable`` features of the order may be selected.
-        """
-        d = len(scores)
-        n_selectable = d if n_selectable is None else n_selectable
-        order = stable_order(scores) if order is None else order
-        for name, value in self._ranking_attributes(scores, order, n_selectable).items():
+    def _set_ranking(self, scores: np.ndarray) -> None:
+        """Store a ranking by scores (d,), ties by index; -inf for columns that rank last."""
+        ranking = self._ranking_attributes(scores, stable_order(scores), len(scores))
+        for name, value in ranking.items():
             setattr(self, name, value)
-        self._warn_if_too_many(n_selectable)
+        self._warn_if_too_many(len(scores))
 
     def _ranking_attributes(
         self, scores: np.ndarray, order: np.ndarray, n_selectable: int
@@ -206,7 +221,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram, and below it the chosen features once there are some."""
+        """scikit-learn's diagram, and below it what was used and chosen, to unfold."""
         diagram = super()._html_repr()
         if not hasattr(self, "support_"):
             return diagram
@@ -214,13 +229,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<li>{html.escape(what)}: {html.escape(said)}</li>"
             for what, said in getattr(self, "knowledge_", {}).items()
         )
-        return diagram + (f"<ul>{known}</ul>" if known else "") + self._features_html()
-
-    def _features_html(self) -> str:
-        """The chosen features, best first, to unfold; names are untrusted text."""
         order, scores = (np.asarray(as_numpy(v)) for v in (self.order_, self.scores_))
         chosen = order[: int(self.get_support().sum())].tolist()
-        names = [html.escape(self._name_of(j)) for j in chosen]
+        names = [html.escape(self._name_of(j)) for j in chosen]  # untrusted text
         rows = "".join(
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
             for rank, (name, j) in enumerate(zip(names, chosen[:SHOWN]), start=1)
@@ -229,9 +240,10 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         rest = f"<p>… and {more:,} more: get_feature_names_out()</p>" if more > 0 else ""
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
-            f"<details><summary>{len(chosen):,} of {self.n_features_in_:,} features chosen: "
-            f"{first}</summary><table><thead><tr><th>rank</th><th>feature</th><th>score</th>"
-            f"</tr></thead><tbody>{rows}</tbody></table>{rest}</details>"
+            f"{diagram}<ul>{known}</ul><details><summary>{len(chosen):,} of "
+            f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
+            "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
+            f"{rows}</tbody></table>{rest}</details>"
         )
 
 
@@ -244,7 +256,14 @@ def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     plain = as_plain(X, names=known)
     X, named = plain.X, plain.names is not None
     if named and sp.issparse(X) and not options["accept_sparse"]:
-        X = _dense(X, type(selector).__name__)
+        size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+        if size > memory_limit() // 4:
+            raise ValueError(
+                f"{type(selector).__name__} needs dense data, which would take "
+                f"{size_text(size)}. Choose highly variable genes or fewer cells first, or a "
+                "selector that takes sparse data."
+            )
+        X = X.toarray()
     with warnings.catch_warnings():
         if named:  # and compared already
             warnings.filterwarnings("ignore", NO_NAMES)
@@ -252,16 +271,6 @@ def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     if named and reset:
         selector.feature_names_in_ = np.array(plain.names, dtype=object)
     return X
-
-
-def _dense(X: Any, name: str) -> np.ndarray:
-    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
-    if size > memory_limit() // 4:
-        raise ValueError(
-            f"{name} needs dense data, which would take {size_text(size)}. Choose highly "
-            "variable genes or fewer cells first, or a selector that takes sparse data."
-        )
-    return X.toarray()
 
 
 def row_wise(method: Callable) -> Callable:
@@ -281,8 +290,8 @@ def row_wise(method: Callable) -> Callable:
     return of_any
 
 
-class LinearSelector(RankingSelector):
-    """A ranking with a linear model: ``coef_``, ``selection_``, ``intercept_``."""
+class _Fitted(RankingSelector):
+    """What `fit` of a linear model sets."""
 
     coef_: np.ndarray
     selection_: np.ndarray
@@ -291,6 +300,57 @@ class LinearSelector(RankingSelector):
     class_means_: np.ndarray
     within_: np.ndarray
     new_table_: AttributeTable | None
+
+
+@dataclass(eq=False, repr=False)
+class LinearSelector(_Fitted):
+    """A ranking with a linear model of class attributes: parameters of SemFS and SemFSCV."""
+
+    n_features_to_select: Any = 50
+    attributes: Any = None
+    _: KW_ONLY
+    alpha: float = 1.0
+    gamma: float = 10.0
+    penalty_scale: str = "gram"
+    fit_intercept: bool = True
+    class_weight: Any = "balanced"
+    label_weight: float = 0.0
+    target_attributes: Any = "table"
+    n_new_classes: int | str = "auto"
+    include: Any = None
+    exclude: Any = None
+    verbose: int = 0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def _training_data(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_unlabeled: Any = None,
+        reset: bool = True,
+    ) -> TrainingData:
+        """Validate rows in memory; finiteness shows in the moments."""
+        plain = as_plain(X, y)
+        y, hidden = split_labels(as_numpy(plain.y), self.attributes)
+        X, classes, codes = self._check_training_data(
+            replace(plain, y=y), y, accept_sparse=True, ensure_all_finite=False, reset=reset
+        )
+        if X_unlabeled is not None:
+            types = [np.float64, np.float32]
+            X_unlabeled = validated(
+                self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
+            )
+        weights = check_weights(as_numpy(sample_weight), X.shape[0])
+        return TrainingData.of_rows(
+            X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
+        )
 
     @property
     def attribute_names_in_(self) -> np.ndarray:
@@ -343,10 +403,8 @@ class LinearSelector(RankingSelector):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`.
-        class_table : like `attributes`, optional
-            Descriptions of the classes; by default all of the fitted table, seen ones first.
+        X, class_table
+            As in `predict`.
 
         Returns
         -------
@@ -393,18 +451,7 @@ class LinearSelector(RankingSelector):
         return table
 
     def inverse_transform(self, X: Any) -> Any:
-        """Put the selected columns back in their places, zeros elsewhere.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, k)
-            Selected columns.
-
-        Returns
-        -------
-        X_original : array-like of shape (n, d)
-            All columns.
-        """
+        """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return spread_columns(X, self.get_support())
@@ -453,9 +500,8 @@ class LinearSelector(RankingSelector):
         check_integer("n_bootstraps", n_bootstraps, 0)
         moments = getattr(self, "_evidence", None)
         if X is not None:
-            model: Any = getattr(self, "best_estimator_", self)
-            data = model._training_data(X, y, sample_weight, reset=False)
-            moments = data.moments.without_empty_classes()
+            moments = self._training_data(X, y, sample_weight, reset=False).moments
+            moments = moments.without_empty_classes()
             fitted = self.class_table_.classes
             if not np.array_equal(moments.classes, fitted):
                 raise ValueError(
@@ -463,9 +509,7 @@ class LinearSelector(RankingSelector):
                     f"{fitted[0]!r} to {fitted[-1]!r}; found {len(moments.classes)}, from "
                     f"{moments.classes[0]!r} to {moments.classes[-1]!r}."
                 )
-        return explain_selection(
-            self, moments, n_bootstraps=n_bootstraps, random_state=random_state
-        )
+        return explain_selection(self, moments, n_bootstraps, random_state)
 
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large."""
@@ -478,16 +522,6 @@ class LinearSelector(RankingSelector):
         state = dict(super().__getstate__())
         state.pop("_evidence", None)  # the data do not travel with the selector
         return state
-
-
-def check_n_features_to_select(k: Any) -> None:
-    """Raise unless k is an integer of at least 1."""
-    if not isinstance(k, numbers.Integral) or isinstance(k, bool):
-        raise TypeError(
-            f"n_features_to_select must be a whole number of at least 1, got {k!r}."
-        )
-    if k < 1:
-        raise ValueError(f"n_features_to_select must be at least 1, got {k}.")
 
 
 def stable_order(scores: np.ndarray) -> np.ndarray:
@@ -505,26 +539,17 @@ def constant_columns(X: Any) -> np.ndarray:
 
 
 def _in_words(name: str, value: Any) -> str:
-    if name.endswith("attributes") and not (
-        value is None or (isinstance(value, str) and value == "table")
-    ):
-        return f"<{_table_size(value)}>"
-    shape = getattr(value, "shape", ())
+    """What `repr` shows of a parameter: tables and long values by their size."""
+    shape = tuple(getattr(value, "shape", ()))
+    if name.endswith("attributes") and not (value is None or isinstance(value, str)):
+        rows = list(value.values() if isinstance(value, Mapping) else value)
+        m = shape[1] if len(shape) == 2 else np.size(rows[0]) if rows else 0
+        m -= hasattr(value, "get_columns")  # polars: labels first
+        return f"<{shape[0] if shape else len(rows)} classes × {m} attributes>"
     if shape:
-        return f"<array of shape {tuple(shape)}>"
+        return f"<array of shape {shape}>"
     text = repr(value)
     if len(text) > 80:
         size = f" of {len(value)}" if hasattr(value, "__len__") else ""
         return f"<{type(value).__name__}{size}>"
     return text
-
-
-def _table_size(table: Any) -> str:
-    if isinstance(table, Mapping):
-        first = next(iter(table.values()), ())
-        return f"{len(table)} classes × {np.size(first)} attributes"
-    shape = tuple(np.shape(table))
-    if len(shape) != 2:
-        return type(table).__name__
-    m = shape[1] - 1 if hasattr(table, "get_columns") else shape[1]  # polars: labels first
-    return f"{shape[0]} classes × {m} attributes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from scipy.stats import beta
 
 from semfs.files import need
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective
 from semfs.rows import Rows
-from semfs.validation import class_weights, feature_indices
+from semfs.selectors.training import FeatureLimits, Units
+from semfs.validation import class_weights
 
 __all__ = ["Explanation", "explain_selection"]
 
@@ -65,14 +65,11 @@ class Explanation:
         lines = []
         width = max((len(str(name)) for name in self.features.index), default=0)
         for name, row in self.features.iterrows():
-            parts = [f"{row['share']:5.1%}", f"carries {row['carries']}"]
-            if row["separates"]:
-                parts.append(row["separates"])
-            if row["duplicates"]:
-                parts.append(f"like {row['duplicates']}")
+            parts = [f"{row['share']:5.1%}", f"carries {row['carries']}", row["separates"]]
+            parts.append(f"like {row['duplicates']}" if row["duplicates"] else "")
             if self.n_bootstraps:
                 parts.append(f"chosen in {row['frequency']:.0%} of bootstraps")
-            lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
+            lines.append(f"{name!s:<{width}}  " + "; ".join(filter(None, parts)))
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -104,11 +101,7 @@ class Explanation:
         return figure
 
     def plot_stability(self) -> Any:
-        """Return bars of the frequency of selection over class bootstraps, with intervals.
-
-        Chosen features first, in order of entry, then those that would often take their
-        place.
-        """
+        """Return bars of the frequency of selection over class bootstraps, with intervals."""
         found = self.stability
         if not len(found):
             raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
@@ -138,82 +131,55 @@ def _as_they_are(names: Any) -> list[str]:
 
 
 def explain_selection(
-    selector: Any,
-    moments: Moments | None,
-    *,
-    n_bootstraps: int = 100,
-    random_state: Any = 0,
+    selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
 ) -> Explanation:
-    """Explain a fitted selector from the moments it was fitted to.
+    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`.
 
-    Without moments only gains and weights are known. See `SemFS.explain`.
+    Without moments only gains and weights are known.
     """
     frame = need("pandas", "data", what="explain").DataFrame
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
-    names, attributes = _names(selector, chosen), selector.class_table_.names.tolist()
-    classes = [str(label) for label in selector.class_table_.classes.tolist()]
-    reasons = _Reasons.of(selector, moments, chosen)
+    table, names = selector.class_table_, [selector._name_of(j) for j in chosen]
+    attributes, classes = table.names.tolist(), [str(c) for c in table.classes.tolist()]
+    units = Units() if moments is None else Units.of(moments, table)
+    values = units.table(table).values
+    spread = np.ldexp(values.std(axis=0), units.a - units.x)
+    weights = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
+    weights = weights / np.where(spread > 0, spread, np.inf)
+    correlations, carried, copies = np.full(weights.shape, np.nan), weights, []
+    levels = np.full((len(chosen), len(classes)), np.nan)
+    if moments is not None:
+        scaled = units.moments(moments)
+        weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
+        carried = correlations = _correlations(scaled.means[:, chosen], values)
+        levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
     counts = _selection_counts(selector, moments, n_bootstraps, random_state)
     n_bootstraps = 0 if counts is None else n_bootstraps
     stability = frame(_stability(chosen, counts, n_bootstraps))
-    stability.index = _names(selector, stability.pop("feature"))
+    stability.index = [selector._name_of(j) for j in stability.pop("feature")]
     duplicates = frame(
-        [(*_names(selector, pair), r, pair[1] in chosen) for *pair, r in reasons.copies],
+        [(selector._name_of(j), selector._name_of(o), r, o in chosen) for j, o, r in copies],
         columns=["feature", "other", "correlation", "chosen"],
     )
     gains = np.asarray(selector.scores_)[chosen]
     features = frame({"gain": gains}, index=names)
     features["share"] = gains / max(float(np.maximum(gains, 0.0).sum()), 1e-300)
-    features["carries"] = [_carried(row, attributes) for row in reasons.carried]
-    features["separates"] = [_separated(row, classes) for row in reasons.levels]
-    copies = duplicates.groupby("feature")["other"].agg(", ".join)
-    features["duplicates"] = copies.reindex(names).fillna("")
+    features["carries"] = [_carried(row, attributes) for row in carried]
+    features["separates"] = [_separated(row, classes) for row in levels]
+    others = duplicates.groupby("feature")["other"].agg(", ".join)
+    features["duplicates"] = others.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
-    for table in (features, stability):
-        table.index.name = "feature"
+    for found in (features, stability):
+        found.index.name = "feature"
     return Explanation(
         features,
-        frame(reasons.correlations, names, attributes),
-        frame(reasons.weights, names, attributes),
-        frame(reasons.levels, names, classes),
+        frame(correlations, names, attributes),
+        frame(weights, names, attributes),
+        frame(levels, names, classes),
         duplicates,
         stability,
         n_bootstraps,
     )
-
-
-def _names(selector: Any, features: Iterable[int]) -> list[str]:
-    names = getattr(selector, "feature_names_in_", None)
-    return [f"x{j}" if names is None else str(names[j]) for j in features]
-
-
-@dataclass(frozen=True, eq=False)
-class _Reasons:
-    """What speaks for each of k features; without moments only ``weights`` are known.
-
-    ``weights`` and ``correlations`` have shape (k, m), ``levels`` (k, C); ``carried`` is one
-    of the first two. ``copies`` are (chosen feature, other feature, correlation).
-    """
-
-    weights: np.ndarray
-    correlations: np.ndarray
-    carried: np.ndarray
-    levels: np.ndarray
-    copies: list[tuple[int, int, float]]
-
-    @classmethod
-    def of(cls, selector: Any, moments: Moments | None, chosen: np.ndarray) -> _Reasons:
-        table = selector.class_table_.values
-        W = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
-        scale = table.std(axis=0)
-        W = W / np.where(scale > 0, scale, np.inf)
-        if moments is None:
-            levels = np.full((len(chosen), len(table)), np.nan)
-            return cls(W, np.full(W.shape, np.nan), W, levels, [])
-        W = np.sqrt(moments.scatter_diag[chosen] / moments.total)[:, None] * W
-        correlations = _correlations(moments.means[:, chosen], table)
-        levels, copies = _levels(moments, chosen), _copies(moments, chosen)
-        return cls(W, correlations, correlations, levels, copies)
 
 
 def _correlations(means: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -283,16 +249,13 @@ def _ratio(column: np.ndarray, diag: np.ndarray, own: float) -> np.ndarray:
 def _selection_counts(
     selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
 ) -> np.ndarray | None:
-    """How often each feature (d,) is chosen when the classes are drawn with replacement.
-
-    None if there is nothing to draw from.
-    """
+    """How often each feature (d,) is chosen when classes are drawn again; None without rows."""
     if moments is None or not isinstance(moments.rows, Rows) or not n_bootstraps:
         return None
-    model = getattr(selector, "best_estimator_", selector)
     k, C = int(np.asarray(selector.support_).sum()), len(moments.classes)
     if C < 3:
         return None
+    model = getattr(selector, "best_estimator_", selector)
     columns, params = _candidates(model, moments, k)
     few, rows = moments, moments.rows
     if len(columns) < moments.n_features:
@@ -316,29 +279,22 @@ def _selection_counts(
 
 def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[str, Any]]:
     """The features that bootstraps choose from, and the parameters of a fit to them alone."""
-    params = model.get_params(deep=False)
-    names = getattr(model, "feature_names_in_", None)
-    include, exclude = (
-        feature_indices(name, params[name], moments.n_features, names).tolist()
-        for name in ("include", "exclude")
+    params, columns = model.get_params(deep=False), np.arange(moments.n_features)
+    limits = FeatureLimits.of(
+        moments, model.include, model.exclude, getattr(model, "feature_names_in_", None)
     )
-    columns = np.arange(moments.n_features)
-    if len(columns) > N_CANDIDATES and params["solver"] == "direct":
-        kind = ("alpha", "gamma", "penalty_scale", "fit_intercept")
-        objective = Objective.from_moments(
-            moments, model.class_table_.values, **{name: params[name] for name in kind}
-        )
+    if len(columns) > N_CANDIDATES and model.solver == "direct":
+        objective = model._objective(moments, model.class_table_.values)
         gains = objective.quadratic().first_gains()
         gains[~np.isfinite(np.asarray(model.scores_))] = -1.0  # excluded or constant
-        gains[[*np.asarray(model.order_)[:k], *include]] = np.inf
+        gains[[*np.asarray(model.order_)[:k], *limits.include]] = np.inf
         columns = np.sort(np.argsort(-gains, kind="stable")[: max(N_CANDIDATES, 4 * k)])
-        if params["penalty_scale"] == "gram":  # the mean over all features, not these
+        if model.penalty_scale == "gram":  # the mean over all features, not these
             params["gamma"] *= objective.diag.mean() / objective.diag[columns].mean()
-    place = {feature: i for i, feature in enumerate(columns.tolist())}
-    limits = {"include": [place[j] for j in include] or None}
-    limits["exclude"] = [place[j] for j in exclude if j in place] or None
-    plain = {"n_features_to_select": k, "target_attributes": None}
-    return columns, params | limits | plain | {"verbose": 0}
+    few = limits.among(columns)
+    params |= {"include": few.include.tolist(), "exclude": few.exclude.tolist()}
+    plain = {"n_features_to_select": k, "target_attributes": None, "verbose": 0}
+    return columns, params | plain
 
 
 def _stability(chosen: np.ndarray, counts: np.ndarray | None, n: int) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
 from semfs.files import appearing, need
 from semfs.rows import BlockSource
@@ -27,8 +28,8 @@ class FileSelection:
     ----------
     selector : SemFS
         The fitted selector.
-    features : DataFrame of shape (d, 5)
-        ``rank``, ``feature``, ``score``, ``selected``, ``column``; best first.
+    features : DataFrame of shape (d, 4)
+        ``feature``, ``score``, ``selected``, ``column``, by ``rank``.
     files : list of Path
         Files written.
     n_rows : int
@@ -107,8 +108,14 @@ def select_features(
         wanted = getattr(selector, parameter, None)
         feature_indices(parameter, wanted, source.n_features, names)
     seen = source.without(unseen)
+    if selector.attributes is not None:
+        seen = seen.matched(as_attribute_table(selector.attributes).classes.tolist())
     assert seen.labels is not None
-    _fit(selector, seen, scheduler)
+    if scheduler is None:
+        selector.fit(seen)
+    else:
+        with connect(scheduler) as client:
+            selector.fit(on_cluster(seen, client))
     features = _feature_table(selector, feature_names(source))
     chosen = np.flatnonzero(selector.support_)
     with appearing(target) as beside, appearing(table_path) as table_beside:
@@ -142,30 +149,16 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     return out, out.with_name(f"{out.stem}.features.csv")
 
 
-def _fit(selector: Any, source: BlockSource, scheduler: str | None) -> None:
-    """Fit here, in memory or in blocks, or on a cluster."""
-    if scheduler is not None:
-        if selector.attributes is not None:
-            from semfs.attributes import as_attribute_table
-
-            source = source.matched(as_attribute_table(selector.attributes).classes.tolist())
-        with connect(scheduler) as client:
-            selector.fit(on_cluster(source, client))
-    else:
-        selector.fit(source)
-
-
 def _feature_table(selector: Any, names: np.ndarray) -> Any:
     order = selector.order_
     columns = {
-        "rank": np.arange(1, len(order) + 1),
         "feature": [str(name) for name in names[order]],
         "score": selector.scores_[order],
         "selected": selector.support_[order],
         "column": order,
     }
     pandas = need("pandas", "data", what="The feature table")
-    return pandas.DataFrame(columns).set_index("rank")
+    return pandas.DataFrame(columns, pandas.RangeIndex(1, len(order) + 1, name="rank"))
 
 
 def result_columns(selector: Any, key: str = "semfs") -> dict[str, np.ndarray]:

@@ -9,46 +9,27 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.files import (
-    FileError,
-    appearing,
-    check_declared_size,
-    need,
-    open_existing,
-    reading,
-    size_text,
-)
+from semfs.files import FileError, appearing, check_declared_size, need, open_existing, reading
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
+from semfs.rows.memory import check_matrix_fits
 from semfs.rows.readers import read_npz
 
 __all__ = ["load", "save"]
 
 #: Raised when a file of this version could not be read by the one before.
 FORMAT = 1
-#: A header has names and settings; the numbers are in arrays.
-LARGEST_HEADER = 64 * 2**20
 #: What `partial_fit` collected is a d × d matrix; beyond this it is not saved silently.
 LARGEST_MOMENTS = 4 * 2**30
-#: The types that may be saved and loaded, and where they are. Nothing else is constructed.
-TYPES = {
-    "SemFS": "semfs.selectors.semfs",
-    "SemFSCV": "semfs.selectors.semfs_cv",
-    "RandomSelector": "semfs.baselines",
-    "VarianceSelector": "semfs.baselines",
-    "Markers": "semfs.baselines",
-    "MCFS": "semfs.baselines",
-    "FSASL": "semfs.baselines",
-    "LassoSelector": "semfs.baselines",
-    "L20ALM": "semfs.baselines",
-    "WkNN": "semfs.baselines",
-}
+#: The types that may be saved and loaded. Nothing else is constructed.
+TYPES = ["SemFS", "SemFSCV", "RandomSelector", "VarianceSelector", "Markers", "MCFS", "FSASL"]
+TYPES += ["LassoSelector", "L20ALM", "WkNN"]
 
 # What an estimator remembers besides parameters and fitted attributes, and may be kept.
 # Callbacks are functions, and metadata requests belong to the pipeline around the selector.
@@ -92,16 +73,10 @@ def save(selector: Any, path: Any) -> Path:
         "semfs_version": semfs.__version__,
         "selector": writer.selector(selector),
     }
-    text = json.dumps(header).encode()
-    if len(text) > LARGEST_HEADER:
-        raise ValueError(
-            f"the names and settings of this {type(selector).__name__} take "
-            f"{size_text(len(text))}; {size_text(LARGEST_HEADER)} can be saved. Give "
-            "attributes as an array or a DataFrame, or use shorter feature names."
-        )
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     path = Path(path)
     with appearing(path) as beside, beside.open("wb") as file:
-        np.savez(file, header=np.frombuffer(text, dtype=np.uint8), **writer.arrays)  # type: ignore[arg-type]
+        np.savez(file, header=text, **writer.arrays)  # type: ignore[arg-type]
     return path
 
 
@@ -139,9 +114,6 @@ def load(path: Any) -> Any:
         return json.loads(text, object_hook=_Reader(path, arrays).value)["selector"]
 
 
-# ---- the archive ---------------------------------------------------------------------
-
-
 def _check_archive(path: Path) -> None:
     """Refuse what `save` cannot have written, before anything is read from it."""
     if not zipfile.is_zipfile(path):
@@ -154,28 +126,20 @@ def _check_archive(path: Path) -> None:
             "are not read, because that runs code: fit again and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
-        _check_members(path, {item.filename: item for item in archive.infolist()})
+        if "header.npy" not in archive.namelist():
+            raise FileError(
+                f"{path} is a zip archive, but not a file of semfs.save: no header."
+            )
+        for item in archive.infolist():
+            ours = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
+            if not ours or item.compress_type != zipfile.ZIP_STORED:  # no zip bombs
+                raise FileError(
+                    f"{path} holds {item.filename[:80]!r} in a form that semfs.save never "
+                    "writes. Refused."
+                )
         damaged = archive.testzip()  # read_npz maps stored arrays without a look at this
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
-
-
-def _check_members(path: Path, members: dict[str, zipfile.ZipInfo]) -> None:
-    if "header.npy" not in members:
-        raise FileError(f"{path} is a zip archive, but not a file of semfs.save: no header.")
-    for name, item in members.items():
-        if not re.fullmatch(r"header\.npy|a\d+\.npy", name):
-            raise FileError(
-                f"{path} holds {name[:80]!r}, which semfs.save never writes. Refused."
-            )
-        if item.compress_type != zipfile.ZIP_STORED:  # nothing that expands: no zip bombs
-            raise FileError(f"{path} is compressed, which semfs.save never does. Refused.")
-    size = members["header.npy"].file_size
-    if size > LARGEST_HEADER + 1024:
-        raise FileError(
-            f"{path} has a header of {size_text(size)}; at most {size_text(LARGEST_HEADER)} "
-            "are read. Refused."
-        )
 
 
 def _check_header(path: Path, header: Any) -> None:
@@ -192,12 +156,78 @@ def _check_header(path: Path, header: Any) -> None:
         raise FileError(f"{path} holds no selector. Save it again.")
 
 
-# ---- values --------------------------------------------------------------------------
+# ---- what is saved, besides plain values, arrays and selectors ------------------------------
+
+
+def _moment_parts(moments: Moments) -> dict[str, Any]:
+    remedy = "To save the selector without what partial_fit collected: del selector.moments_"
+    check_matrix_fits(moments.n_features, LARGEST_MOMENTS, remedy)
+    small = moments.compact(precise=True)
+    return {name: getattr(small, name) for name in _MOMENTS}
+
+
+def _frame_parts(frame: Any) -> dict[str, Any]:
+    """A pandas frame by columns, so that each keeps its type; labels as lists."""
+    return {
+        "index": frame.index.tolist(),
+        "index_name": frame.index.name,
+        "columns": frame.columns.tolist(),
+        "values": [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])],
+    }
+
+
+def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
+    pandas = need("pandas", "data", what="A table in this file")
+    index = pandas.Index(index, name=index_name)
+    frame = pandas.DataFrame(dict(enumerate(values)), index=index)
+    frame.columns = pandas.Index(columns)
+    return frame
+
+
+def _polars_parts(frame: Any) -> dict[str, Any]:
+    columns = [column.to_numpy() for column in frame.get_columns()]
+    return {"names": frame.columns, "columns": columns}
+
+
+def _polars_frame(names: list[str], columns: list) -> Any:
+    polars = need("polars", "data", what="A table in this file")
+    return polars.DataFrame(dict(zip(names, columns)))
+
+
+class _Kind(NamedTuple):
+    """How values of one kind are recognised, taken apart and made again."""
+
+    known: Callable[[Any], bool]
+    parts: Callable[[Any], Mapping[str, Any]]
+    make: Callable[..., Any]
+
+
+KINDS = {
+    "tuple": _Kind(
+        lambda v: type(v) is tuple, lambda v: {"items": list(v)}, lambda items: tuple(items)
+    ),
+    "dict": _Kind(  # pairs, because JSON has only text as keys
+        lambda v: isinstance(v, Mapping),
+        lambda v: {"items": [list(pair) for pair in v.items()]},
+        lambda items: dict(items),
+    ),
+    "attribute_table": _Kind(lambda v: isinstance(v, AttributeTable), vars, AttributeTable),
+    "moments": _Kind(
+        lambda v: isinstance(v, Moments),
+        _moment_parts,
+        lambda **parts: Moments(rows=None, **parts),
+    ),
+    "pandas": _Kind(
+        lambda v: hasattr(v, "index") and hasattr(v, "columns"), _frame_parts, _pandas_frame
+    ),
+    "polars": _Kind(lambda v: hasattr(v, "get_columns"), _polars_parts, _polars_frame),
+}
 
 
 def _selector_type(name: str) -> Any:
-    """The type of this name, or None; names come from files, modules only from the table."""
-    return getattr(importlib.import_module(TYPES[name]), name) if name in TYPES else None
+    """The type of this name, or None; names come from files."""
+    room = "semfs" if name in semfs.__all__ else "semfs.baselines"
+    return getattr(importlib.import_module(room), name) if name in TYPES else None
 
 
 class _Writer:
@@ -227,23 +257,24 @@ class _Writer:
 
     def value(self, value: Any, where: str) -> Any:
         """JSON of one value; ``where`` is the attribute that holds it."""
+        if isinstance(value, np.generic):
+            value = value.item()
         if type(value) in (type(None), bool, int, float, str):
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
-        if type(value) is tuple:
-            return {"is": "tuple", "items": self.value(list(value), where)}
-        if isinstance(value, Mapping):  # pairs, because JSON has only text as keys
-            pairs = [list(pair) for pair in value.items()]
-            return {"is": "dict", "items": self.value(pairs, where)}
-        if isinstance(value, np.generic):
-            return {"is": "scalar", "array": self.array(np.asarray(value), where)}
+        for tag, kind in KINDS.items():
+            if kind.known(value):
+                return {"is": tag, **self.fields(kind.parts(value), where)}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
             return self.array(np.asarray(as_numpy(value)), where)
         if type(value).__name__ in TYPES:
             return self.selector(value)
-        tag, parts = _structure(value, where)
-        return {"is": tag, **self.fields(parts, where)}
+        raise TypeError(
+            f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does "
+            "not write. Use numbers, text, arrays, frames or dicts of them (and a number as "
+            "random_state)."
+        )
 
     def array(self, array: np.ndarray, where: str) -> dict[str, Any]:
         shape = list(array.shape)
@@ -265,63 +296,14 @@ class _Writer:
         return name
 
 
-def _structure(value: Any, where: str) -> tuple[str, dict[str, Any]]:
-    """The tag and the parts of what is not a plain value."""
-    if isinstance(value, AttributeTable):
-        return "attribute_table", vars(value)
-    if isinstance(value, Moments):
-        return "moments", _moment_parts(value)
-    if hasattr(value, "index") and hasattr(value, "columns"):
-        return "pandas", _frame_parts(value)
-    if hasattr(value, "get_columns"):
-        columns = [column.to_numpy() for column in value.get_columns()]
-        return "polars", {"names": value.columns, "columns": columns}
-    raise TypeError(
-        f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does not "
-        "write. Use numbers, text, arrays, frames or dicts of them (and a number as "
-        "random_state)."
-    )
-
-
-def _frame_parts(frame: Any) -> dict[str, Any]:
-    """A pandas frame by columns, so that each keeps its type; labels as lists."""
-    return {
-        "index": frame.index.tolist(),
-        "index_name": frame.index.name,
-        "columns": frame.columns.tolist(),
-        "values": [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])],
-    }
-
-
-def _moment_parts(moments: Moments) -> dict[str, Any]:
-    size = 8 * moments.n_features**2
-    if size > LARGEST_MOMENTS:
-        raise ValueError(
-            f"what partial_fit collected takes {size_text(size)}. To save the selector without "
-            "it: del selector.moments_"
-        )
-    small = moments.compact(precise=True)
-    return {name: getattr(small, name) for name in _MOMENTS}
-
-
 class _Reader:
-    """Turns JSON back into values. Each tag below is all that a file can ask for."""
+    """Turns JSON back into values. ``tags`` are all that a file can ask for."""
 
     def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
         self.path, self.arrays = path, arrays
-        self.tags: dict[Any, Callable[..., Any]] = {
-            "tuple": lambda items: tuple(items),
-            "dict": lambda items: dict(items),
-            "scalar": lambda array: array[()],
-            "array": lambda name: arrays[name],
-            "some_rows": self.some_rows,
-            "objects": _objects,
-            "attribute_table": AttributeTable,
-            "moments": lambda **parts: Moments(rows=None, **parts),
-            "pandas": _pandas_frame,
-            "polars": _polars_frame,
-            "selector": self.selector,
-        }
+        self.tags: dict[Any, Callable[..., Any]] = {tag: k.make for tag, k in KINDS.items()}
+        self.tags |= {"array": lambda name: arrays[name], "objects": _objects}
+        self.tags |= {"some_rows": self.some_rows, "selector": self.selector}
 
     def value(self, found: dict[str, Any]) -> Any:
         """What an object of the header stands for; its parts are values already."""
@@ -354,16 +336,11 @@ class _Reader:
             if not fitted and key not in _SETTINGS:
                 raise FileError(f"{self.path}: {key[:80]!r} is no fitted attribute. Refused.")
             setattr(selector, key, value)
-        self.check_lengths(selector)
-        return selector
-
-    def check_lengths(self, selector: Any) -> None:
-        """A ranking that does not fit the features would fail late and obscurely."""
-        d = getattr(selector, "n_features_in_", None)
+        d = state.get("n_features_in_")
         for name in ("scores_", "order_", "ranking_", "support_", "feature_names_in_"):
-            value = getattr(selector, name, None)
-            if value is not None and np.shape(value) != (d,):
+            if name in state and np.shape(state[name]) != (d,):
                 raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
+        return selector
 
     def some_rows(self, name: str, rows: str, shape: list[int]) -> np.ndarray:
         n, m = shape
@@ -378,16 +355,3 @@ def _objects(items: list, shape: list[int]) -> np.ndarray:
     flat = np.empty(len(items), dtype=object)
     flat[:] = items
     return flat.reshape(shape)
-
-
-def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
-    pandas = need("pandas", "data", what="A table in this file")
-    index = pandas.Index(index, name=index_name)
-    frame = pandas.DataFrame(dict(enumerate(values)), index=index)
-    frame.columns = pandas.Index(columns)
-    return frame
-
-
-def _polars_frame(names: list[str], columns: list) -> Any:
-    polars = need("polars", "data", what="A table in this file")
-    return polars.DataFrame(dict(zip(names, columns)))

@@ -29,19 +29,6 @@ RIDGE = 0.1
 class ClassPredictor:
     """Scores of classes for rows Z (n, k) of the chosen features.
 
-    Parameters
-    ----------
-    table : AttributeTable
-        The C seen classes and their attributes (m,).
-    means : ndarray of shape (C, k)
-        Their means.
-    within : ndarray of shape (k, k)
-        The covariance within classes.
-    same : ndarray of int of shape (k,), optional
-        The attributes that stand for the chosen features, where both live in one space.
-
-    Examples
-    --------
     >>> classes = np.arange(9)
     >>> table = AttributeTable(np.c_[classes, classes % 2] * 1.0, classes, ["size", "odd"])
     >>> means = table.values @ [[2.0, 0.0], [0.0, 9.0]]
@@ -51,10 +38,10 @@ class ClassPredictor:
     array([0, 1])
     """
 
-    table: AttributeTable
-    means: np.ndarray
-    within: np.ndarray
-    same: np.ndarray | None = None
+    table: AttributeTable  # the C seen classes
+    means: np.ndarray  # (C, k)
+    within: np.ndarray  # (k, k), the covariance within classes
+    same: np.ndarray | None = None  # (k,), attributes that are the chosen features themselves
 
     def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""

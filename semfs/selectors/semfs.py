@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 
-from semfs.attributes import (
-    AttributeTable,
-    align_attributes,
-    as_attribute_table,
-    constant_attributes,
-)
-from semfs.attributes.targets import classes_to_come, target_problem
+from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
@@ -27,32 +21,25 @@ from semfs.method.objective import (
     Solution,
     reduce_rank,
 )
-from semfs.rows import Plain, Rows, as_plain
-from semfs.rows.devices import as_numpy, like
-from semfs.selectors.base import LinearSelector, check_n_features_to_select, validated
-from semfs.selectors.new_classes import find_new_classes, too_few
+from semfs.rows import open_blocks, unlabelled_source
+from semfs.rows.devices import like
+from semfs.selectors.base import LinearSelector, validated
+from semfs.selectors.new_classes import further_knowledge
 from semfs.selectors.training import (
+    UNLABELED,
     FeatureLimits,
     TrainingData,
+    Units,
     check_labelled,
+    check_same_columns,
     check_two_classes,
+    describes,
+    loaded,
     rows_beyond_memory,
-    split_labels,
 )
-from semfs.validation import (
-    check_integer,
-    check_number,
-    check_option,
-    check_weights,
-    class_weights,
-)
+from semfs.validation import check_integer, check_number, check_option, class_weights
 
 __all__ = ["AS_PUBLISHED", "SemFS"]
-
-#: The penalty of clusters of unlabelled rows, whose means are targets, in units of gamma.
-NEW_CLASS_PENALTY = 0.1
-#: Seen classes weigh as much as new ones of so many rows each, and less next to more rows.
-EQUAL_ROWS = 3.0
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: The paper fixes neither the start, the step nor the number of inner steps; these are ours.
@@ -70,6 +57,7 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that tell apart classes nobody has labelled yet.
 
@@ -90,8 +78,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
-        row r belongs to the integer label r. Rows of classes that y does not have describe
-        classes to come (`target_attributes`). None uses the class labels themselves as
+        row r belongs to the integer label r. None uses the class labels themselves as
         targets, one indicator per class.
     alpha : float, default=1.0
         Weight of the center-characteristic loss; it shrinks the within-class scatter by
@@ -116,21 +103,19 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         seen classes that the attributes describe alike; 0 is the paper's method.
     target_attributes : "table", like `attributes`, or None, default="table"
         Descriptions of the classes to come: "table" are the rows of `attributes` whose class
-        is not in y; or a table of the same columns. The means of these classes are predicted
-        from their descriptions and must be told apart as well, by "direct". Not used if
-        descriptions predict nothing of the means of seen classes left out, or if there are
-        fewer than 8 of those (see ``knowledge_``). None switches it off.
+        is not in y; or a table of the same columns. Their means are predicted from their
+        descriptions and must be told apart as well, by "direct". Not used if descriptions
+        predict nothing of the means of seen classes left out, or if there are fewer than 8
+        of those (see ``knowledge_``). None switches it off.
     n_new_classes : int or "auto", default="auto"
         Number of classes expected among unlabelled rows, if `fit` is given some; "auto" makes
         clusters of them as narrow as clusters of the seen rows are.
     include, exclude : sequence of int or str, optional
         Features, by index or by name, that are chosen before all others or never.
-    max_iter : int, default=20
-        Rounds of "alternating".
+    max_iter, n_inner : int, default=20 and 1
+        Rounds of "alternating", and projected gradient steps in each.
     tol : float, default=1e-4
         "alternating" stops when a round lowers J by less than this fraction.
-    n_inner : int, default=1
-        Projected gradient steps per round of "alternating".
     step : {"lipschitz", "exact"} or float, default="lipschitz"
         Step length of "alternating": 1/λ_max of the Hessian, the minimiser along the
         gradient, or a fixed length (halved while J would rise).
@@ -156,23 +141,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         The selected features.
     selection_ : ndarray of shape (d,)
         s of the paper: 0/1 for "direct", non-negative for "alternating".
-    coef_ : ndarray of shape (d, m)
-        W, in the attributes of the table given; zero rows for features that "direct" did
-        not choose.
-    intercept_ : ndarray of shape (m,)
-        Intercept of the attribute prediction.
-    objective_ : ndarray of shape (n_steps,)
+    coef_, intercept_ : ndarray of shape (d, m) and (m,)
+        W, in the attributes of the table given, and the intercept of the prediction; zero
+        rows for features that "direct" did not choose.
+    objective_ : ndarray of shape (n_iter_,)
         J after each added feature ("direct") or round ("alternating").
     n_iter_ : int
         Number of features added or rounds run.
-    classes_ : ndarray of shape (C,)
-        Seen classes.
-    class_table_ : AttributeTable
-        Their descriptions.
-    class_means_ : ndarray of shape (C, k)
-        Their means of the selected features.
-    within_ : ndarray of shape (k, k)
-        The covariance of the selected features within classes.
+    classes_, class_table_ : ndarray of shape (C,) and AttributeTable
+        Seen classes and their descriptions.
+    class_means_, within_ : ndarray of shape (C, k) and (k, k)
+        Means of the selected features, and their covariance within classes.
     knowledge_ : dict of str
         What was used, and why not: of ``"seen classes"``, ``"classes to come"`` and
         ``"unlabelled rows"`` where there were any.
@@ -185,7 +164,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Number of clusters of unlabelled rows; 0 without them.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)
         The cluster of each unlabelled row: those of X in their order, then those of
-        ``X_unlabeled``.
+        ``X_unlabeled``. Empty for Dask arrays.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
 
@@ -195,9 +174,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     `partial_fit` and `fit_moments` give the same answer as `fit`. With X in memory "direct"
     reads a few Gram columns at a time and never forms the d × d matrix; sparse X stays
     sparse. Products of float32 data are taken in float32 and added up in float64, except
-    when `gamma` is so small that rounding would drown it; the solvers work in float64.
-
-    With ``sklearn.set_config(array_api_dispatch=True)`` torch or CuPy arrays are summed up on
+    when `gamma` is so small that rounding would drown it. With
+    ``sklearn.set_config(array_api_dispatch=True)`` torch or CuPy arrays are summed up on
     their device; the solver works on the host, and results return to the device.
 
     Examples
@@ -214,55 +192,20 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     (199, 4)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: int = 50,
-        attributes: Any = None,
-        *,
-        alpha: float = 1.0,
-        gamma: float = 10.0,
-        penalty_scale: str = "gram",
-        solver: str = "direct",
-        fit_intercept: bool = True,
-        class_weight: Any = "balanced",
-        label_weight: float = 0.0,
-        target_attributes: Any = "table",
-        n_new_classes: int | str = "auto",
-        include: Any = None,
-        exclude: Any = None,
-        max_iter: int = 20,
-        tol: float = 1e-4,
-        n_inner: int = 1,
-        step: str | float = "lipschitz",
-        s_init: Any = None,
-        n_swaps: int = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.alpha = alpha
-        self.gamma = gamma
-        self.penalty_scale = penalty_scale
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.label_weight = label_weight
-        self.target_attributes = target_attributes
-        self.n_new_classes = n_new_classes
-        self.include = include
-        self.exclude = exclude
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_inner = n_inner
-        self.step = step
-        self.s_init = s_init
-        self.n_swaps = n_swaps
-        self.verbose = verbose
+    solver: str = "direct"
+    max_iter: int = 20
+    tol: float = 1e-4
+    n_inner: int = 1
+    step: str | float = "lipschitz"
+    s_init: Any = None
+    n_swaps: int = 0
+
+    _words = {"solver": ("direct", "alternating"), "penalty_scale": ("gram", "none")}
+    _whole = {"max_iter": 1, "n_inner": 1, "n_swaps": 0}
+    _at_least = dict.fromkeys(("alpha", "gamma", "label_weight", "tol"), 0.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
         tags.array_api_support = True
         return tags
 
@@ -288,7 +231,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabelled rows; X must be in memory.
+            More unlabelled rows, or where they are: as X. Beyond memory, clusters are found
+            in a sample and all rows assigned to them.
 
         Returns
         -------
@@ -296,15 +240,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             The fitted selector.
         """
         with self._all_or_nothing():
-            self._check_parameters()
-            rows = rows_beyond_memory(X, y, sample_weight)
-            if rows is None:
-                data = self._training_data(X, y, sample_weight, X_unlabeled=X_unlabeled)
-            else:
-                data = self._streamed_data(rows, X_unlabeled=X_unlabeled)
+            data = self._data(X, y, sample_weight, X_unlabeled=X_unlabeled)
             self.__dict__.pop("moments_", None)
-            self._fit_from(data, y)
-            return self
+            return self._fit_from(data, y)
 
     @with_callbacks
     def fit_moments(self, moments: Moments) -> SemFS:
@@ -321,7 +259,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             The fitted selector.
         """
         self._check_parameters()
-        check_n_features_to_select(self.n_features_to_select)
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
         check_labelled(moments.classes, self.attributes)
@@ -340,12 +277,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes; also files and whatever else `fit` accepts.
-        y : array-like of shape (n,)
-            Their class labels, or the name of the column that holds them.
-        sample_weight : array-like of shape (n,), optional
-            Row weights.
+        X, y, sample_weight
+            As in `fit`.
 
         Returns
         -------
@@ -354,12 +287,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
-            self._check_parameters()
-            rows = rows_beyond_memory(X, y, sample_weight)
-            if rows is None:
-                data = self._training_data(X, y, sample_weight, reset=collected is None)
-            else:
-                data = self._streamed_data(rows, reset=collected is None)
+            data = self._data(X, y, sample_weight, reset=collected is None)
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labelled rows only, found some without a label. Drop "
@@ -372,7 +300,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 self._fit_from(TrainingData(data.X, moments, None), y)
         return self
 
-    def _training_data(
+    def _data(
         self,
         X: Any,
         y: Any,
@@ -381,71 +309,71 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X_unlabeled: Any = None,
         reset: bool = True,
     ) -> TrainingData:
-        """Validate rows in memory; finiteness shows in the moments."""
-        X = as_plain(X, y)
-        y, sample_weight = as_numpy(X.y), as_numpy(sample_weight)
-        y, hidden = split_labels(y, self.attributes)
-        X, classes, codes = self._check_training_data(
-            replace(X, y=y), y, accept_sparse=True, ensure_all_finite=False, reset=reset
-        )
-        if X_unlabeled is not None:
-            types = [np.float64, np.float32]
-            X_unlabeled = validated(
-                self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
-            )
-        assert classes is not None
-        assert codes is not None
-        return TrainingData.of_rows(
-            X,
-            codes,
-            classes,
-            check_weights(sample_weight, X.shape[0]),
-            hidden=hidden,
-            X_unlabeled=X_unlabeled,
-        )
-
-    def _streamed_data(
-        self, rows: Any, *, X_unlabeled: Any = None, reset: bool = True
-    ) -> TrainingData:
-        """Moments of rows that stay on disk or on a cluster, or are loaded if there are few."""
-        check_n_features_to_select(self.n_features_to_select)
-        if not reset and rows.n_features != self.n_features_in_:
+        """Moments of rows wherever they are, and rows without a label."""
+        self._check_parameters()
+        rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+        apart = unlabelled_source(X_unlabeled)
+        here = X_unlabeled if apart is None else None
+        if rows is not None and not reset and rows.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {rows.n_features} features, those before had {self.n_features_in_}."
             )
-        if self.attributes is not None:
-            rows = rows.matched(as_attribute_table(self.attributes).classes.tolist())
-        if rows.fits:
-            X, y, weights = rows.load()
-            X = Plain(X, y, rows.feature_names)
-            data = replace(self._training_data(X, y, weights, X_unlabeled=X_unlabeled), X=None)
-        elif X_unlabeled is not None:
-            raise ValueError("X_unlabeled needs X in memory. Load X, or leave it out.")
+        if rows is not None and rows.fits:
+            (X, y, sample_weight), rows = loaded(rows), None
+        options = {
+            "n_select": self.n_features_to_select if self.solver == "direct" else None,
+            "precise": self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
+            "verbose": self.verbose,
+        }
+        if rows is None:
+            data = self._training_data(X, y, sample_weight, X_unlabeled=here, reset=reset)
         else:
-            direct = self.solver == "direct"
-            sums = rows.sums(
-                n_select=min(self.n_features_to_select, rows.n_features) if direct else None,
-                precise=self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
-                verbose=self.verbose,
-            )
-            moments = Moments.from_sums(*sums)
-            check_labelled(moments.classes, self.attributes)
-            data = TrainingData(None, moments, None)
-        self.n_features_in_ = rows.n_features
-        self.__dict__.pop("feature_names_in_", None)
-        if rows.feature_names is not None:
-            self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
-        return data
+            sums, again = rows.sums(**options)
+            if UNLABELED in sums.position and not describes(self.attributes, UNLABELED):
+                rows = rows.labelled().unmarked(UNLABELED)  # marks came with the blocks
+                sums, again = rows.sums(**options)
+            data = TrainingData(None, Moments.from_sums(sums, again), None)
+            self.n_features_in_ = rows.n_features
+            self.__dict__.pop("feature_names_in_", None)
+            if rows.feature_names is not None:
+                self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
+            if here is not None:
+                here = validated(self, here, accept_sparse="csr", reset=False)
+                apart = open_blocks(here, np.full(here.shape[0], np.nan))
+            if sums.unlabelled:
+                data = data.with_streamed(rows, rows, options)
+        if apart is None:
+            return data
+        names = getattr(self, "feature_names_in_", None)
+        check_same_columns(apart, self.n_features_in_, names)
+        return data.with_streamed(apart, rows, options)
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
         """Solve and set all fitted attributes."""
-        X, moments = data.X, data.moments.without_empty_classes()
-        check_two_classes(moments)
-        table = align_attributes(self.attributes, moments.classes)
-        self._warn_of_constant_attributes(table)
-        objective, basis = self._objective(table, moments)
-        limits = self._limits(moments)
-        knowledge = self._further_knowledge(objective, table, data.unlabeled)
+        X, given = data.X, data.moments.without_empty_classes()
+        check_two_classes(given)
+        own_table = align_attributes(self.attributes, given.classes)
+        if self.attributes is not None:
+            _warn_of_constants(own_table)
+        units = Units.of(given, own_table)
+        moments, table = units.moments(given), units.table(own_table)
+        params = units.params(self)
+        targets, basis = self._targets(table, params["label_weight"])
+        objective = self._objective(moments, targets, gamma=params["gamma"])
+        limits = FeatureLimits.of(
+            moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
+        )
+        limits.check(self.n_features_to_select)
+        knowledge, further = further_knowledge(
+            objective,
+            table,
+            units,
+            units.rows(data.unlabeled),
+            attributes=self.attributes,
+            target_attributes=self.target_attributes,
+            n_new_classes=self.n_new_classes,
+            direct=self.solver == "direct",
+        )
         n_steps = self.max_iter
         if self.solver == "direct":
             n_steps = min(self.n_features_to_select, moments.n_features)
@@ -453,16 +381,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def fitted(solution: Solution) -> dict[str, Any]:
-            attributes = self._coefficients(solution, basis, table, objective)
-            return attributes | self._ranking(solution, limits)
+            found = self._coefficients(solution, basis, table, objective)
+            found |= self._ranking(solution, limits)
+            found |= _class_moments(objective, solution, found["support_"])
+            return units.undone(found, direct=self.solver == "direct")
 
         monitor = self._monitor(context, n_steps, fitted, X, y)
-        solution = self._solve(objective, knowledge.pop("problems"), limits, monitor)
-        results = fitted(solution)
-        results |= knowledge | self._class_moments(objective, solution, results["support_"])
-        self.classes_ = moments.classes
-        self.class_table_ = table
-        self._remember(moments)
+        solution = self._solve(objective, further, limits, monitor, params["step"])
+        results = fitted(solution) | knowledge
+        self.classes_ = given.classes
+        self.class_table_ = own_table
+        self._remember(given)
         for name, value in results.items():
             setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
         self._warn_if_too_many(moments.n_features - len(limits.exclude))
@@ -471,102 +400,29 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         )
         return self
 
-    def _warn_of_constant_attributes(self, table: AttributeTable) -> None:
-        """Name attributes that teach nothing; of 0 and 1 only if more than half do so."""
-        names = [] if self.attributes is None else constant_attributes(table)
-        usual = len(table.names) / 2 if np.isin(table.values, (0.0, 1.0)).all() else 0
-        if len(names) > usual:
-            shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-            warnings.warn(
-                f"{len(names)} of {len(table.names)} attributes are the same for all seen "
-                f"classes and teach nothing: {shown}.",
-                UserWarning,
-                stacklevel=5,
-            )
-
     # ---- what is solved ------------------------------------------------------------------
 
-    def _objective(
-        self, table: AttributeTable, moments: Moments
-    ) -> tuple[Objective, np.ndarray | None]:
-        """J of the seen classes, and the basis (m, r) of its targets; None is the unit basis.
+    def _targets(
+        self, table: AttributeTable, label_weight: float
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Targets (C, r), and the basis (m, r) they are in; None is the unit basis.
 
-        With `label_weight` the targets are [A, √β I]; the basis has the rows of A.
+        With a label weight β the targets are [A, √β I]; the basis has the rows of A.
         """
-        A, basis = table.values, None
-        if self.attributes is not None:
-            if self.label_weight:
-                A = np.hstack([A, np.sqrt(self.label_weight) * np.eye(len(A))])
-            if self.fit_intercept:
-                A = A - A.mean(axis=0)
-            A, basis = reduce_rank(A)
-            basis = basis[: table.values.shape[1]]
-        objective = Objective.from_moments(
-            moments,
-            A,
-            class_weight=class_weights(self.class_weight, moments.classes, moments.counts),
-            alpha=self.alpha,
-            gamma=self.gamma,
-            penalty_scale=self.penalty_scale,
-            fit_intercept=self.fit_intercept,
-        )
-        return objective, basis
+        A = table.values
+        if self.attributes is None:
+            return A, None
+        if label_weight:
+            A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
+        A, basis = reduce_rank(A - A.mean(axis=0) if self.fit_intercept else A)
+        return A, basis[: table.values.shape[1]]
 
-    def _further_knowledge(
-        self, objective: Objective, table: AttributeTable, unlabeled: Rows | None
-    ) -> dict[str, Any]:
-        """Fitted attributes that tell what else is known, and the ``problems`` it makes."""
-        counts = f"{len(table.classes)} classes"
-        described = "" if self.attributes is None else f", {table.values.shape[1]} attributes"
-        said = {"seen classes": f"used: {counts}{described}"}
-        new = classes_to_come(self.attributes, self.target_attributes, table)
-        out: dict[str, Any] = {"new_table_": new, "target_r2_": float("nan")}
-        problems = []
-        if new is not None and self.solver == "direct":
-            problem, out["target_r2_"], note = target_problem(objective, table, new)
-            said["classes to come"] = f"{len(new.classes)} described, {note}"
-            problems += [] if problem is None else [problem]
-            if problem is None and not isinstance(self.target_attributes, str):
-                warnings.warn(f"target_attributes was {note}.", UserWarning, stacklevel=5)
-        out |= {"n_new_classes_": 0, "unlabeled_labels_": np.zeros(0, dtype=np.intp)}
-        if unlabeled is not None:
-            labels, problem, note = self._new_classes(objective, unlabeled)
-            said["unlabelled rows"] = f"{unlabeled.X.shape[0]} rows, {note}"
-            out |= {"n_new_classes_": int(labels.max(initial=-1)) + 1}
-            out["unlabeled_labels_"] = labels
-            problems += [] if problem is None else [problem]
-        return out | {"knowledge_": said, "problems": problems}
-
-    def _new_classes(
-        self, objective: Objective, unlabeled: Rows
-    ) -> tuple[np.ndarray, Quadratic | None, str]:
-        """Clusters of unlabelled rows, and the problem of telling them apart by their means."""
-        seen = objective.moments.rows
-        if self.solver != "direct":
-            raise ValueError('unlabelled rows need solver="direct".')
-        note = too_few(unlabeled.X.shape[0], self.n_new_classes)
-        if note or not isinstance(seen, Rows):
-            note = note or "not used: the seen rows are not in memory"
-            warnings.warn(f"unlabelled rows were {note}.", UserWarning, stacklevel=6)
-            return np.full(unlabeled.X.shape[0], -1), None, note
-        found = find_new_classes(seen.X, seen.codes, unlabeled.X, self.n_new_classes)
-        classes, labels = np.unique(found.assign(unlabeled.X), return_inverse=True)
-        own = Moments.from_checked(
-            unlabeled.X, labels, np.arange(len(classes)), unlabeled.weights
-        ).without_empty_classes()
-        problem = Objective.from_moments(
-            own,
-            reduce_rank(own.means - own.mean)[0],
-            alpha=self.alpha,
-            gamma=NEW_CLASS_PENALTY * self.gamma,
-            penalty_scale=self.penalty_scale,
-            fit_intercept=True,
-        ).quadratic()
-        share = min(1.0, EQUAL_ROWS * len(classes) / len(labels))
-        weight = objective.q / max(share * problem.q, np.finfo(float).tiny)
-        where = "in a metric of the seen classes" if found.metric else "as they are"
-        note = f"used: {len(classes)} clusters {where}, seen classes weigh {share:.2f} of them"
-        return labels, problem.weighing(weight) if problem.q > 0 else None, note
+    def _objective(self, moments: Moments, targets: np.ndarray, **changes: Any) -> Objective:
+        """J of the seen classes, with some parameters changed."""
+        names = ("alpha", "gamma", "penalty_scale", "fit_intercept")
+        own = {name: getattr(self, name) for name in names} | changes
+        weights = class_weights(self.class_weight, moments.classes, moments.counts)
+        return Objective.from_moments(moments, targets, class_weight=weights, **own)
 
     def _solve(
         self,
@@ -574,35 +430,30 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         further: list[Quadratic],
         limits: FeatureLimits,
         monitor: Callable[..., bool] | None,
+        step: str | float,
     ) -> Solution:
+        d = objective.n_features
         if self.solver == "direct":
             return forward_selection(
                 [objective.quadratic(), *further],
-                min(self.n_features_to_select, objective.n_features),
+                min(self.n_features_to_select, d),
                 candidates=limits.candidates,
                 include=limits.include,
                 n_swaps=self.n_swaps,
                 monitor=monitor,
             )
-        # where s starts at 0 it stays there
-        s_init = np.where(limits.candidates, self._start(objective.n_features), 0.0)
+        s = np.ones(d) if self.s_init is None else np.array(self.s_init, dtype=np.float64)
+        if s.shape != (d,) or not np.isfinite(s).all() or (s < 0).any():
+            raise ValueError(f"s_init must hold {d} non-negative numbers, got shape {s.shape}.")
         return solve_alternating(
             objective,
             max_iter=self.max_iter,
             tol=self.tol,
             n_inner=self.n_inner,
-            step=self.step,
-            s_init=s_init,
+            step=step,
+            s_init=np.where(limits.candidates, s, 0.0),  # where s starts at 0 it stays there
             monitor=monitor,
         )
-
-    def _start(self, d: int) -> np.ndarray:
-        if self.s_init is None:
-            return np.ones(d)
-        s = np.array(self.s_init, dtype=np.float64)
-        if s.shape != (d,) or not np.isfinite(s).all() or (s < 0).any():
-            raise ValueError(f"s_init must hold {d} non-negative numbers, got shape {s.shape}.")
-        return s
 
     def _coefficients(
         self,
@@ -628,25 +479,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             "n_iter_": len(solution.objective),
         }
 
-    def _class_moments(
-        self, objective: Objective, solution: Solution, support: np.ndarray
-    ) -> dict[str, Any]:
-        """Means and covariance of the selected features, which predictions are made from."""
-        moments, chosen = objective.moments, np.flatnonzero(support)
-        gram = solution.gram
-        if gram is not None:  # that of the features that entered, which are nearly always these
-            place = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
-            own = [place.get(j, -1) for j in chosen.tolist()]
-            gram = None if -1 in own else gram[np.ix_(own, own)]
-        within = objective.within(chosen, gram)
-        return {"class_means_": moments.means[:, chosen], "within_": within / moments.total}
-
     def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
-        if not (
-            np.isfinite(solution.scores[limits.candidates]).all()
-            and np.isfinite(solution.W).all()
-        ):
+        scores = solution.scores
+        found = (scores[limits.candidates], solution.W, solution.objective)
+        if not all(np.isfinite(values).all() for values in found):
             raise ValueError(
                 "scores overflow: numbers in X, attributes or parameters are too large or too "
                 "small to be multiplied. Rescale them, for example to unit variance."
@@ -654,8 +491,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         group = np.where(limits.constant, 2, 1)
         group[limits.include] = 0
         group[limits.exclude] = 3
-        scores = np.where(group >= 2, -np.inf, solution.scores)
         order = solution.order[np.argsort(group[solution.order], kind="stable")]
+        scores = np.where(group >= 2, -np.inf, scores)
         return self._ranking_attributes(scores, order, len(scores) - len(limits.exclude))
 
     def _monitor(
@@ -674,7 +511,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
         def monitor(step: int, J: float, feature: int | None, solution: Callable) -> bool:
             if self.verbose:
-                self._print_step(step, n_steps, J, feature)
+                added = "" if feature is None else f"  + {self._name_of(feature)}"
+                print(f"[SemFS] {step:>{len(str(n_steps))}}/{n_steps}  J = {J:.6g}{added}")
             if not watched:
                 return False
             # One task per step. The solver owns the loop, so a task is announced when done.
@@ -689,29 +527,16 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
         return monitor
 
-    def _print_step(self, step: int, n_steps: int, J: float, feature: int | None) -> None:
-        added = "" if feature is None else f"  + {self._name_of(feature)}"
-        print(f"[SemFS] {step:>{len(str(n_steps))}}/{n_steps}  J = {J:.6g}{added}")
-
-    # ---- checking ------------------------------------------------------------------------
-
     def _check_parameters(self) -> None:
-        check_option("solver", self.solver, ("direct", "alternating"))
-        check_option("penalty_scale", self.penalty_scale, ("gram", "none"))
+        super()._check_parameters()
+        self._check_n_features_to_select()
         if isinstance(self.step, str):
             check_option("step", self.step, STEP_RULES)
         else:
             check_number("step", self.step, above=0.0)
-        check_number("alpha", self.alpha, at_least=0.0)
-        check_number("gamma", self.gamma, at_least=0.0)
-        check_number("label_weight", self.label_weight, at_least=0.0)
-        check_number("tol", self.tol, at_least=0.0)
-        check_integer("max_iter", self.max_iter, 1)
-        check_integer("n_inner", self.n_inner, 1)
-        check_integer("n_swaps", self.n_swaps, 0)
-        if self.n_new_classes != "auto":
-            if isinstance(self.n_new_classes, str):
-                check_option("n_new_classes", self.n_new_classes, ("auto",))
+        if isinstance(self.n_new_classes, str):
+            check_option("n_new_classes", self.n_new_classes, ("auto",))
+        else:
             check_integer("n_new_classes", self.n_new_classes, 2)
         if isinstance(self.target_attributes, str):
             check_option("target_attributes", self.target_attributes, ("table",))
@@ -729,17 +554,30 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 "gives the same J."
             )
 
-    def _limits(self, moments: Moments) -> FeatureLimits:
-        names = getattr(self, "feature_names_in_", None)
-        limits = FeatureLimits.of(moments, self.include, self.exclude, names)
-        both = np.intersect1d(limits.include, limits.exclude)
-        if both.size:
-            raise ValueError(f"{self._name_of(both[0])!r} is in include and in exclude.")
-        if len(limits.include) > self.n_features_to_select:
-            raise ValueError(
-                f"include has {len(limits.include)} features, more than "
-                f"n_features_to_select={self.n_features_to_select}."
-            )
-        if len(limits.exclude) == moments.n_features:
-            raise ValueError("exclude holds every feature: nothing is left to select.")
-        return limits
+
+def _warn_of_constants(table: AttributeTable) -> None:
+    """Name attributes that teach nothing; of 0 and 1 only if more than half do so."""
+    names = constant_attributes(table)
+    usual = len(table.names) / 2 if np.isin(table.values, (0.0, 1.0)).all() else 0
+    if len(names) > usual:
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        warnings.warn(
+            f"{len(names)} of {len(table.names)} attributes are the same for all seen "
+            f"classes and teach nothing: {shown}.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _class_moments(
+    objective: Objective, solution: Solution, support: np.ndarray
+) -> dict[str, Any]:
+    """Means and covariance of the selected features, which predictions are made from."""
+    moments, chosen = objective.moments, np.flatnonzero(support)
+    gram = solution.gram
+    if gram is not None:  # that of the features that entered, which are nearly always these
+        place = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
+        own = [place.get(j, -1) for j in chosen.tolist()]
+        gram = None if -1 in own else gram[np.ix_(own, own)]
+    within = objective.within(chosen, gram)
+    return {"class_means_": moments.means[:, chosen], "within_": within / moments.total}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,36 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from semfs.attributes import align_attributes
+from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.method.moments import Moments
+from semfs.method.objective import absolute_penalty, reduce_rank
 from semfs.rows import Plain
-from semfs.selectors.base import LinearSelector, check_n_features_to_select
-from semfs.selectors.folds import ClassFolds, Setting
+from semfs.selectors.base import LinearSelector
+from semfs.selectors.new_classes import LARGEST_SAMPLE
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import FeatureLimits, check_two_classes, rows_beyond_memory
+from semfs.selectors.training import (
+    FeatureLimits,
+    Units,
+    check_two_classes,
+    loaded,
+    rows_beyond_memory,
+)
 from semfs.validation import check_integer
 
-__all__ = ["SemFSCV"]
+__all__ = ["ClassFolds", "SemFSCV"]
 
 #: Folds of fewer classes say more about chance than about settings.
 FEWEST_CLASSES = 6
+#: Features that enter the search within folds.
+N_CANDIDATES = 384
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 
 Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SemFSCV(LinearSelector):
     """SemFS with parameters chosen on held-out seen classes.
 
@@ -60,15 +70,11 @@ class SemFSCV(LinearSelector):
         K-means runs per fold, setting and number of features.
     max_features : int, optional
         Largest number of features for "auto"; by default 100.
-    n_candidates : int or None, default=384
-        Features that enter the search within folds, those of largest first gain, but at least
-        five times as many as are chosen; None for all. The final fit always considers all
-        features.
-    alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight
+    alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight, include, exclude
         As in `SemFS`; values of what is not in the grid.
-    target_attributes, include, exclude
-        As in `SemFS`. Descriptions of target classes and unlabelled rows are used in the final
-        fit only.
+    target_attributes, n_new_classes
+        As in `SemFS`. Descriptions of classes to come and unlabelled rows are used in the
+        final fit only.
     random_state : int, RandomState or None, default=0
         Of the folds and of the starts of K-means.
     verbose : int, default=0
@@ -96,7 +102,9 @@ class SemFSCV(LinearSelector):
 
     Notes
     -----
-    A score is the mean of ACC and NMI of K-means on the held-out classes.
+    A score is the mean of ACC and NMI of K-means on the held-out classes. Within folds, only
+    384 features of largest first gain (at least five times as many as are chosen) are
+    searched; the final fit considers all.
 
     Examples
     --------
@@ -107,54 +115,13 @@ class SemFSCV(LinearSelector):
     (['gamma'], 10)
     """
 
-    def __init__(
-        self,
-        n_features_to_select: Any = 50,
-        attributes: Any = None,
-        *,
-        param_grid: Any = None,
-        cv: Any = 5,
-        n_repeats: int = 5,
-        max_features: int | None = None,
-        n_candidates: int | None = 384,
-        alpha: float = 1.0,
-        gamma: float = 10.0,
-        penalty_scale: str = "gram",
-        fit_intercept: bool = True,
-        class_weight: Any = "balanced",
-        label_weight: float = 0.0,
-        target_attributes: Any = "table",
-        n_new_classes: int | str = "auto",
-        include: Any = None,
-        exclude: Any = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.attributes = attributes
-        self.param_grid = param_grid
-        self.cv = cv
-        self.n_repeats = n_repeats
-        self.max_features = max_features
-        self.n_candidates = n_candidates
-        self.alpha = alpha
-        self.gamma = gamma
-        self.penalty_scale = penalty_scale
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.label_weight = label_weight
-        self.target_attributes = target_attributes
-        self.n_new_classes = n_new_classes
-        self.include = include
-        self.exclude = exclude
-        self.random_state = random_state
-        self.verbose = verbose
+    param_grid: Any = None
+    cv: Any = 5
+    n_repeats: int = 5
+    max_features: int | None = None
+    random_state: Any = 0
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
+    _whole = {"n_repeats": 1, "max_features": 1}
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
@@ -164,7 +131,8 @@ class SemFSCV(LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes, in memory.
+            Rows of the seen classes, also whatever else `SemFS.fit` takes. Beyond memory,
+            settings are chosen on up to 20,000 random rows.
         y : array-like of shape (n,)
             Their labels; -1, None, NaN and NA mark unlabelled rows.
         sample_weight : array-like of shape (n,), optional
@@ -179,30 +147,32 @@ class SemFSCV(LinearSelector):
         """
         with self._all_or_nothing():
             self._check_parameters()
-            X, y, sample_weight = _in_memory(X, y, sample_weight)
-            probe = self._semfs(1, {})
-            data = probe._training_data(X, y, sample_weight)
-            moments = data.moments.without_empty_classes()
+            self._check_n_features_to_select()
+            rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+            if rows is not None and rows.fits:
+                X, y, sample_weight = loaded(rows)
+            few = X, y, sample_weight
+            if rows is not None and not rows.fits:
+                X, y, sample_weight = rows, None, None
+                X_few, y_few = rows.labelled().sample(LARGEST_SAMPLE, labelled=True)
+                few = Plain(X_few, y_few, rows.feature_names), y_few, None
+            moments = self._training_data(*few).moments.without_empty_classes()
             check_two_classes(moments)
-            settings = self._settings(moments)
+            table = align_attributes(self.attributes, moments.classes)
+            units = Units.of(moments, table)
+            settings = self._settings(moments.counts, table)
+            moments = units.moments(moments)
             ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
-            params, k = self._few_classes(settings), ks[-1]
+            params, k = settings[0] if len(settings) == 1 else self._own(settings[0]), ks[-1]
             if splits:
-                names = getattr(probe, "feature_names_in_", None)
-                limits = FeatureLimits.of(moments, self.include, self.exclude, names)
                 # many small matrices: threads would spend their time waiting for each other
                 with threadpool_limits(1, user_api="blas"):
-                    paths = self._paths(moments, settings, splits, ks[-1], limits)
+                    semfs = [self._semfs(k, params) for params in settings]
+                    semfs = [one.set_params(**units.params(one)) for one in semfs]
+                    paths = self._paths(moments, units.table(table), semfs, splits)
                     params, k = self._choose(moments, settings, splits, ks, paths)
-            final = self._semfs(k, params)
-            by_name = self.include is not None or self.exclude is not None
-            if by_name or data.unlabeled is not None or X_unlabeled is not None:
-                final.fit(X, y, sample_weight, X_unlabeled)
-            else:  # the moments are known already
-                final.fit_moments(moments)
-                if hasattr(probe, "feature_names_in_"):
-                    final.feature_names_in_ = probe.feature_names_in_
+            final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
             if not splits:
                 self._set_curve(final, ks)
             self._adopt(final, params)
@@ -217,28 +187,25 @@ class SemFSCV(LinearSelector):
         own |= {"n_features_to_select": k, "verbose": 0}
         return SemFS(**(own | dict(params)))
 
-    def _settings(self, moments: Moments) -> list[dict[str, Any]]:
+    def _settings(self, counts: np.ndarray, table: AttributeTable) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
-            known = SemFS().get_params()
-            for name in {name for params in found for name in params} - known.keys():
+            known = SemFS().get_params().keys() - {"n_features_to_select"}
+            for name in {name for params in found for name in params} - known:
                 raise ValueError(
-                    f"param_grid has {name!r}, which is no parameter of SemFS. Known: "
-                    f"{', '.join(sorted(known))}."
+                    f"param_grid has {name!r}, which is no parameter to choose. Known: "
+                    f'{", ".join(sorted(known))}; and n_features_to_select="auto".'
                 )
-            if any("n_features_to_select" in params for params in found):
-                raise ValueError('param_grid: use n_features_to_select="auto" to choose it.')
             return found
         grid: dict[str, Sequence] = {
             "gamma": (1.0, 10.0, 100.0),
             "fit_intercept": (True, False),
         }
         if self.attributes is not None:
-            table = align_attributes(self.attributes, moments.classes).values
-            spread = float(table.var(axis=0).sum())
+            spread = float(table.values.var(axis=0).sum())
             # as much weight on labels as on attributes, three times over
-            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(table)))
-        if np.ptp(moments.counts) > 0:
+            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(counts)))
+        if np.ptp(counts) > 0:
             grid["class_weight"] = (None, "balanced")
         return list(ParameterGrid(grid))
 
@@ -275,6 +242,17 @@ class SemFSCV(LinearSelector):
 
     # ---- folds --------------------------------------------------------------------------
 
+    def _paths(
+        self, moments: Moments, table: AttributeTable, semfs: list[SemFS], splits: list[Split]
+    ) -> list[list[np.ndarray]]:
+        """The first features on every fold of every setting."""
+        names = getattr(self, "feature_names_in_", None)
+        limits = FeatureLimits.of(moments, self.include, self.exclude, names)
+        most = max(N_CANDIDATES, 5 * semfs[0].n_features_to_select)
+        own = None if self.attributes is None else table
+        folds = ClassFolds(moments, own, semfs, splits, limits, most)
+        return [folds.paths(train) for train, _ in splits]
+
     def _choose(
         self,
         moments: Moments,
@@ -286,14 +264,15 @@ class SemFSCV(LinearSelector):
         """Score all settings on all folds; return the best one and the number of features."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scores = np.empty((len(settings), len(splits), len(ks)))
-        features = np.unique(
-            np.concatenate([path for of_setting in paths for path in of_setting])
-        )
-        columns = _columns(moments, features)
+        features = np.unique(np.concatenate([path for fold in paths for path in fold]))
+        X, codes = moments.rows.X, moments.rows.codes
+        # all columns that clustering will ask for, in one pass over X
+        columns = X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
         for f, (_, test) in enumerate(splits):
-            judge = _Judge(moments, columns, test, features, self.n_repeats, seed)
+            rows = np.flatnonzero(test[codes])
+            judge = _Judge(columns[rows], codes[rows], features, self.n_repeats, seed)
             for i in range(len(settings)):
-                scores[i, f] = [judge.score(paths[i][f][:k]) for k in ks]
+                scores[i, f] = [judge.score(paths[f][i][:k]) for k in ks]
         if self.verbose:
             for score, params in zip(scores, settings):
                 print(f"[SemFSCV] {score.mean():.4f}  {params}")
@@ -313,55 +292,21 @@ class SemFSCV(LinearSelector):
     def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
         """The setting of the highest mean score; of the default grid only if it is clear.
 
-        Folds are few and noisy. A setting of the default grid replaces SemFS's own parameters
-        only if it is ahead of them by more than one standard error, paired over folds.
+        Folds are few and noisy: it replaces SemFS's own parameters only if it is ahead of them
+        by more than one standard error, paired over folds.
         """
         best = int(np.argmax(by_fold.mean(axis=1)))
-        if self.param_grid is not None:
-            return best
         own = [i for i, params in enumerate(settings) if params == self._own(params)]
-        if not own:
+        if self.param_grid is not None or not own:
             return best
         lead = by_fold[best] - by_fold[own[0]]
         clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
         return best if clear else own[0]
 
-    def _paths(
-        self,
-        moments: Moments,
-        settings: list[dict[str, Any]],
-        splits: list[Split],
-        k: int,
-        limits: FeatureLimits,
-    ) -> list[list[np.ndarray]]:
-        """The first k features of every setting on every fold."""
-        complete = [self._semfs(k, params) for params in settings]
-        shared = [_can_share(*pair) for pair in zip(settings, complete)]
-        wanted = [Setting.of_params(s.get_params()) for s, own in zip(complete, shared) if own]
-        folds = None
-        if wanted:
-            table = None
-            if self.attributes is not None:
-                table = align_attributes(self.attributes, moments.classes).values
-            n_candidates = None if self.n_candidates is None else max(self.n_candidates, 5 * k)
-            folds = ClassFolds(moments, table, wanted, splits, limits, n_candidates)
-        found: list[list[np.ndarray]] = [[] for _ in settings]
-        for train, _ in splits:
-            quick = iter(() if folds is None else folds.paths(train, k))
-            for paths, semfs, is_shared in zip(found, complete, shared):
-                paths.append(next(quick) if is_shared else _fitted_path(semfs, moments, train))
-        return found
-
-    # ---- without folds --------------------------------------------------------------------
-
     def _own(self, names: Iterable[str]) -> dict[str, Any]:
         """The values that we, or else SemFS, have for these parameters."""
         own = self._semfs(1, {}).get_params()
         return {name: own[name] for name in names}
-
-    def _few_classes(self, settings: list[dict[str, Any]]) -> dict[str, Any]:
-        """A setting that needs no folds; a grid of one is taken at its word."""
-        return settings[0] if len(settings) == 1 else self._own(settings[0])
 
     def _set_curve(self, fitted: SemFS, ks: list[int]) -> None:
         """Record the curve of gains; with "auto" keep what brings most of the fall of J."""
@@ -372,7 +317,11 @@ class SemFSCV(LinearSelector):
         self.cv_results_, self.best_score_, self.n_splits_ = {}, float("nan"), 0
         if self.n_features_to_select == "auto":
             fitted.n_features_to_select = ks[int(np.argmax(mean >= AUTO_SHARE))]
+            before = np.flatnonzero(fitted.support_)
             fitted.support_ = fitted.ranking_ <= fitted.n_features_to_select
+            kept = fitted.support_[before]
+            fitted.class_means_ = fitted.class_means_[:, kept]
+            fitted.within_ = fitted.within_[np.ix_(kept, kept)]
 
     def _adopt(self, final: SemFS, params: dict[str, Any]) -> None:
         """Behave as the refitted selector from here on."""
@@ -384,35 +333,113 @@ class SemFSCV(LinearSelector):
         self.best_estimator_, self.best_params_ = final, params
         self.n_features_ = int(final.get_support().sum())
 
-    def _check_parameters(self) -> None:
-        if self.n_features_to_select != "auto":
-            if isinstance(self.n_features_to_select, str):
-                raise ValueError(
-                    'n_features_to_select must be a number or "auto", got '
-                    f"{self.n_features_to_select!r}."
-                )
-            check_n_features_to_select(self.n_features_to_select)
-        check_integer("n_repeats", self.n_repeats, 1)
-        for name in ("max_features", "n_candidates"):
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1)
+    def _check_n_features_to_select(self) -> None:
+        k = self.n_features_to_select
+        if isinstance(k, str) and k != "auto":
+            raise ValueError(f'n_features_to_select must be a number or "auto", got {k!r}.')
+        if k != "auto":
+            super()._check_n_features_to_select()
 
 
-class _Judge:
-    """Clusters held-out classes by given features; equal questions are answered once."""
+class ClassFolds:
+    """The features that settings choose on folds of the classes, from one pass over the rows.
+
+    For a limited set of candidate features the moments of each group of classes are formed
+    once; those of a fold are sums of them, and every setting (a SemFS) is solved on these.
+    """
 
     def __init__(
         self,
         moments: Moments,
-        columns: np.ndarray,
-        test: np.ndarray,
-        features: np.ndarray,
-        n_repeats: int,
-        seed: int,
+        table: AttributeTable | None,
+        settings: list[SemFS],
+        splits: list[Split],
+        limits: FeatureLimits,
+        n_candidates: int,
     ) -> None:
-        rows = np.flatnonzero(test[moments.rows.codes])
-        self.X = columns[rows]
-        self.codes, self.features = moments.rows.codes[rows], features
+        self.settings, self.moments, self.table = settings, moments, table
+        self.columns = np.arange(moments.n_features)
+        self.diagonals: list[float] = []  # of each setting; empty if all features are searched
+        if n_candidates < moments.n_features:
+            self._screen(limits, n_candidates)
+        self.limits = limits.among(self.columns)
+        membership = np.array([train for train, _ in splits]).T
+        self.groups = np.unique(membership, axis=0, return_inverse=True)[1].reshape(-1)
+        self.parts = [self._part(g) for g in range(int(self.groups.max()) + 1)]
+
+    def _part(self, group: int) -> Moments:
+        """Moments of one group of classes, candidate columns only, with their scatter."""
+        rows, own = self.moments.rows, self.groups == group
+        chosen = np.flatnonzero(own[rows.codes])
+        X = rows.X[chosen][:, self.columns]
+        codes = (np.cumsum(own) - 1)[rows.codes[chosen]]
+        weights = None if rows.weights is None else rows.weights[chosen]
+        X = X.toarray() if sp.issparse(X) else X
+        return Moments.from_checked(X, codes, self.moments.classes[own], weights).compact()
+
+    def _targets(self, classes: np.ndarray, label_weight: float) -> np.ndarray:
+        """Attributes (C, r) of some classes, labels or both, in a basis of their row space."""
+        if self.table is None:
+            return np.eye(len(classes))
+        A = self.table.rows_of(classes).values
+        if label_weight:
+            A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
+        return reduce_rank(A)[0] if A.shape[1] > len(A) else A
+
+    def _screen(self, limits: FeatureLimits, n_candidates: int) -> None:
+        """Keep the candidates that some setting ranks high by the gain of entering first.
+
+        Taken from the tops of the settings' rankings in turn, after the features to include.
+        """
+        rankings, allowed = [], limits.candidates
+        known: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for semfs in self.settings:
+            kind = (semfs.alpha, semfs.fit_intercept, semfs.class_weight, semfs.label_weight)
+            if str(kind) not in known:
+                targets = self._targets(self.moments.classes, semfs.label_weight)
+                objective = semfs._objective(self.moments, targets)
+                norms = np.einsum("ij,ij->i", objective.B, objective.B)
+                known[str(kind)] = objective.diag, norms
+            diag, norms = known[str(kind)]
+            self.diagonals.append(float(diag.mean()))
+            gamma = absolute_penalty(semfs.gamma, semfs.penalty_scale, self.diagonals[-1])
+            gains = norms / np.maximum(diag + gamma, np.finfo(float).tiny)
+            rankings.append(np.argsort(-np.where(allowed, gains, -1.0), kind="stable"))
+        turns = np.stack(rankings, axis=1).ravel()  # best of each, then second best of each, …
+        found = dict.fromkeys([*limits.include.tolist(), *turns[allowed[turns]].tolist()])
+        kept = list(found)[: max(n_candidates, len(limits.include))]
+        self.columns = np.sort(np.array(kept, dtype=np.intp))
+
+    def paths(self, train: np.ndarray) -> list[np.ndarray]:
+        """The first features of each setting on the training classes (mask)."""
+        kept = [part for g, part in enumerate(self.parts) if train[self.groups == g].all()]
+        fold = sum(kept[1:], start=kept[0])
+        share = fold.total / self.moments.total
+        targets = {
+            weight: self._targets(fold.classes, weight)
+            for weight in {semfs.label_weight for semfs in self.settings}
+        }
+        found = []
+        for i, semfs in enumerate(self.settings):
+            own: dict[str, Any] = {}
+            if semfs.penalty_scale == "gram" and self.diagonals:
+                # the mean over all features, of which the candidates are the largest
+                gamma = semfs.gamma * share * self.diagonals[i]
+                own = {"gamma": gamma, "penalty_scale": "none"}
+            objective = semfs._objective(fold, targets[semfs.label_weight], **own)
+            order = semfs._solve(objective, [], self.limits, None, semfs.step).order
+            n_chosen = min(semfs.n_features_to_select, int(self.limits.candidates.sum()))
+            found.append(self.columns[order[:n_chosen]])
+        return found
+
+
+class _Judge:
+    """Clusters rows X of held-out classes by given features; equal questions asked once."""
+
+    def __init__(
+        self, X: np.ndarray, codes: np.ndarray, features: np.ndarray, n_repeats: int, seed: int
+    ) -> None:
+        self.X, self.codes, self.features = X, codes, features
         self.n_repeats, self.seed = n_repeats, seed
         self.known: dict[bytes, float] = {}
 
@@ -425,31 +452,6 @@ class _Judge:
             found = cluster_scores(X, self.codes, self.n_repeats, self.seed)
             self.known[question] = float(np.mean(found))
         return self.known[question]
-
-
-def _columns(moments: Moments, features: np.ndarray) -> np.ndarray:
-    """All columns (n, …) that clustering will ask for, in one pass over X."""
-    X = moments.rows.X
-    return X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
-
-
-def _can_share(params: Mapping[str, Any], semfs: SemFS) -> bool:
-    """Whether folds share their sums for this setting; others cost a fit per fold."""
-    weighted = isinstance(semfs.class_weight, Mapping)
-    return params.keys() <= Setting.__dataclass_fields__.keys() and not weighted
-
-
-def _fitted_path(semfs: SemFS, moments: Moments, train: np.ndarray) -> np.ndarray:
-    """The ranking of an ordinary fit on the training classes (mask)."""
-    rows = moments.rows
-    chosen = np.flatnonzero(train[rows.codes])
-    weights = None if rows.weights is None else rows.weights[chosen]
-    if isinstance(semfs.target_attributes, str):  # the table describes what is held out
-        semfs.set_params(target_attributes=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        semfs.fit(rows.X[chosen], moments.classes[rows.codes[chosen]], weights)
-    return semfs.order_[: semfs.n_features_to_select]
 
 
 def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, Any]:
@@ -465,16 +467,3 @@ def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, A
     out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)
     out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])
     return out
-
-
-def _in_memory(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    rows = rows_beyond_memory(X, y, sample_weight)
-    if rows is None:
-        return X, y, sample_weight
-    if not rows.fits:
-        raise ValueError(
-            "SemFSCV needs X in memory: it clusters held-out rows. Fit it on a sample of the "
-            "rows, then SemFS(**best_params_) on all of them."
-        )
-    X, y, sample_weight = rows.load()
-    return Plain(X, y, rows.feature_names), y, sample_weight

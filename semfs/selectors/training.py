@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import assert_all_finite
 
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.method.moments import Moments
-from semfs.rows import Rows, as_source, is_foreign
-from semfs.validation import feature_indices, is_missing
+from semfs.rows import ArrayRows, Labels, Plain, Rows, as_source, is_foreign
+from semfs.validation import feature_indices, label_array
 
-__all__ = [
-    "FeatureLimits",
-    "TrainingData",
-    "check_labelled",
-    "check_two_classes",
-    "rows_beyond_memory",
-    "split_labels",
-]
+__all__ = ["FeatureLimits", "StreamedRows", "TrainingData", "Units", "rows_beyond_memory"]
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1
+#: Numbers whose squares, and products of these, keep their digits, in float32 too.
+ORDINARY = (2.0**-16, 2.0**24)
+
+
+@dataclass(frozen=True)
+class StreamedRows:
+    """Rows without a label beyond memory, among ``rows`` whose labels are known.
+
+    ``seen`` are those of seen classes, likewise, or None if these are in memory. Sums over
+    rows take ``options``.
+    """
+
+    rows: Any
+    seen: Any
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class TrainingData:
 
     X: Any
     moments: Moments
-    unlabeled: Rows | None
+    unlabeled: Rows | StreamedRows | None
 
     @classmethod
     def of_rows(
@@ -48,33 +56,152 @@ class TrainingData:
         X_unlabeled: Any = None,
     ) -> TrainingData:
         """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
-        apart = []
-        if (hidden is not None or X_unlabeled is not None) and is_foreign(X):
+        if hidden is None and X_unlabeled is None:
+            return cls(X, _moments(X, codes, classes, weights), None)
+        if is_foreign(X):
             raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")
-        if hidden is not None:
-            assert_all_finite(X[hidden], input_name="X")
-            apart.append((X[hidden], None if weights is None else weights[hidden]))
+        hidden = np.zeros(len(codes), dtype=bool) if hidden is None else hidden
+        apart, weights_apart = X[hidden], None if weights is None else weights[hidden]
+        assert_all_finite(apart.data if sp.issparse(apart) else apart, input_name="X")
+        if hidden.any():
             X, codes = X[~hidden], codes[~hidden]
             weights = None if weights is None else weights[~hidden]
         if X_unlabeled is not None:
-            apart.append((X_unlabeled, None))
-        moments = Moments.from_checked(X, codes, classes, weights)
-        return cls(X, moments, _stacked(apart) if apart else None)
+            if sp.issparse(X):
+                apart = sp.vstack([apart, sp.csr_array(X_unlabeled)], format="csr")
+            else:
+                more = X_unlabeled.toarray() if sp.issparse(X_unlabeled) else X_unlabeled
+                apart = np.concatenate([apart, more])
+            if weights_apart is not None:
+                weights_apart = np.append(weights_apart, np.ones(X_unlabeled.shape[0]))
+        no_class = np.zeros(apart.shape[0], dtype=np.intp)
+        moments = _moments(X, codes, classes, weights)
+        return cls(X, moments, Rows(apart, no_class, weights_apart))
+
+    def with_streamed(self, rows: Any, seen: Any, options: dict[str, Any]) -> TrainingData:
+        """Return the same with unlabelled rows beyond memory."""
+        if self.unlabeled is not None:
+            raise ValueError(
+                "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
+                "only one of them can be used: put these rows together."
+            )
+        seen = None if seen is None else seen.labelled()
+        return replace(self, unlabeled=StreamedRows(rows.labelled(), seen, options))
 
 
-def _stacked(parts: list[tuple[Any, np.ndarray | None]]) -> Rows:
-    """Rows of one class that stands for no class, sparse if the first part is."""
-    sparse = sp.issparse(parts[0][0])
-    matrices = [sp.csr_array(X) if sparse else _dense(X) for X, _ in parts]
-    X = (sp.vstack if sparse else np.concatenate)(matrices)
-    weights = None
-    if any(w is not None for _, w in parts):
-        weights = np.concatenate([np.ones(X.shape[0]) if w is None else w for X, w in parts])
-    return Rows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
+def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Moments:
+    """Moments of checked rows; float32 whose squares overflow is taken as float64."""
+    try:
+        return Moments.from_checked(X, codes, classes, weights)
+    except ValueError:
+        values = X.data if sp.issparse(X) else X
+        if is_foreign(X) or X.dtype != np.float32 or not np.isfinite(values).all():
+            raise
+        return Moments.from_checked(X.astype(np.float64), codes, classes, weights)
 
 
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else X
+@dataclass(frozen=True)
+class Units:
+    """X and the attributes are fitted as multiples of 2**x and 2**a.
+
+    Both are 0 unless numbers are so large or small that their squares lose digits.
+    """
+
+    x: int = 0
+    a: int = 0
+
+    @classmethod
+    def of(cls, moments: Moments, table: AttributeTable) -> Units:
+        """Return the units that make numbers ordinary."""
+        spread = np.sqrt(moments.scatter_diag.max() / moments.total)
+        size = max(moments.means.max(), -moments.means.min(), spread)
+        most = 120 if moments.itemsize_error > np.finfo(np.float64).eps else 1000
+        return cls(_exponent(size, most), _exponent(np.abs(table.values).max(), 1000))
+
+    def moments(self, moments: Moments) -> Moments:
+        """Return the moments in these units."""
+        if not self.x:
+            return moments
+        factor, rows = 2.0**-self.x, moments.rows
+        if isinstance(rows, (Rows, ArrayRows)):
+            X = rows.X * factor
+            return Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
+        single = moments.itemsize_error > np.finfo(np.float64).eps
+        if rows is not None or (single and abs(self.x) > 40):  # squares were taken already
+            raise ValueError(
+                f"numbers in X are as large as {2.0**self.x:.0e}, and their squares lose "
+                "digits. Rescale the features, for example to unit variance."
+            )
+        scatter = moments.scatter_matrix
+        return replace(
+            moments,
+            means=moments.means * factor,
+            scatter_diag=moments.scatter_diag * factor**2,
+            scatter_matrix=None if scatter is None else scatter * factor**2,
+        )
+
+    def rows(self, rows: Any) -> Any:
+        """Return unlabelled rows in these units."""
+        if not self.x or rows is None:
+            return rows
+        if not isinstance(rows, Rows):
+            raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. Rescale them.")
+        return replace(rows, X=rows.X * 2.0**-self.x)
+
+    def table(self, table: AttributeTable) -> AttributeTable:
+        """Return attributes in these units."""
+        return replace(table, values=np.ldexp(table.values, -self.a)) if self.a else table
+
+    def params(self, selector: Any) -> dict[str, Any]:
+        """Return the parameters of a SemFS that depend on units."""
+        gamma, step = selector.gamma, selector.step
+        if selector.penalty_scale == "none":
+            gamma = float(np.ldexp(gamma, -2 * self.x))
+        step = step if isinstance(step, str) else float(np.ldexp(step, 2 * self.a))
+        weight = float(np.ldexp(selector.label_weight, -2 * self.a))
+        out = {"gamma": gamma, "step": step, "label_weight": weight}
+        for name, value in out.items():
+            if value == np.inf:
+                raise ValueError(
+                    f"{name} is too large for numbers as small as those of X or the "
+                    "attributes. Rescale them, for example to unit variance."
+                )
+        return out
+
+    def undone(self, results: dict[str, Any], *, direct: bool) -> dict[str, Any]:
+        """Return fitted attributes in the units given; refuse what no float64 can hold."""
+        powers = {"coef_": self.a - self.x, "intercept_": self.a, "objective_": 2 * self.a}
+        powers |= {"class_means_": self.x, "within_": 2 * self.x}
+        powers |= {"scores_": 2 * self.a} if direct else {}
+        out = dict(results)
+        for name, power in powers.items() if self.x or self.a else ():
+            if name in out:
+                with np.errstate(over="ignore"):
+                    out[name] = np.ldexp(results[name], power)
+                vanished = results[name].any() and not out[name].any()
+                if vanished or (np.isinf(out[name]) != np.isinf(results[name])).any():
+                    raise ValueError(
+                        f"{name} is beyond float64: numbers in X or attributes are too large "
+                        "or too small. Rescale them, for example to unit variance."
+                    )
+        return out
+
+
+def _exponent(size: float, most: int) -> int:
+    """The power of two to divide numbers of this size by; 0 for ordinary ones."""
+    if not 0 < size < np.inf or ORDINARY[0] <= size <= ORDINARY[1]:
+        return 0
+    return int(np.clip(np.frexp(size)[1], -most, most))
+
+
+def check_same_columns(rows: Any, d: int, names: Any) -> None:
+    """Raise unless rows of X_unlabeled have the columns of X, as far as they have names."""
+    own = rows.feature_names
+    if rows.n_features != d or not (own is None or names is None or list(own) == list(names)):
+        raise ValueError(
+            f"X_unlabeled has {rows.n_features} columns that are not the {d} of X in their "
+            "order. Give both the same columns."
+        )
 
 
 @dataclass(frozen=True)
@@ -94,6 +221,26 @@ class FeatureLimits:
             feature_indices("include", include, d, names),
             feature_indices("exclude", exclude, d, names),
         )
+
+    def check(self, k: int) -> None:
+        """Raise unless k features can be chosen within these limits."""
+        both = np.intersect1d(self.include, self.exclude)
+        if both.size:
+            raise ValueError(f"feature {both[0]} is in include and in exclude.")
+        if len(self.include) > k:
+            raise ValueError(
+                f"include has {len(self.include)} features, more than n_features_to_select={k}."
+            )
+        if len(self.exclude) == len(self.constant):
+            raise ValueError("exclude holds every feature: nothing is left to select.")
+
+    def among(self, columns: np.ndarray) -> FeatureLimits:
+        """Return the limits of some columns only, which hold all features to include."""
+        include, exclude = (
+            np.flatnonzero(np.isin(columns, features))
+            for features in (self.include, self.exclude)
+        )
+        return FeatureLimits(self.constant[columns], include, exclude)
 
     @property
     def candidates(self) -> np.ndarray:
@@ -122,43 +269,30 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
     The mask is None if no label is missing. -1, None, NaN and NA mark missing labels; -1 does
     not if ``attributes`` describes a class of that name.
 
-    Examples
-    --------
     >>> split_labels([3, -1, None])
-    ([3, 3, 3], array([False,  True,  True]))
+    (array([3, 3, 3]), array([False,  True,  True]))
     >>> split_labels(["ant", "bee"])
     (['ant', 'bee'], None)
     """
-    values = y.to_numpy() if hasattr(y, "to_numpy") else y
-    if not isinstance(values, (list, tuple)):
-        values = np.asarray(values)
-        if values.ndim != 1 or values.dtype.kind not in "ifO":
-            return y, None
-    if isinstance(values, np.ndarray) and values.dtype.kind in "if":
-        hidden, marked = np.isnan(values), values == UNLABELED
-    else:
-        hidden = np.array([is_missing(v) for v in values], dtype=bool)
-        marked = np.array([_is_mark(v) for v in values], dtype=bool)
-    if marked.any() and not _describes(attributes, UNLABELED):
-        hidden |= marked
+    values = y if isinstance(y, (list, tuple)) or hasattr(y, "to_numpy") else np.asarray(y)
+    nested = isinstance(y, list) and any(isinstance(label, list) for label in y)
+    if nested or getattr(values, "ndim", 1) != 1:
+        return y, None  # refused by `encode_labels`
+    labels = Labels.of(values)
+    if UNLABELED in labels.classes and not describes(attributes, UNLABELED):
+        labels = labels.without([UNLABELED])
+    hidden = labels.codes < 0
     if not hidden.any():
         return y, None
     if hidden.all():
-        raise ValueError("no row has a label: y holds only marks for missing ones.")
-    if isinstance(values, np.ndarray):
-        values = values.copy()
-        values[hidden] = values[~hidden][0]
-        return values, hidden
-    first = values[int(np.argmin(hidden))]
-    return [first if missing else v for v, missing in zip(values, hidden)], hidden
+        raise ValueError(
+            f"no row has a label: all {len(hidden)} values of y are missing (-1, None, NaN or "
+            "NA). Pass the labels of the seen classes."
+        )
+    return label_array(labels.classes)[np.maximum(labels.codes, 0)], hidden
 
 
-def _is_mark(value: Any) -> bool:
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and bool(value == UNLABELED)
-
-
-def _describes(attributes: Any, label: Any) -> bool:
+def describes(attributes: Any, label: Any) -> bool:
     """Whether the attribute table describes a class of this label."""
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return False
@@ -167,24 +301,36 @@ def _describes(attributes: Any, label: Any) -> bool:
 
 def check_labelled(classes: np.ndarray, attributes: Any) -> None:
     """Raise if sums over rows include unlabelled ones: they cannot be taken apart again."""
-    if any(map(_is_mark, classes)) and not _describes(attributes, UNLABELED):
+    if UNLABELED in classes.tolist() and not describes(attributes, UNLABELED):
         raise ValueError(
-            f"some rows have the label {UNLABELED}, which means unlabelled. They need X in "
-            "memory: load it and use fit, or leave these rows out."
+            f"some rows have the label {UNLABELED}, which means unlabelled, and were summed up "
+            "with others. Mark them by None or NaN, or pass labels and rows apart."
         )
 
 
 # ---- rows beyond memory ---------------------------------------------------------------
 
 
-def rows_beyond_memory(X: Any, y: Any, sample_weight: Any) -> Any:
+def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> Any:
     """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
     if hasattr(X, "of_classes"):  # rows already
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
-        return X
-    if hasattr(X, "__dask_graph__"):
+        rows = X
+    elif hasattr(X, "__dask_graph__"):
         from semfs.rows.cluster import dask_rows
 
-        return dask_rows(X, y, sample_weight)
-    return as_source(X, y, sample_weight)
+        rows = dask_rows(X, y, sample_weight)
+    else:
+        rows = as_source(X, y, sample_weight)
+    if rows is None:
+        return None
+    if attributes is not None:
+        rows = rows.matched(as_attribute_table(attributes).classes.tolist())
+    return rows if describes(attributes, UNLABELED) else rows.unmarked(UNLABELED)
+
+
+def loaded(rows: Any) -> tuple[Plain, Any, Any]:
+    """Rows that fit into memory, their labels and weights."""
+    X, y, weights = rows.load()
+    return Plain(X, y, rows.feature_names), y, weights

@@ -78,6 +78,7 @@ def test_json_of_records_and_of_lists(tmp_path, content):
     [
         ("csv", "c,x\ncat,1\ncat,2\n", "class 'cat' has more than one row"),
         ("csv", "c,x\ncat,1\nhen,many\n", "'many' in column 'x', row 2; a number was expected"),
+        ("csv", "c,x\ncat,1\nhen,1e9993547034516\n", "row 2; a number was expected"),
         ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
         ("csv", "c,x\ncat,1\nhen,-inf\n", "'-inf' in column 'x', row 2; a number"),
         ("csv", "c,x\n,1\n", "row 1 has no class label"),

@@ -53,6 +53,7 @@ def test_a_third_column_holds_weights_and_integer_classes_stay_integers(tmp_path
         ([(" ", "CD3D")], "empty class or marker"),
         ([("T", "CD3D", 1), ("T", "CD3D", 2)], r"two weights \(T, CD3D, 2\)"),
         ([("T", "CD3D", "high")], "weight that is no number .*high"),
+        ([("T", "CD3D", "1e9993547034516")], "weight that is no number"),
         ([("T", "CD3D", np.inf)], "weight that is no number.*inf"),
         ([("T", "CD3D", 1.0), ("T", "IL7R")], "weight that is no number"),
     ],

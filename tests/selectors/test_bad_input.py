@@ -64,12 +64,12 @@ CASES = {
         X, NAMES, {"attributes": pd.DataFrame({"a": list("wxyz")}, index=list(table()))},
         ValueError, "must be numeric",
     ),
-    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "one row per class"),
+    "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "same length per class"),
     "table without columns": (
         X, NAMES, {"attributes": pd.DataFrame(index=list(table()))}, ValueError,
         "attributes is empty",
     ),
-    "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "one row per class"),
+    "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "same length per class"),
     "duplicate rows": (
         X, NAMES,
         {"attributes": pd.DataFrame(np.eye(5), index=["ant", "bee", "cat", "dog", "cat"])},
@@ -83,6 +83,8 @@ CASES = {
         X, Y - 2, {"attributes": A}, ValueError, "no row for class -2",
     ),
     "no label at all": (X, np.full(len(Y), -1), {}, ValueError, "no row has a label"),
+    "all labels NaN": (X, np.full(len(Y), np.nan), {}, ValueError, "all 60 values of y are"),
+    "all labels None": (X, [None] * len(Y), {}, ValueError, "all 60 values of y are"),
     "k = 0": (X, NAMES, {"n_features_to_select": 0}, ValueError, "at least 1, got 0"),
     "k < 0": (X, NAMES, {"n_features_to_select": -3}, ValueError, "at least 1, got -3"),
     "k a fraction": (X, NAMES, {"n_features_to_select": 2.5}, TypeError, "whole number"),
@@ -158,16 +160,6 @@ def test_a_refused_block_is_not_half_added():
     with pytest.raises(ValueError, match="NaN"):
         selector.partial_fit(with_value(np.nan), NAMES)
     assert selector.moments_ is before
-
-
-def test_partial_fit_refuses_another_number_of_features():
-    with pytest.raises(ValueError, match="features"):
-        SemFS(3).partial_fit(X, NAMES).partial_fit(X[:, :4], NAMES)
-
-
-def test_fit_moments_wants_moments():
-    with pytest.raises(TypeError, match="needs Moments, got ndarray"):
-        SemFS(3).fit_moments(X)
 
 
 def test_columns_that_are_all_constant_still_give_a_ranking():

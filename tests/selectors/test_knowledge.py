@@ -1,16 +1,16 @@
 """Labels beside attributes, unlabelled rows, and descriptions of the classes to come."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes.targets import MeanModel, _centred, _kernel, _left_out
 from semfs.method.objective import Objective
+from semfs.rows import open_blocks
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -32,11 +32,6 @@ def described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1.0):
 # ---- label_weight ---------------------------------------------------------------------
 
 
-def test_label_weight_zero_is_plain_semfs():
-    X, y, A = make_problem()
-    assert_same_fit(SemFS(5, A, label_weight=0.0).fit(X, y), SemFS(5, A).fit(X, y))
-
-
 @pytest.mark.parametrize("solver", ["direct", "alternating"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
@@ -53,12 +48,6 @@ def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
     assert_array_equal(mixed.predict(X).shape, y.shape)
 
 
-def test_a_huge_label_weight_ranks_as_labels_do():
-    X, y, A = make_problem(C=5)
-    mixed = SemFS(5, A, label_weight=1e8).fit(X, y)
-    assert_array_equal(mixed.order_[:5], SemFS(5).fit(X, y).order_[:5])
-
-
 # ---- unlabelled rows ------------------------------------------------------------------
 
 
@@ -66,11 +55,6 @@ def unlabeled_problem():
     X, y, A = make_problem(n=80, C=4, d=10)
     hidden = np.arange(80) % 3 == 0
     return X, np.where(hidden, -1, y), A, hidden
-
-
-def carried(selector, X, y, **options):
-    """The unlabelled rows that training data carry to the fit."""
-    return selector._training_data(X, y, **options).unlabeled
 
 
 def corners(n_seen=8, n_new=4, per_class=40, d=30, noise=0.5, seed=0):
@@ -102,42 +86,12 @@ def test_clusters_point_at_what_the_new_classes_differ_in():
     assert {20, 21} & set(SemFS(4).fit(X, y, X_unlabeled=X_new).order_[:4].tolist())
 
 
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-def test_marked_rows_and_separate_rows_give_one_answer(form):
-    X, y, X_new, _ = corners()
-    apart = SemFS(5).fit(form(X), y, X_unlabeled=form(X_new))
-    labels = np.r_[y, np.full(len(X_new), -1)]
-    marked = SemFS(5).fit(form(np.vstack([X, X_new])), labels)
-    assert marked.classes_.tolist() == list(range(8))
-    assert_array_equal(marked.order_, apart.order_)
-    assert_array_equal(marked.unlabeled_labels_, apart.unlabeled_labels_)
-
-
-def test_seen_classes_weigh_less_the_more_unlabelled_rows_there_are():
-    X, y, X_new, _ = corners()
-    few = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new[::10])
-    many = SemFS(5, n_new_classes=4).fit(X, y, X_unlabeled=X_new)
-    assert "weigh 0.75" in few.knowledge_["unlabelled rows"]
-    assert "weigh 0.07" in many.knowledge_["unlabelled rows"]
-
-
 def test_too_few_unlabelled_rows_are_not_used_and_a_remedy_is_named():
     X, y, X_new, _ = corners()
     with pytest.warns(UserWarning, match="too few to cluster. Give at least 10"):
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
     assert_same_fit(selector, SemFS(5).fit(X, y))
     assert selector.n_new_classes_ == 0
-
-
-def test_marked_and_separate_unlabelled_rows_add_up_with_their_weights():
-    X, y, A, hidden = unlabeled_problem()
-    weights = np.linspace(1.0, 2.0, len(y))
-    rows = carried(SemFS(5, A), X, y, X_unlabeled=X[:7], sample_weight=weights)
-    assert_array_equal(rows.X, np.vstack([X[hidden], X[:7]]))
-    assert_array_equal(rows.weights, np.concatenate([weights[hidden], np.ones(7)]))
-    sparse = carried(SemFS(5, A), X, y, X_unlabeled=sp.csr_array(X[:7]))
-    assert_array_equal(sparse.X, rows.X)
-    assert len(carried(SemFS(5, A), X[~hidden], y[~hidden], X_unlabeled=X[:7]).X) == 7
 
 
 def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
@@ -186,10 +140,104 @@ def test_what_does_not_go_with_unlabelled_rows_is_refused():
         SemFS(5, A, label_weight=-1).fit(X, y)
     with pytest.raises(ValueError, match="labelled rows only"):
         SemFS(5).partial_fit(X, y)
-    with pytest.raises(ValueError, match="need X in memory"):
+    with pytest.raises(ValueError, match="label -1, which means unlabelled"):
         SemFS(5).fit_moments(Moments.from_data(X, y))
-    with pytest.raises(ValueError, match="X_unlabeled needs X in memory"):
-        SemFS(5).fit(iter([(X, y)]), X_unlabeled=X)
+    with pytest.raises(ValueError, match="can be read only once"):
+        SemFS(5).fit(iter([(X, y)]))
+    with pytest.raises(ValueError, match="put these rows together"):
+        SemFS(5).fit([(X, y)], X_unlabeled=X)
+    with pytest.raises(ValueError, match="3 columns that are not the 10 of X"):
+        SemFS(5).fit(X, abs(y), X_unlabeled=[(X[:, :3], None)])
+
+
+# ---- unlabelled rows beyond memory ----------------------------------------------------
+
+
+def as_npy(X, y, folder, **options):
+    np.save(folder / "X.npy", X)
+    return open_blocks(folder / "X.npy", y, block_rows=33, **options)
+
+
+def as_h5ad(X, y, folder):
+    anndata, pd = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+    names = [None if c is None else f"type {c}" for c in y]
+    obs = pd.DataFrame({"type": pd.Categorical(names)}, index=[str(i) for i in range(len(y))])
+    anndata.AnnData(sp.csr_matrix(X), obs).write_h5ad(folder / "X.h5ad")
+    return open_blocks(folder / "X.h5ad", "type", block_rows=50)
+
+
+def in_pairs(X, y):
+    return [(X[a : a + 37], y[a : a + 37]) for a in range(0, len(X), 37)]
+
+
+def as_dask(X, y=None):
+    array = pytest.importorskip("dask.array")
+    X = array.from_array(X, chunks=(70, X.shape[1]))
+    return (X,) if y is None else (X, array.from_array(y, chunks=90))
+
+
+STREAMS = {
+    "npy, one pass": lambda X, y, folder: (as_npy(X, y, folder, passes="one"),),
+    "npy, few passes": lambda X, y, folder: (as_npy(X, y, folder, passes="few"),),
+    "h5ad": lambda X, y, folder: (as_h5ad(X, y, folder),),
+    "list of blocks": lambda X, y, folder: (in_pairs(X, y),),
+    "marks in blocks": lambda X, y, folder: (in_pairs(X, [-1 if c is None else c for c in y]),),
+    "function": lambda X, y, folder: (open_blocks(lambda: iter(in_pairs(X, y)), passes="few"),),
+    "Dask array": lambda X, y, folder: as_dask(X, y),
+}
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_rows_without_a_label_in_a_stream_are_used_as_in_memory(way, tmp_path):
+    X, y, X_new, _ = corners(n_seen=6, n_new=3, per_class=20, d=20)
+    X, labels = np.vstack([X, X_new]), np.array([*y, *[None] * len(X_new)], dtype=object)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, labels = X[order], labels[order]
+    expected, found = SemFS(5).fit(X, labels), SemFS(5).fit(*STREAMS[way](X, labels, tmp_path))
+    assert_array_equal(found.order_, expected.order_)
+    assert found.knowledge_ == expected.knowledge_
+    assert found.n_new_classes_ == expected.n_new_classes_
+    if way != "Dask array":
+        assert_array_equal(found.unlabeled_labels_, expected.unlabeled_labels_)
+
+
+@pytest.mark.parametrize("kind", ["npy", "list of blocks", "Dask array", "array"])
+@pytest.mark.parametrize("seen", ["in memory", "npy"])
+def test_rows_apart_may_be_beyond_memory(kind, seen, tmp_path):
+    X, y, X_new, _ = corners(n_seen=6, n_new=3, per_class=20, d=20)
+    (tmp_path / "new").mkdir()
+    apart = {
+        "npy": lambda: as_npy(X_new, np.arange(len(X_new)), tmp_path / "new"),
+        "list of blocks": lambda: in_pairs(X_new, np.zeros(len(X_new))),
+        "Dask array": lambda: as_dask(X_new)[0],
+        "array": lambda: X_new,
+    }[kind]()
+    data = (X, y) if seen == "in memory" else (as_npy(X, y, tmp_path), None)
+    expected = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    found = SemFS(5).fit(*data, X_unlabeled=apart)
+    assert_array_equal(found.order_, expected.order_)
+    assert found.knowledge_ == expected.knowledge_
+
+
+def test_a_sample_of_the_rows_finds_the_clusters_of_all(tmp_path, monkeypatch):
+    X, y, X_new, y_new = corners()
+    for name in ("SAMPLE", "LARGEST_SAMPLE"):
+        monkeypatch.setattr(f"semfs.selectors.new_classes.{name}", 80)
+    selector = SemFS(5, n_new_classes=4)
+    found = selector.fit(as_npy(X, y, tmp_path), X_unlabeled=in_pairs(X_new, y_new))
+    assert len(set(zip(y_new.tolist(), found.unlabeled_labels_.tolist()))) == 4
+
+
+def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
+    X, y, X_new, _ = corners()
+    search = SemFSCV(5, param_grid={"gamma": [1.0, 10.0]}, cv=2, n_repeats=1)
+    expected = clone(search).fit(X, y, X_unlabeled=X_new)
+    found = clone(search).fit(as_npy(X, y, tmp_path), X_unlabeled=X_new)
+    assert found.best_score_ == expected.best_score_
+    assert_array_equal(found.order_, expected.order_)
+    monkeypatch.setattr("semfs.selectors.semfs_cv.LARGEST_SAMPLE", 100)
+    fewer = clone(search).fit(as_npy(X, y, tmp_path))
+    assert_array_equal(fewer.order_, SemFS(5, **fewer.best_params_).fit(X, y).order_)
 
 
 # ---- descriptions of the classes to come ----------------------------------------------
@@ -262,13 +310,6 @@ def test_good_descriptions_are_used_and_point_at_what_the_new_classes_differ_in(
     assert {0, 1} & set(aimed.order_[:2].tolist())
 
 
-def test_rows_of_seen_classes_in_the_target_table_are_ignored():
-    X, y, A, _ = described_problem()
-    whole = SemFS(4, A, target_attributes=A).fit(X, y)
-    new = SemFS(4, A, target_attributes={c: A[c] for c in range(18, 24)}).fit(X, y)
-    assert_same_fit(whole, new)
-
-
 def test_descriptions_that_predict_nothing_are_not_used():
     X, y, A, _ = described_problem()
     noise = np.random.default_rng(9).standard_normal(A.shape)
@@ -289,14 +330,6 @@ def test_descriptions_are_not_used_with_few_seen_classes():
     assert "not used: 4 seen classes" in quiet.knowledge_["classes to come"]
 
 
-def test_what_was_said_of_descriptions_is_forgotten_by_the_next_fit():
-    X, y, A, _ = described_problem()
-    selector = SemFS(4, A, target_attributes=A).fit(X, y)
-    selector.set_params(target_attributes=None).fit(X, y)
-    assert np.isnan(selector.target_r2_)
-    assert selector.new_table_ is None
-
-
 @pytest.mark.parametrize(
     "attributes, target, message",
     [
@@ -312,12 +345,3 @@ def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
         SemFS(4, table, target_attributes=target).fit(X, y)
     with pytest.raises(ValueError, match='needs solver="direct"'):
         SemFS(4, A, target_attributes=A, solver="alternating").fit(X, y)
-
-
-def test_descriptions_work_with_unlabelled_rows_and_exchanges():
-    X, y, A, _ = described_problem()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        selector = SemFS(4, A, target_attributes=A, label_weight=0.5, n_swaps=3)
-        selector.fit(X, np.where(np.arange(len(y)) % 4 == 0, -1, y))
-    assert (np.diff(selector.objective_) <= 0).all()

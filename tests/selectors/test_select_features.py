@@ -91,16 +91,6 @@ def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, n
     np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "CST3"].ravel())
 
 
-def test_tables_written_by_polars_are_read(files, sample, expected, tmp_path):
-    pl = pytest.importorskip("polars")
-    frame = pl.read_parquet(files / "pandas.parquet")
-    frame.write_parquet(tmp_path / "p.parquet")
-    frame.write_csv(tmp_path / "p.csv")
-    for name in ("p.parquet", "p.csv"):
-        done = rank(tmp_path / name, tmp_path / "out", LABEL, sample)
-        assert_array_equal(done.selector.order_, expected.order_)
-
-
 def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
     label = str(files / "y.npy")
     done = rank(files / "X.npy", tmp_path / "r.npy", label, sample)
@@ -169,23 +159,6 @@ def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
     assert data.feature_names[:2].tolist() == ["twice", "twice-1"]
 
 
-def test_twenty_thousand_columns(tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.repeat(["a", "b", "c", "d"], 10)
-    X = rng.normal(size=(40, 20_000)).astype(np.float32)
-    X[:, 17] += 9 * (y == "a")
-    X[:, 19_999] += 9 * (y == "b")
-    frame = pd.DataFrame(X, columns=[f"gène {j}" for j in range(20_000)]).assign(label=y)
-    polars = pytest.importorskip("polars")
-    polars.from_pandas(frame).write_parquet(tmp_path / "wide.parquet")
-    frame.to_csv(tmp_path / "wide.csv", index=False)
-    table = pd.DataFrame({"p": [1, 0, 0, 0], "q": [0, 1, 0, 0]}, index=list("abcd"))
-    for name in ("wide.parquet", "wide.csv"):
-        source = open_blocks(tmp_path / name, "label")
-        done = select_features(source, SemFS(2, table), tmp_path / "o")
-        assert set(done.features["feature"][:2]) == {"gène 17", "gène 19999"}
-
-
 def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
     frame = pd.DataFrame(sample.X[:, :30], columns=sample.feature_names[:30])
     frame["y"] = pd.Series(sample.y).where(np.arange(700) % 7 > 0)
@@ -219,11 +192,6 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     with pytest.raises(OSError, match="disk full"):
         rank(files / "pandas.parquet", tmp_path / "o.csv", LABEL, sample)
     assert not list(tmp_path.iterdir())
-
-
-def test_output_may_not_be_the_input(files, sample):
-    with pytest.raises(ValueError, match="is the data file itself"):
-        rank(files / "pandas.csv", files / "pandas.csv", LABEL, sample)
 
 
 @pytest.mark.parametrize(

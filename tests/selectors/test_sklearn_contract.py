@@ -5,6 +5,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from semfs import SemFS, SemFSCV
 
 
-@parametrize_with_checks([SemFS(), SemFS(solver="alternating"), SemFS(n_swaps=3), SemFSCV(3)])
+@parametrize_with_checks([SemFS(), SemFS(solver="alternating"), SemFSCV(3)])
 def test_semfs_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
