@@ -85,22 +85,41 @@ def run(
     todo = [cell for cell in cells if not store.is_done(cell)]
     summary = Summary(len(cells))
     started = time.perf_counter()
-    if store.path is None and n_jobs == 1:
-        outcomes: Outcomes = (_outcome(cell, function) for cell in todo)
-    else:
-        outcomes = _from_workers(function, todo, min(n_jobs or cpu_count(), len(todo)))
-    with Progress("cells", len(todo), verbose) as progress, closing(outcomes):
-        for cell, result, error in outcomes:
-            if result is not None:
-                store.finish(cell, result, versions())
-                summary.n_computed += 1
+    with Progress("cells", len(todo), verbose) as progress:
+        while todo:
+            others: list[Cell] = []  # other processes are at these; perhaps they give them up
+            if store.path is None and n_jobs == 1:
+                outcomes: Outcomes = (_outcome(cell, function) for cell in todo)
             else:
-                store.fail(cell, error)
-                summary.failures.append((cell, error))
-            progress.step(_line(cell, error))
+                mine = partial(_is_mine, store, others)
+                n_workers = min(n_jobs or cpu_count(), len(todo))
+                outcomes = _from_workers(function, todo, n_workers, mine)
+            with closing(outcomes):
+                for cell, result, error in outcomes:
+                    if result is not None:
+                        store.finish(cell, result, versions())
+                        summary.n_computed += 1
+                    else:
+                        store.fail(cell, error)
+                        summary.failures.append((cell, error))
+                    store.release(cell)
+                    progress.step(_line(cell, error))
+            todo = others
+            time.sleep(WATCH_SECONDS if todo else 0.0)
     summary.n_before = len(cells) - summary.n_computed - len(summary.failures)
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def _is_mine(store: Store, others: list[Cell], cell: Cell) -> bool:
+    """Claim a cell; not if another process is at it (``others`` gets it) or has finished it."""
+    if not store.claim(cell):
+        others.append(cell)
+        return False
+    if store.is_done(cell):
+        store.release(cell)
+        return False
+    return True
 
 
 def versions() -> dict[str, str]:
@@ -121,7 +140,9 @@ def _line(cell: Cell, error: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def _from_workers(function: Function, todo: Sequence[Cell], n_workers: int) -> Outcomes:
+def _from_workers(
+    function: Function, todo: Sequence[Cell], n_workers: int, mine: Callable[[Cell], bool]
+) -> Outcomes:
     """Compute cells in worker processes; what was under way when one died goes one by one."""
     left, suspects = deque(todo), deque[Cell]()
     while left or suspects:
@@ -132,7 +153,8 @@ def _from_workers(function: Function, todo: Sequence[Cell], n_workers: int) -> O
             while busy or (cells and whole):
                 while cells and whole and len(busy) < n_at_once:
                     cell = cells.popleft()
-                    busy[submit(cell)] = cell
+                    if mine(cell):
+                        busy[submit(cell)] = cell
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
                     cell, error = busy.pop(future), future.exception()
                     whole = whole and not isinstance(error, BrokenProcessPool)

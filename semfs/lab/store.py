@@ -1,7 +1,8 @@
 """Cells, the units of an experiment, and the store of their results: one SQLite file per run.
 
 A result is committed in one transaction, so a run may be killed at any moment. Every record
-carries a checksum: what was damaged is never read as a result.
+carries a checksum: what was damaged is never read as a result. A cell under way is a locked
+byte of the file beside it, so that processes can share a run; locks end with their process.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +22,7 @@ from typing import Any
 __all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError"]
 
 FILE_NAME = "results.sqlite"
+LOCKS = "results.lock"
 _SCHEMA = (
     "CREATE TABLE records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
@@ -98,6 +101,7 @@ class Store:
 
     def __init__(self, run: Any = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
+        self._locks: Any = None
         if self.path is not None and create:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
@@ -134,8 +138,22 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files; what was claimed is free."""
         self._db.close()
+        if self._locks is not None:
+            self._locks.close()
+
+    def claim(self, cell: Cell) -> bool:
+        """Reserve a cell for this process, until `release`; False if another one is at it."""
+        if self.path is None:
+            return True
+        self._locks = self._locks or (self.path.parent / LOCKS).open("ab")
+        return _lock(self._locks, int(cell.key[:12], 16))
+
+    def release(self, cell: Cell) -> None:
+        """Give back a cell that was claimed."""
+        if self._locks is not None:
+            _lock(self._locks, int(cell.key[:12], 16), release=True)
 
     def is_done(self, cell: Cell) -> bool:
         """Whether a cell is finished."""
@@ -269,6 +287,25 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def _as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _lock(file: Any, place: int, release: bool = False) -> bool:
+    """Lock one byte of a file, or release it; False if another process has it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(place)
+            how = msvcrt.LK_UNLCK if release else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
+            msvcrt.locking(file.fileno(), how, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            how = fcntl.LOCK_UN if release else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(file, how, 1, place)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _digest(text: str) -> str:
