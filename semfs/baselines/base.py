@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -64,9 +62,17 @@ class Baseline(RankingSelector):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
-        with self._all_or_nothing(), self._breakdown_explained():
+        # overflow shows in the scores
+        with (
+            self._all_or_nothing(),
+            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
+        ):
             data = self._training(X, y)
-            self._rank(self._scores(data), data)
+            try:
+                scores = self._scores(data)
+            except np.linalg.LinAlgError as error:
+                raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
+            self._rank(scores, data)
         return self
 
     def _scores(self, data: Training) -> np.ndarray:
@@ -99,7 +105,7 @@ class Baseline(RankingSelector):
                 f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
                 "holds the features you meant."
             )
-        low, high = COMPUTABLE if self._unit_free else ORDINARY
+        low, high = COMPUTABLE if getattr(self, "standardize", self._unit_free) else ORDINARY
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
@@ -107,15 +113,6 @@ class Baseline(RankingSelector):
                 f"meaning from {low:.0e} to {high:.0e}. Rescale X, for example by "
                 "sklearn.preprocessing.StandardScaler."
             )
-
-    @contextmanager
-    def _breakdown_explained(self) -> Iterator[None]:
-        """Turn a failure of linear algebra into advice; overflow shows in the scores."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                yield
-        except np.linalg.LinAlgError as error:
-            raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
 
     def _breakdown(self, what: str) -> str:
         return (
