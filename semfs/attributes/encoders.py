@@ -17,8 +17,6 @@ import numpy as np
 from semfs.files import FileError, need, open_existing, reading
 from semfs.validation import check_distinct
 
-__all__ = ["clean_name", "encode_class_names", "read_names"]
-
 _VECTOR_FILES = (".txt", ".vec", ".gz")
 _LONGEST_LINE = 2**20
 _SMALL_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"

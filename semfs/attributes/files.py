@@ -18,8 +18,6 @@ from semfs.files import FileError, appearing, check_archive, need, open_existing
 from semfs.rows import Labels
 from semfs.validation import check_distinct, is_missing
 
-__all__ = ["attributes_from_markers", "attributes_of", "read_attributes", "write_table"]
-
 _TEXT, _EXCEL, _PARQUET = (".csv", ".tsv", ".txt"), (".xlsx", ".xlsm"), (".parquet", ".pq")
 _SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL)
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -55,20 +53,23 @@ def read_attributes(path: Any) -> Any:
     path = open_existing(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise FileError(
-            f"{path}: class attributes are read from {', '.join(_SUFFIXES)} files, "
-            f"not {path.suffix or 'a file without ending'}."
+            f"{path}: a table of classes is read from {', '.join(_SUFFIXES)} files."
         )
     pandas = need("pandas", "data", what="A table")
     with reading(path, path.suffix.lower()):
         frame = _read(path)
-        labels = _labels(path, list(frame.index))
+        labels = ["" if is_missing(item) else str(item).strip() for item in frame.index]
+        if "" in labels:
+            raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
+        twice = f"{path}: class {{}} has more than one row. Keep one."
+        check_distinct(labels, twice, FileError)
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
         if not labels or not values:
             raise FileError(
                 f"{path} holds {len(labels)} classes and {len(values)} attributes; a header "
                 "and one row of numbers per class were expected."
             )
-        return pandas.DataFrame(values, index=pandas.Index(labels))
+        return pandas.DataFrame(values, index=_whole_numbers(labels))
 
 
 def attributes_of(classes: Iterable[Any], source: Any) -> Any:
@@ -152,12 +153,9 @@ def _frame(path: Path, rows: list[list]) -> Any:
     return need("pandas").DataFrame(records, columns=header, dtype=object)
 
 
-def _labels(path: Path, labels: list) -> list:
-    text = ["" if is_missing(item) else str(item).strip() for item in labels]
-    if "" in text:
-        raise FileError(f"{path}: row {text.index('') + 1} has no class label.")
-    check_distinct(text, f"{path}: class {{}} has more than one row. Keep one.", FileError)
-    return Labels.of(text).whole_numbers().array().tolist()
+def _whole_numbers(labels: Iterable[Any]) -> list:
+    """The labels, as integers if all of them are written as such."""
+    return Labels.of(labels).whole_numbers().array().tolist()
 
 
 def _numbers(path: Path, name: str, column: list) -> np.ndarray:
@@ -218,8 +216,8 @@ def attributes_from_markers(markers: Any) -> Any:
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
     values[class_codes, marker_codes] = weights
-    labels = Labels.of(classes).whole_numbers().array() if in_file else classes
-    return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
+    labels = _whole_numbers(classes) if in_file else classes.tolist()
+    return pandas.DataFrame(values, index=labels, columns=names.tolist())
 
 
 def _check_markers(rows: Any, weights: Any) -> None:

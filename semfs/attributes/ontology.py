@@ -13,8 +13,6 @@ from typing import Any
 from semfs.files import FileError, need, open_existing, reading
 from semfs.validation import check_distinct
 
-__all__ = ["attributes_from_ontology"]
-
 
 def attributes_from_ontology(
     terms: Sequence[str] | Mapping[Any, str],
@@ -98,8 +96,6 @@ def attributes_from_ontology(
 
 @dataclass(frozen=True)
 class _Term:
-    """A class: what it is called, its parents (or all ancestors), what replaces it if obsolete."""
-
     name: str
     other_names: list[str]
     parents: Iterable[str]

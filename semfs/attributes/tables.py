@@ -15,14 +15,6 @@ from sklearn.metrics.pairwise import cosine_similarity
 from semfs.files import need
 from semfs.validation import check_distinct, label_array
 
-__all__ = [
-    "AttributeTable",
-    "align_attributes",
-    "as_attribute_table",
-    "constant_attributes",
-    "describe_attributes",
-]
-
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
 
 

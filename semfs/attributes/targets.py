@@ -18,8 +18,6 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from semfs.attributes.tables import AttributeTable, as_attribute_table
 from semfs.method.objective import Objective, Quadratic
 
-__all__ = ["MeanModel", "classes_to_come", "target_problem"]
-
 #: Descriptions that predict less of the means of held-out classes than this are not used.
 SMALLEST_R2 = 0.02
 #: Leaving one class out says little with fewer.

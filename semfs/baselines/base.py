@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
-
-__all__ = ["Baseline", "Training", "break_ties", "standardize_columns"]
 
 #: Largest entries of X, from and to, where parameters in the units of X have a meaning, and
 #: where the squares of float64 have one.
@@ -62,11 +61,7 @@ class Baseline(RankingSelector):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
-        # overflow shows in the scores
-        with (
-            self._all_or_nothing(),
-            np.errstate(over="ignore", invalid="ignore", divide="ignore"),
-        ):
+        with self._all_or_nothing(), np.errstate(all="ignore"):  # overflow shows in scores
             data = self._training(X, y)
             try:
                 scores = self._scores(data)
@@ -79,15 +74,14 @@ class Baseline(RankingSelector):
         """Return one score per column of X, or per column that is not constant."""
         raise NotImplementedError
 
-    def _sample(self, X: Any) -> Any:
-        """Return the rows to learn from: all of them."""
-        return X
-
     def _training(self, X: Any, y: Any) -> Training:
         y = y if self._supervised else None
         X, classes, codes = self._check_training_data(X, y, accept_sparse=self._takes_sparse)
         self._check_parameters()
-        X = self._sample(X)
+        most = getattr(self, "max_samples", None)
+        if most is not None and most < len(X):
+            rng = check_random_state(getattr(self, "random_state", None))
+            X = X[np.sort(rng.choice(len(X), most, replace=False))]
         constant = constant_columns(X)
         self._check_numbers(X, constant)
         if classes is None or codes is None:
@@ -101,10 +95,7 @@ class Baseline(RankingSelector):
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
         if constant.all():
-            raise ValueError(
-                f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
-                "holds the features you meant."
-            )
+            raise ValueError(f"All {d} columns of X are constant: {name} has nothing to rank.")
         low, high = COMPUTABLE if getattr(self, "standardize", self._unit_free) else ORDINARY
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:

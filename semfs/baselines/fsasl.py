@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,9 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
-from semfs.baselines.base import Baseline, Training
 from semfs.baselines import mcfs
+from semfs.baselines.base import Baseline, Training
 from semfs.selectors.base import stable_order
-
-__all__ = ["FSASL", "exact_codes", "row_sparse_ridge"]
 
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
@@ -42,8 +41,7 @@ class FSASL(Baseline):
     n_features_to_select, random_state
         As of all methods (see `semfs.baselines`).
     n_components : int or None, default=None
-        Number c of eigenvectors, the number of clusters if you know it (but not hundreds:
-        every step grows with it). None is 5.
+        Number c of eigenvectors, the number of clusters if you know it; None is 5.
     lambda2, lambda3 : float, default=1.0
     ratio : float, default=0.01
         α of each code as a fraction of the smallest that gives 0.
@@ -53,13 +51,12 @@ class FSASL(Baseline):
     inner : {"exact", "reference"}, default="exact"
         Solve the lassos exactly (the paper), or stop them early (the released program).
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between rows of X, once (the released program; P is then nearly
-        uniform over the neighbours), or from Z in every round (closer to the paper).
+        μ from the distances between rows of X, once (the released program), or from Z in
+        every round (closer to the paper).
     max_samples : int or None, default=None
         Work on that many random rows: time grows with n³. 2,000 to 3,000 is a good size.
     n_iter_no_change : int or None, default=None
-        Stop when the selection has not changed for so many rounds; 3 is a good choice on
-        large data. None runs all rounds, as published.
+        Stop when the selection has not changed for so many rounds, such as 3.
 
     Attributes
     ----------
@@ -96,12 +93,6 @@ class FSASL(Baseline):
     _at_least = {"lambda2": 0}
     _above = {"lambda3": 0, "ratio": 0}
 
-    def _sample(self, X: np.ndarray) -> np.ndarray:
-        if self.max_samples is None or self.max_samples >= X.shape[0]:
-            return X
-        rng = check_random_state(self.random_state)
-        return X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
-
     def _scores(self, data: Training) -> np.ndarray:
         W = self._alternate(data.varying.astype(np.float64))
         self.coef_, self.n_iter_ = data.spread(W), len(self.objective_)
@@ -112,11 +103,11 @@ class FSASL(Baseline):
         n = len(X)
         p, c = min(self.n_neighbors, n - 1), min(self.n_components or 5, n)
         width = mcfs.mean_distance(X, check_random_state(self.random_state))
-        codes = exact_codes if self.inner == "exact" else codes_as_released
+        solve = exact_code if self.inner == "exact" else released_code
         Z, S, objective, unchanged, selected = X, None, [], 0, np.empty(0)
         for t in range(self.max_iter):
             if t > 0 or self.max_iter < 5:
-                S = codes(Z, self.ratio)
+                S = lasso_codes(Z, self.ratio, solve)
             distance, index = mcfs.nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
                 gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbour p + 1
@@ -181,39 +172,33 @@ def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
     return W
 
 
-def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly."""
-    if Z.shape[1] > len(Z):  # the same products in n dimensions
-        Z = np.linalg.qr(Z.T)[1].T
+def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
+    """Return codes S (n, n): column i is the lasso of z_i on the other rows."""
     S = np.zeros((len(Z), len(Z)))
-    norms = np.linalg.norm(Z, axis=1)
-    unit = Z / np.where(norms > 0, norms, 1.0)[:, None]
-    for i in np.flatnonzero(norms).tolist():
-        S[:, i] = norms[i] * _lasso_code(Z, norms, unit[i], i, ratio)
+    for i, z in enumerate(Z):
+        others = np.arange(len(Z)) != i
+        S[others, i] = solve(Z[others], z, ratio)
     return S
 
 
-def _lasso_code(
-    Z: np.ndarray, norms: np.ndarray, z: np.ndarray, i: int, ratio: float
-) -> np.ndarray:
-    """Return the code (n,) of z (c,), sample i at unit length, on the other rows of Z."""
-    q = Z @ z
-    q[i] = 0.0
+def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the code (n-1,) of z (c,) on the rows of A (n-1, c)."""
+    norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
+    correlation = q = A @ (z / (length or 1.0))
     lam = ratio * np.abs(q).max()
-    code, correlation = np.zeros(len(Z)), q
+    code = np.zeros(len(A))
     allowed = lam * (1 + 1e-9) + 1e-14 * norms.max()  # rounding is no violation
     for _ in range(MOST_WORKING_SETS if lam > 0 else 0):
-        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * Z.shape[1]]
+        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * A.shape[1]]
         worst = worst[np.abs(correlation[worst]) > allowed]
         if not len(worst):
             break
         rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated
         code[:] = 0.0
         size = norms[rows]
-        code[rows] = _lasso_by_nnls(Z[rows].T / size, q[rows] / size, lam / size) / size
-        correlation = q - Z @ (code @ Z)
-        correlation[i] = 0.0
-    return code
+        code[rows] = _lasso_by_nnls(A[rows].T / size, q[rows] / size, lam / size) / size
+        correlation = q - A @ (code @ A)
+    return length * code
 
 
 def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
@@ -229,17 +214,9 @@ def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
     return p[: len(q)] - p[len(q) :]
 
 
-def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n) as the released program: proximal gradient, stopped early."""
-    S = np.zeros((len(Z), len(Z)))
-    for i, z in enumerate(Z):
-        others = np.arange(len(Z)) != i
-        S[others, i] = _released_code(Z[others].T, z, ratio)
-    return S
-
-
-def _released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return the code (n-1,) of z (c,) on the columns of A (c, n-1)."""
+def released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the code as the released program does: proximal gradient, stopped early."""
+    A = A.T
     q = A.T @ z
     lam = ratio * np.abs(q).max()
     size, image = np.abs(q).sum(), A @ q

@@ -13,8 +13,6 @@ from sklearn.utils import check_array, check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
-__all__ = ["L20ALM", "RidgeSystem", "keep_top_rows"]
-
 LARGEST_MU = 1e10
 PATIENCE = 20  # iterations without a change of the support before stopping
 

@@ -13,8 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
-__all__ = ["LassoSelector", "SparseRegression"]
-
 MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 CHECK_EVERY = 10  # steps between two computations of the duality gap
 
@@ -40,15 +38,14 @@ class LassoSelector(Baseline):
     fit_intercept, standardize : bool, default=True
         Centre X and T; divide columns by their standard deviation.
     tol : float or None, default=None
-        Duality gap relative to ``½‖t‖²`` at which to stop. None is 1e-12, or 1e-4 when W has
-        over 10⁶ entries (enough to rank).
+        Relative duality gap at which to stop. None is 1e-12, or 1e-4 for over 10⁶ entries.
     max_iter : int, default=10_000
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Row norms of W in standardised units. Zero rows have tiny negative scores that rank
-        them by ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
+        Row norms of W in standardised units; tiny negative scores rank zero rows by
+        ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         For raw X.
     gap_, n_iter_ : float, int

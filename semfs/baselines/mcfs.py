@@ -17,8 +17,6 @@ from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training
 
-__all__ = ["MCFS", "mean_distance", "nearest_neighbors", "neighbor_graph", "neighbor_matrix"]
-
 RIDGE = 1e-3  # added to the Gram matrix in the direction solve only
 ROWS_FOR_WIDTH = 3000  # rows used to estimate the mean distance, as in the original
 DENSE_LIMIT = 3000  # rows up to which the eigendecomposition is dense, and exact
@@ -86,8 +84,7 @@ class MCFS(Baseline):
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
             raise ValueError(
-                "The neighbour graph has no coordinate to explain. Raise n_neighbors (or "
-                "heat_width, if you set it)."
+                "The neighbour graph has no coordinate to explain: raise n_neighbors."
             )
         coef = lars_coefficients(X, self.embedding_, self.n_features_to_select)
         self.coef_ = data.spread(coef)
@@ -110,7 +107,7 @@ def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) ->
 def lars_to_cardinality(
     gram: np.ndarray, correlation: np.ndarray, cardinality: int
 ) -> np.ndarray:
-    """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or its end.
+    """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or ends.
 
     As in the original a ridge enters the direction solve, and that alone: scikit-learn's
     ``lars_path_gram`` does not give its numbers.
@@ -185,9 +182,7 @@ def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
     return float(euclidean_distances(X).mean(dtype=np.float64))
 
 
-def neighbor_graph(
-    distance: np.ndarray, index: np.ndarray, width: float | None = None
-) -> sp.csr_array:
+def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_array:
     """Return the symmetric union graph W (n, n) of neighbour lists (n, p)."""
     weights = np.ones(distance.shape)
     if width is not None:
@@ -263,8 +258,7 @@ def _next_eigenvectors(
     except ArpackNoConvergence as error:
         raise ValueError(
             f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbour graph "
-            "were found: its pieces hang together by very little. Raise n_neighbors or "
-            "heat_width, lower n_components, or pass at most 3,000 rows."
+            "were found. Raise n_neighbors or heat_width, or pass at most 3,000 rows."
         ) from error
     ascending = np.argsort(values)
     return values[ascending], U[:, ascending]

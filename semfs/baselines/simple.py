@@ -12,8 +12,6 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from semfs.baselines.base import Baseline, Training
 
-__all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RandomSelector(Baseline):
@@ -34,8 +32,7 @@ class RandomSelector(Baseline):
 
     random_state: Any = None
 
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         return check_random_state(self.random_state).uniform(size=data.X.shape[1])
@@ -55,8 +52,7 @@ class VarianceSelector(Baseline):
     array([2, 0, 1])
     """
 
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         return mean_and_variance(data.varying)[1]
@@ -95,15 +91,11 @@ class Markers(Baseline):
     """
 
     _supervised = True
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         if len(data.table) < 2:
-            raise ValueError(
-                "Markers compares each class with the rest, but y has one class only. Pass "
-                "rows of at least two classes."
-            )
+            raise ValueError("y has one class only; Markers compares at least two.")
         self.statistics_ = welch_statistics(data.X, data.codes)
         # the best of each class, then the second best of each, …
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")

@@ -15,8 +15,6 @@ from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
-__all__ = ["WkNN", "vote_gradient"]
-
 LARGEST_FULL_BATCH = 4000  # samples up to which all pairs are compared in every step
 DEFAULT_BATCH = 512  # rows per step above that
 SHARPNESS = 100.0  # a, how sharply the λ0 term counts positive weights
@@ -44,21 +42,18 @@ class WkNN(Baseline):
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
-        With thousands of features and many classes the default ``lambda0`` takes all weights
-        to 0 within a few steps, with a warning: set it to 0 there.
+        With thousands of features and many classes set ``lambda0`` to 0.
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
         Rows per step, 8 of each of some random classes, at a learning rate that falls to a
-        tenth. None takes all rows up to 4,000, whose pairs are compared in every step, and
-        512 above.
+        tenth. None takes all rows up to 4,000, and 512 above.
     huber_delta : float, default=1.0
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Weights; tiny negative scores rank the features of weight 0 by the last gradient of
-        the loss (most negative first).
+        Weights; tiny negative scores rank the features of weight 0 by the slope of the loss.
     weights_ : ndarray of shape (d,)
     objective_ : ndarray of shape (n_rounds,)
         Objective before each step, on its batch.

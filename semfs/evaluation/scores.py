@@ -23,8 +23,6 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
 
-__all__ = ["cluster_scorer", "cluster_scores", "starting_rows"]
-
 
 def cluster_scores(
     X: Any, y: Any, n_repeats: int = 20, random_state: Any = 0, starts: Any = None

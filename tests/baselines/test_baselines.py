@@ -24,7 +24,7 @@ from semfs.baselines import (
     mcfs,
 )
 from semfs.baselines.base import Baseline, standardize_columns
-from semfs.baselines.fsasl import exact_codes, row_sparse_ridge
+from semfs.baselines.fsasl import exact_code, lasso_codes, row_sparse_ridge
 from semfs.baselines.mcfs import lars_to_cardinality
 from semfs.baselines.simple import welch_statistics
 
@@ -188,7 +188,7 @@ def lattice(seed=0):
     ids=["normal", "lattice", "one zero row, others orthogonal"],
 )
 def test_exact_codes_satisfy_the_optimality_conditions(Z, ratio):
-    S = exact_codes(Z, ratio)
+    S = lasso_codes(Z, ratio, exact_code)
     B = Z @ Z.T
     gradient = B - B @ S
     off = np.where(np.eye(len(Z), dtype=bool), 0, B)
