@@ -129,10 +129,8 @@ def _encode(texts: list[str], encoder: Any) -> np.ndarray:
         encoder = _model(str(encoder))
     rows = np.asarray(encoder(texts), dtype=np.float64)
     if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
-        raise ValueError(
-            f"the encoder returned shape {rows.shape} for {len(texts)} texts; one row of "
-            "numbers per text was expected."
-        )
+        found = f"the encoder returned shape {rows.shape} for {len(texts)} texts"
+        raise ValueError(f"{found}; one row of numbers per text was expected.")
     if not np.isfinite(rows).all():
         raise ValueError("the encoder returned NaN or infinity.")
     return rows
@@ -184,10 +182,8 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     rows = [[vectors[w.lower()] for w in group if w.lower() in vectors] for group in words]
     for text, row in zip(texts, rows):
         if not row:
-            raise FileError(
-                f"{path} has no vector for any word of {text!r}. Describe that class in other "
-                "words: {name: description}."
-            )
+            lacking = f"{path} has no vector for any word of {text!r}."
+            raise FileError(lacking + " Use other words: {name: description}.")
     unknown = [word for lower, word in wanted.items() if lower not in vectors]
     if unknown:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")

@@ -65,10 +65,8 @@ def read_attributes(path: Any) -> Any:
         check_distinct(labels, twice, FileError)
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
         if not labels or not values:
-            raise FileError(
-                f"{path} holds {len(labels)} classes and {len(values)} attributes; a header "
-                "and one row of numbers per class were expected."
-            )
+            found = f"{path} holds {len(labels)} classes and {len(values)} attributes"
+            raise FileError(f"{found}; a header and rows of numbers were expected.")
         return pandas.DataFrame(values, index=_whole_numbers(labels))
 
 
@@ -125,10 +123,8 @@ def _sheet(path: Path) -> list[list]:
         for row in sheet.iter_rows(values_only=True):  # one far cell makes billions of places
             paid -= 1 + len(row)
             if paid < 0:
-                raise FileError(
-                    f"{path}: the sheet reaches far beyond its cells. Delete empty rows and "
-                    "columns, or save the table as .csv."
-                )
+                far = f"{path}: the sheet reaches far beyond its cells."
+                raise FileError(far + " Delete empty rows and columns, or save it as .csv.")
             rows.append(row)
     return [["" if c is None else c for c in cells] for cells in zip(*zip_longest(*rows))]
 
@@ -165,10 +161,8 @@ def _numbers(path: Path, name: str, column: list) -> np.ndarray:
     if wrong.any():
         row = int(wrong.argmax())
         found = "nothing" if column[row] in ("", None) else repr(column[row])
-        raise FileError(
-            f"{path}: {found} in column {name!r}, row {row + 1}; a number was expected. Fill "
-            "it, or drop the column."
-        )
+        place = f"{path}: {found} in column {name!r}, row {row + 1}"
+        raise FileError(f"{place}; a number was expected. Fill it, or drop the column.")
     return numbers.astype(np.float64)
 
 
@@ -203,10 +197,7 @@ def attributes_from_markers(markers: Any) -> Any:
     in_file = isinstance(markers, (str, Path))
     rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
     if rows.shape[1] < 2 or not len(rows):
-        where = markers if in_file else "markers"
-        raise ValueError(
-            f"{where} has {rows.shape[0]} rows of {rows.shape[1]} cells; {_MARKERS}."
-        )
+        raise ValueError(f"markers has {len(rows)} rows of {rows.shape[1]} cells; {_MARKERS}.")
     rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     rows = rows.drop_duplicates()
     weights = rows.iloc[:, 2] if rows.shape[1] > 2 else pandas.Series(1.0, rows.index)
@@ -250,8 +241,6 @@ def _marker_file(path: Path) -> Any:
     with reading(path, "marker"):
         rows = _frame(path, _lines(path))
     if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
-        raise FileError(
-            f"{path} starts with class {rows.columns[0]!r}; a header line was expected. Put "
-            "class,marker above it."
-        )
+        start = f"{path} starts with class {rows.columns[0]!r}; a header line was expected"
+        raise FileError(f"{start}. Put class,marker above it.")
     return rows

@@ -61,9 +61,9 @@ def attributes_from_ontology(
     """
     if isinstance(terms, str) or not isinstance(terms, Iterable):
         raise TypeError(f"terms must be a list of classes, such as ['B cell']; got {terms!r}.")
-    mapped = isinstance(terms, Mapping)
-    wanted = [str(term) for term in (terms.values() if mapped else terms)]
-    labels = list(terms) if mapped else wanted
+    mapped = terms if isinstance(terms, Mapping) else None
+    wanted = [str(term) for term in (terms if mapped is None else mapped.values())]
+    labels = wanted if mapped is None else list(mapped)
     if not labels:
         raise ValueError("terms is empty. Give the names or ids of at least two classes.")
     check_distinct(labels, "class {} is given more than once.")
@@ -72,11 +72,9 @@ def attributes_from_ontology(
     known = _cell_ontology(part_of) if ontology == "cl" else _read_file(ontology, part_of)
     ids = _find_all(wanted, known, source)
     again = [repr(term) for term, id_ in zip(wanted, ids) if ids.count(id_) > 1]
-    if again and not mapped:
-        raise ValueError(
-            f"{', '.join(again[:4])} are the same class in {source}. Name it once, or "
-            "map labels of your own to it."
-        )
+    if again and mapped is None:
+        same = f"{', '.join(again[:4])} are the same class"
+        raise ValueError(f"{source}: {same}. Name it once, or map labels of your own to it.")
     above = {id_: _ancestors(id_, known) for id_ in ids}
     columns = set().union(*above.values())
     if not own:
@@ -85,10 +83,8 @@ def attributes_from_ontology(
     table = pandas.DataFrame(found)
     table = table.loc[:, table.nunique() > 1].set_index([labels])
     if table.empty:
-        raise ValueError(
-            f"no ancestor in {source} tells the {len(labels)} classes apart. Give more "
-            "classes, or keep their own terms: own=True."
-        )
+        message = f"{source}: no ancestor tells the {len(labels)} classes apart. Give more, or "
+        raise ValueError(message + "keep their own terms: own=True.")
     names = table.columns.map(lambda id_: known[id_].name if id_ in known else id_)
     twice = names.duplicated(keep=False)
     return table.set_axis(names.where(~twice, names + " (" + table.columns + ")"), axis=1)
@@ -98,8 +94,9 @@ def attributes_from_ontology(
 class _Term:
     name: str
     other_names: list[str]
-    parents: Iterable[str]
-    instead: list[str] | None  # None: in use
+    parents: Iterable[str]  # or all ancestors
+    gone: bool  # obsolete
+    instead: list[str]
 
 
 def _cell_ontology(part_of: bool) -> dict[str, _Term]:
@@ -111,8 +108,8 @@ def _cell_ontology(part_of: bool) -> dict[str, _Term]:
     found = {}
     for id_, term in guide.OntologyParser().cxg_schema.ontology("CL").items():
         new = [term["replaced_by"]] if "replaced_by" in term else term.get("consider", [])
-        instead = new if term["deprecated"] else None
-        found[id_] = _Term(term["label"], term.get("synonyms", []), term["ancestors"], instead)
+        calls, above = (term["label"], term.get("synonyms", [])), term["ancestors"]
+        found[id_] = _Term(*calls, above, term["deprecated"], new)
     return found
 
 
@@ -126,10 +123,10 @@ def _read_file(path: Any, part_of: bool) -> dict[str, _Term]:
         try:  # what it imports from elsewhere is not fetched
             content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
         except KeyError as error:
-            raise FileError(
+            lost = (
                 f"{path}: {error} is the parent of a class, but is not in the file. Take the "
-                "complete file of the ontology, not one that imports others."
-            ) from error
+            )
+            raise FileError(lost + "complete file, not one that imports others.") from error
         kinds = content.relationships() if part_of else []
         wholes = [kind for kind in kinds if "part of" in (kind.id.replace("_", " "), kind.name)]
         if part_of and not wholes:
@@ -141,12 +138,12 @@ def _read_file(path: Any, part_of: bool) -> dict[str, _Term]:
 
 
 def _term(term: Any, wholes: list) -> _Term:
-    others = [s.description for s in term.synonyms if s.scope == "EXACT"]
+    exact = [s.description for s in term.synonyms if s.scope == "EXACT"]
     parents = set(term.superclasses(1, with_self=False).to_set().ids)
     related = term.relationships if wholes else {}
     parents.update(*(related[whole].ids for whole in wholes if whole in related))
-    instead = sorted(term.replaced_by.ids or term.consider.ids) if term.obsolete else None
-    return _Term(term.name or term.id, [*others, *term.alternate_ids], parents, instead)
+    calls, instead = [*exact, *term.alternate_ids], term.replaced_by.ids or term.consider.ids
+    return _Term(term.name or term.id, calls, parents, term.obsolete, sorted(instead))
 
 
 def _ancestors(id_: str, known: dict[str, _Term]) -> set[str]:
@@ -160,48 +157,33 @@ def _ancestors(id_: str, known: dict[str, _Term]) -> set[str]:
     return found
 
 
-# ---- names to ids ---------------------------------------------------------------------
-
-
 def _find_all(wanted: list[str], known: dict[str, _Term], source: str) -> list[str]:
     """The id of each class, or one error about all that were not found."""
     spellings = _spellings(known)
     found = [spellings.get(_key(term), []) for term in wanted]
-    problems = [
-        f"{term!r} {problem}"
-        for term, ids in zip(wanted, found)
-        if (problem := _problem(term, ids, spellings, known, source))
-    ]
+    problems = [_problem(term, ids, known, spellings) for term, ids in zip(wanted, found)]
+    problems = [problem for problem in problems if problem]
     if problems:
         more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-        raise ValueError(" ".join(problems[:5]) + more)
+        raise ValueError(f"{source}: {' '.join(problems[:5])}{more}")
     return [ids[0] for ids in found]
 
 
-def _problem(
-    term: str,
-    ids: list[str],
-    spellings: dict[str, list[str]],
-    known: dict[str, _Term],
-    source: str,
-) -> str:
+def _problem(term: str, ids: list[str], known: dict, spellings: dict) -> str:
     """Why a term does not stand for one class of today, and what to do; empty if it does."""
 
     def shown(ids: list[str]) -> str:
         return " or ".join(f"{known[i].name!r} ({i})" if i in known else i for i in ids)
 
     if not ids:
-        in_use = {
-            key: ids[:1] for key, ids in spellings.items() if known[ids[0]].instead is None
-        }
+        in_use = {key: ids[:1] for key, ids in spellings.items() if not known[ids[0]].gone}
         near = difflib.get_close_matches(_key(term), in_use, n=1, cutoff=0.75)
         hint = f"did you mean {shown(in_use[near[0]])}?" if near else "give its id."
-        return f"is not in {source}; {hint}"
+        return f"{term!r} is unknown; {hint}"
     if len(ids) > 1:
-        return f"may be {shown(ids)} in {source}. Give the id."
-    instead = known[ids[0]].instead
-    if instead is not None:
-        return f"is obsolete in {source}; use {shown(instead) or 'another class'}."
+        return f"{term!r} may be {shown(ids)}; give the id."
+    if known[ids[0]].gone:
+        return f"{term!r} is obsolete; use {shown(known[ids[0]].instead) or 'another class'}."
     return ""
 
 
@@ -209,7 +191,7 @@ def _spellings(known: dict[str, _Term]) -> dict[str, list[str]]:
     """Ids by what they may be called: ids go before names, other names, obsolete classes."""
     tiers: list[dict[str, list[str]]] = [defaultdict(list) for _ in range(4)]
     for id_, term in known.items():
-        old = 0 if term.instead is None else 3
+        old = 3 if term.gone else 0
         calls = [(0, id_), (old or 1, term.name), *((old or 2, n) for n in term.other_names)]
         for tier, spelling in calls:
             ids = tiers[tier][_key(spelling)]

@@ -20,14 +20,11 @@ _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that cou
 
 @dataclass(frozen=True)
 class AttributeTable:
-    """One row of attributes per class, with names.
+    """One row of attributes per class, with names."""
 
-    ``values`` has shape (C, m); ``classes`` has C labels, ``names`` m attribute names.
-    """
-
-    values: np.ndarray
-    classes: np.ndarray
-    names: np.ndarray
+    values: np.ndarray  # (C, m)
+    classes: np.ndarray  # (C,), labels
+    names: np.ndarray  # (m,), of the attributes
 
     def rows_of(self, classes: Any) -> AttributeTable:
         """Return the rows of the given classes, in that order."""
@@ -108,9 +105,7 @@ def _numbers(rows: Any) -> np.ndarray:
             f"{error}. Encode text attributes as numbers first, or drop those columns."
         ) from error
     if values.ndim != 2 or not values.size:
-        raise ValueError(
-            f"attributes must have one row of numbers per class, got shape {values.shape}."
-        )
+        raise ValueError(f"attributes needs one row of numbers per class, got {values.shape}.")
     return values
 
 
@@ -129,9 +124,6 @@ def _missing_message(missing: list, known: list) -> str:
         f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
         f"class from y; known classes: {shown}"
     )
-
-
-# ---- what a table is worth -----------------------------------------------------------------
 
 
 def describe_attributes(table: Any) -> Any:

@@ -48,8 +48,8 @@ class LassoSelector(Baseline):
         ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         For raw X.
-    gap_, n_iter_ : float, int
-        Largest relative duality gap reached; steps.
+    gap_ : float
+        Largest relative duality gap reached.
 
     Examples
     --------

@@ -213,13 +213,9 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
     N = sp.csr_array(scale @ W @ scale)
     V, first = _eigenvectors_of_one(W, root, n_components)
     if V.shape[1] > 1:
-        warnings.warn(
-            f"The neighbour graph falls into {V.shape[1]} components: the first "
-            f"{first.shape[1]} coordinates only tell components apart. Raise n_neighbors (or "
-            "heat_width, if you set it) for a connected graph.",
-            UserWarning,
-            stacklevel=3,
-        )
+        message = f"The neighbour graph falls into {V.shape[1]} components: the first "
+        message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
+        warnings.warn(message, UserWarning, stacklevel=3)
     values, rest = np.empty(0), np.empty((n, 0))
     n_rest = min(n_components - first.shape[1], n - V.shape[1])
     if n_rest > 0:

@@ -96,11 +96,9 @@ class WkNN(Baseline):
         slope = self._descend(standardize_columns(data.X)[0], data)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
-            message = (
-                f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
-                "steps; features are ranked by the last slope of the loss. Lower lambda0 "
-                "first: with many features, which start at 1/d, it outweighs any loss."
-            )
+            steps = f"{self.n_iter_} of {self.max_iter} steps"
+            message = f"The penalties drove all weights to 0 in {steps}; features are ranked "
+            message += "by the last slope of the loss. Lower lambda0 first."
             warnings.warn(message, UserWarning, stacklevel=3)
         return break_ties(self.weights_, -slope)
 

