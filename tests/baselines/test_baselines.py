@@ -20,7 +20,7 @@ from semfs.baselines import (
     WkNN,
     mcfs,
 )
-from semfs.baselines.base import Baseline, standardize_columns
+from semfs.baselines.base import standardize_columns
 from semfs.baselines.fsasl import exact_code, lasso_codes, row_sparse_ridge
 from semfs.baselines.mcfs import lars_to_cardinality
 from semfs.baselines.simple import welch_statistics
@@ -30,6 +30,7 @@ UNSUPERVISED = [*SPARSE[:2], MCFS(3), FSASL(3, n_components=2, max_iter=2)]
 BY_ATTRIBUTES = [LassoSelector(3), L20ALM(3), WkNN(3, max_iter=50)]
 ALL = [*UNSUPERVISED, Markers(3), *BY_ATTRIBUTES]
 IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSelector, L20ALM))]
+RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -160,27 +161,18 @@ def test_the_path_goes_on_after_a_feature_has_left():
     assert_allclose(beta, np.linalg.lstsq(X, y)[0], rtol=0.05)
 
 
-def test_the_path_stops_at_the_cardinality_or_at_its_end():
+def test_the_path_stops_at_the_cardinality():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 6)), rng.normal(size=30)
     for m in range(1, 7):
         assert np.count_nonzero(lars_to_cardinality(X.T @ X, X.T @ y, m)) == m
-    few = X[:3]
-    assert np.isfinite(lars_to_cardinality(few.T @ few, few.T @ y[:3], 6)).all()
-    twice = np.hstack([X, X]) * 1e7  # the ridge is lost in rounding
-    assert np.isfinite(lars_to_cardinality(twice.T @ twice, twice.T @ y, 12)).all()
-
-
-def lattice(seed=0):
-    """Few distinct rows, many of them repeated: ties everywhere."""
-    return np.random.default_rng(seed).integers(0, 3, size=(60, 4)).astype(float)
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.05, 0.001])
 @pytest.mark.parametrize(
     "Z",
-    [np.random.default_rng(0).normal(size=(40, 6)), lattice(), np.eye(9, 12)[:, 2:]],
-    ids=["normal", "lattice", "one zero row, others orthogonal"],
+    [RNG.normal(size=(40, 6)), RNG.integers(0, 3, (60, 4)) * 1.0, np.eye(9, 12)[:, 2:]],
+    ids=["normal", "many ties", "one zero row, others orthogonal"],
 )
 def test_exact_codes_satisfy_the_optimality_conditions(Z, ratio):
     S = lasso_codes(Z, ratio, exact_code)
@@ -249,21 +241,6 @@ def test_wknn_by_batches_finds_the_informative_columns():
     assert set(selector.order_[:4].tolist()) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("selector", BY_ATTRIBUTES + UNSUPERVISED, ids=name_of)
-def test_ctrl_c_leaves_an_estimator_as_it_was(selector, monkeypatch):
-    X, y = blobs()
-    fitted = clone(selector).fit(X, y)
-    before = dict(vars(fitted))
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Baseline, "_rank", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        fitted.fit(X[:, :5], y)
-    assert all(vars(fitted)[name] is before[name] for name in vars(fitted) | before)
-
-
 def test_fsasl_takes_a_seeded_sample_and_stops_when_the_selection_settles():
     X, _ = blobs(n=60)
     few = [FSASL(3, max_samples=20, max_iter=2, random_state=r).fit(X) for r in (0, 0, 1)]
@@ -289,21 +266,12 @@ def cells(seed=0, n=60, d=15, n_classes=4):
     return X, np.array(["b", "a", "d", "c"])[y]
 
 
-def in_turns(X, y):
-    """The definition, written out."""
-    tops = []
-    for label in sorted(set(y.tolist())):
-        t = ttest_ind(X[y == label], X[y != label], equal_var=False).statistic
-        tops.append(np.argsort(-t, kind="stable").tolist())
-    return list(dict.fromkeys(j for places in zip(*tops) for j in places))
-
-
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
-def test_classes_take_turns_in_sorted_order(kind, seed):
-    X, y = cells(seed)
+def test_classes_take_turns_in_sorted_order(kind):
+    X, y = cells()
     fitted = Markers(5).fit(kind(X), y)
-    assert fitted.order_.tolist() == [*in_turns(X[:, :-1], y), 14]
+    turns = np.argsort(-fitted.statistics_[:, :-1], axis=1, kind="stable").T.ravel()
+    assert fitted.order_.tolist() == [*dict.fromkeys(turns.tolist()), 14]
     assert_array_equal(fitted.classes_, ["a", "b", "c", "d"])
 
 

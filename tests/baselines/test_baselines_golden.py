@@ -18,7 +18,6 @@ from semfs.baselines.mcfs import (
     nearest_neighbors,
     neighbor_graph,
 )
-from semfs.baselines.wknn import vote_gradient
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "baselines.npz")
 RELEVANT = {0, 3, 7, 11, 16}  # the columns of synth60 that depend on the class
@@ -118,13 +117,6 @@ def test_fsasl_scores_on_toy12_with_exact_codes():
     scores = [0.171424, 0.218454, 0.216488, 0, 0.000003, 0.047338]
     assert_allclose(selector.scores_, scores, atol=1e-6)
     assert selector.mu_ == pytest.approx(14.306531, abs=1e-6)
-
-
-@pytest.mark.parametrize("inner", ["exact", "reference"])
-@pytest.mark.parametrize("T", [5, 20])
-def test_fsasl_finds_the_relevant_columns_of_synth60(inner, T):
-    selector = FSASL(5, n_components=3, max_iter=T, inner=inner).fit(data("synth60")[0])
-    assert top(selector, 5) == RELEVANT
 
 
 def raw_lasso(lam, name, target="Y", **options):
@@ -228,19 +220,3 @@ def test_wknn_weights_are_those_of_the_original(key):
     selector.fit(*data(name))
     assert_allclose(selector.weights_, GOLDEN[f"wknn__{key}"], atol=1e-6)
     assert_allclose(selector.scores_, GOLDEN[f"wknn__{key}"], atol=1e-6)
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "exp"])
-@pytest.mark.parametrize("loss", ["mse", "mae", "huber", "ce"])
-def test_wknn_gradient_is_the_derivative_of_the_loss(kernel, loss):
-    X, y = toy12()
-    Z, _, _ = standardize_columns(X)
-    T, w = np.eye(3)[y], np.linspace(0.1, 0.4, 6)
-
-    def value(w):
-        return vote_gradient(Z, T, w, kernel=kernel, loss=loss, delta=0.3)[0]
-
-    _, gradient = vote_gradient(Z, T, w, kernel=kernel, loss=loss, delta=0.3)
-    steps = 1e-6 * np.eye(6)
-    numeric = [(value(w + s) - value(w - s)) / 2e-6 for s in steps]
-    assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-8)

@@ -8,16 +8,13 @@ import pytest
 from semfs import baselines
 
 SIZES = [1e-150, 1e-8, 1e-3, 1.0, 1e3, 1e8, 1e150]
-NUMBER = dict.fromkeys(["heat_width", "lambda0", "lambda1", "lambda2", "lambda3"], SIZES)
-NUMBER |= dict.fromkeys(["lam", "learning_rate", "huber_delta"], SIZES)
-OPTIONS = NUMBER | {
-    "attributes": SIZES,
+NUMBERS = ["heat_width", "lambda0", "lambda1", "lambda2", "lambda3", "lam", "learning_rate"]
+OPTIONS = dict.fromkeys([*NUMBERS, "huber_delta", "attributes", "mu"], SIZES) | {
     "n_components": [1, 20],
     "n_neighbors": [1, 50],
     "weight": ["binary"],
-    "ratio": [1e-9, 0.5, 0.99],
+    "ratio": [1e-9, 0.5, 2.0],
     "inner": ["reference"],
-    "mu": SIZES,
     "rho": [1.0, 2.0, 1e150],
     "max_samples": [2, 5],
     "penalty": ["l21"],
