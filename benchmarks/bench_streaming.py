@@ -1,4 +1,4 @@
-"""Beyond memory: a 6.6 GB file, many sparse columns, and a selection that is killed.
+"""Beyond memory: a 6.6 GB file, and many sparse columns.
 
     python benchmarks/bench_streaming.py --dir /scratch          # all parts, about six minutes
     python benchmarks/bench_streaming.py --parts sparse           # some of them
@@ -6,8 +6,7 @@
 
 *passes*: n = 400,000, d = 4,096 float32. The unit is reading the file once and multiplying
 each block with itself, G += X_b.T @ X_b, in plain numpy. *sparse*: 100,000 × 50,000 with 0.1 %
-non-zeros. *resume*: `semfs select` on the file of *passes*, killed with SIGKILL in the middle
-of its second pass and continued with --resume; all blocks read are counted. Every measurement
+non-zeros. Every measurement
 is a process of its own and begins with the file dropped from the page cache. Writes its parts
 of benchmarks/results/streaming.json; the data are deleted.
 """

@@ -32,10 +32,12 @@ _BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 class FileError(ValueError):
     """A file does not hold what it should; the message names it and says what to do.
 
-    It is one line without control characters, also where it quotes the file.
+    It is one line without control characters, and not endless, also where it quotes the file.
     """
 
     def __init__(self, message: str) -> None:
+        if len(message) > 800:
+            message = f"{message[:600]} … {message[-150:]}"
         super().__init__("".join(c if c.isprintable() else " " for c in message))
 
 

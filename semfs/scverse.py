@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semfs.attributes import attributes_of
+from semfs.rows import open_blocks
 from semfs.rows.anndata import as_genes, view
 from semfs.rows.writing import of_genes
 from semfs.selectors.files import result_columns, result_summary
@@ -28,6 +29,7 @@ def select_genes(
     key_added: str = "semfs",
     *,
     gene_symbols: str | None = None,
+    normalize: str | None = None,
     copy: bool = False,
     **parameters: Any,
 ) -> Any:
@@ -36,7 +38,7 @@ def select_genes(
     Parameters
     ----------
     adata : AnnData
-        Log-normalised cells, in memory or backed.
+        Log-normalised cells, in memory or backed; or counts, with `normalize`.
     groupby : str
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabelled.
@@ -54,6 +56,9 @@ def select_genes(
         How the names of the results begin.
     gene_symbols : str, optional
         Column of ``var`` with the names of genes that `include` and `exclude` mean.
+    normalize : {"log1p"}, optional
+        Take log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, block
+        by block. The object keeps its counts.
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
@@ -90,7 +95,8 @@ def select_genes(
     genes = view(adata, layer, use_raw, gene_symbols)
     genes.labels(groupby)  # refuse before descriptions are looked for
     table = _descriptions(attributes, adata.obs[groupby])
-    selector = SemFS(n_genes, attributes=table, **parameters).fit(genes, groupby)
+    source = open_blocks(genes, groupby, normalize=normalize)
+    selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     columns = result_columns(selector, key_added)
     for name, values in columns.items():
         genes.var[name] = values
@@ -100,6 +106,7 @@ def select_genes(
     summary = result_summary(selector)
     summary["params"] |= {"groupby": groupby, "use_raw": genes.use_raw}
     summary["params"] |= {} if genes.layer is None else {"layer": genes.layer}
+    summary["params"] |= {} if normalize is None else {"normalize": normalize}
     adata.uns[key_added] = summary
     return adata if copy else None
 

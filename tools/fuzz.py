@@ -1,4 +1,4 @@
-"""Damaged files of every format: each must be read, or refused in one clear line.
+"""Damaged files of every format, and hard problems: each is read, or refused in one clear line.
 
     python tools/fuzz.py --format npz --count 10000 --seed 1
     python tools/fuzz.py --count 2000                       # of each format
@@ -7,12 +7,18 @@ A small healthy file is changed at random (mutation i depends on the seed and i 
 to the public readers in a process of its own, with limits on memory and time. Counted are files
 that were accepted, refused clearly (a ValueError or OSError of one line), and anything else:
 other exceptions, crashes, hangs, memory used up. Those are kept in ``--keep`` (default: fuzz/).
+A changed "store" must give the rows that were written, if any. "problems" are fits of selectors
+with extreme data and parameters: they must end in finite scores.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import importlib.metadata
 import io
+import json
 import multiprocessing
 import resource
 import sys
@@ -20,6 +26,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +69,23 @@ def sparse_set(path: Path) -> None:
 
 def cells(path: Path, form: Callable) -> None:
     import anndata
+    import h5py
     import pandas
 
     data = anndata.AnnData(
         form(np.maximum(X, 0)), frame()[["kind"]].set_axis(map(str, range(12)))
     )
     data.obs["kind"] = pandas.Categorical(data.obs["kind"])
-    data.write_h5ad(path)
+    data.write_h5ad(path.with_suffix(".full"))
+    with h5py.File(path.with_suffix(".full")) as full, h5py.File(path, "w") as small:
+        for name in ("X", "obs", "var"):  # what is read; the other groups are empty
+            full.copy(name, small)
 
 
-def hdf5(path: Path, **options: Any) -> None:
+def hdf5(path: Path, userblock_size: int = 0, **options: Any) -> None:
     import h5py
 
-    with h5py.File(path, "w") as file:
+    with h5py.File(path, "w", userblock_size=userblock_size) as file:
         file.create_dataset("X", data=X, **options)
         file["y"] = KINDS.astype(object)
 
@@ -93,6 +104,26 @@ def selector(path: Path, **options: Any) -> None:
     semfs.save(
         semfs.SemFS(2, attributes=table(), **options).fit(frame().iloc[:, :5], KINDS), path
     )
+
+
+def filled(run: Path | None) -> Any:
+    """A store with six results of a run, a failure and a note."""
+    from semfs.lab import Cell, Result, Store
+
+    store = Store(run)
+    for i in range(7):
+        cell = Cell("toy", "numbers", "given", "square", {"i": i})
+        if i < 6:
+            scores = {k: {"acc": (i / 3, 0.1), "nmi": (i / 7, 0.0)} for k in (5, 20)}
+            store.finish(cell, Result(scores, 0.5, ["a", "b"]), {"semfs": "1"})
+        else:
+            store.fail(cell, "ValueError: no")
+    store.set_info("command", "semfs")
+    return store
+
+
+def contents(store: Any) -> tuple:
+    return store.rows(), store.failures(), store.info()
 
 
 def seeds() -> dict[str, tuple[str, list[Callable[[Path], Any]]]]:
@@ -116,7 +147,10 @@ def seeds() -> dict[str, tuple[str, list[Callable[[Path], Any]]]]:
                            lambda p: cells(p, sp.csc_matrix)]),
         "h5": (".h5", [hdf5, lambda p: hdf5(p, chunks=(5, 2), compression="gzip")]),
         "mat": (".mat", [lambda p: mat(p, True), lambda p: mat(p, False)]),
+        "mat73": (".mat", [lambda p: hdf5(p, 512), lambda p: hdf5(p, 512, chunks=(5, 2))]),
         "selector": (".npz", [selector, lambda p: selector(p, solver="alternating")]),
+        "store": (".sqlite", [lambda p: filled(p.parent).close()]),
+        "problems": (".txt", [lambda p: p.write_text("0 0")]),
     }  # fmt: skip
 
 
@@ -125,13 +159,21 @@ def read(kind: str, path: Path) -> None:
     import semfs
     from semfs.attributes import read_attributes
     from semfs.datasets import load_npz, read_features
+    from semfs.lab import Store
     from semfs.rows import open_blocks
 
-    if kind == "selector":
+    if kind == "problems":
+        seed, i = map(int, path.read_text().split())
+        fit(np.random.default_rng([seed, i]))
+    elif kind == "store":
+        with contextlib.closing(Store(path.parent, create=False)) as store:
+            if contents(store) != contents(filled(None)):
+                raise AssertionError("the store has something else than was written")
+    elif kind == "selector":
         semfs.load(path).get_support()
     elif kind in ("xlsx", "table"):
         read_attributes(path)
-    elif kind == "mat":
+    elif kind in ("mat", "mat73"):
         read_features(path)
     else:
         y = {"npz": "y", "npy": KINDS, "h5": "y"}.get(kind, "kind")
@@ -143,6 +185,91 @@ def read(kind: str, path: Path) -> None:
         if kind == "npz":
             load_npz(path)
 
+
+# ---- problems ------------------------------------------------------------------------------
+
+SIZES = [1e-160, 1e-8, 1e-3, 1.0, 1e3, 1e8, 1e160]
+NUMBERS = ["alpha", "gamma", "label_weight", "heat_width", "lambda0", "lambda1", "lambda2"]
+NUMBERS += ["lambda3", "lam", "learning_rate", "huber_delta"]
+OPTIONS: dict[str, list[Any]] = dict.fromkeys(NUMBERS, SIZES) | {
+    "attributes": SIZES,
+    "penalty_scale": ["none"],
+    "solver": ["alternating"],
+    "class_weight": [None],
+    "fit_intercept": [False],
+    "step": ["exact", 1e-3],
+    "n_inner": [3],
+    "n_swaps": [2],
+    "cv": [2],
+    "n_repeats": [1],
+    "n_components": [1, 20],
+    "n_neighbors": [1, 50],
+    "weight": ["binary"],
+    "ratio": [1e-9, 0.5, 0.99],
+    "inner": ["reference"],
+    "rho": [1.0, 2.0, 1e160],
+    "max_samples": [2, 5],
+    "penalty": ["l21"],
+    "standardize": [False],
+    "tol": [0.0, 1e-4],
+    "init": ["ridge", "random"],
+    "kernel": ["exp"],
+    "loss": ["mae", "huber", "ce"],
+    "batch_size": [2, 4],
+}
+
+
+def random_selector(rng: np.random.Generator, n_classes: int) -> Any:
+    """A selector with some parameters far from their defaults."""
+    from semfs import SemFS, SemFSCV, baselines
+
+    others = [getattr(baselines, name) for name in baselines.__all__]
+    kinds = [SemFS] * len(others) + [SemFSCV] * 2 + others
+    selector = kinds[rng.integers(len(kinds))](int(rng.integers(1, 8)))
+    known = selector.get_params()
+    chosen = {n: v for n, v in OPTIONS.items() if n in known and rng.random() < 0.3}
+    chosen = {n: v[rng.integers(len(v))] for n, v in chosen.items()}
+    if "attributes" in chosen:
+        table = rng.normal(size=(n_classes + rng.integers(3), rng.integers(1, 4)))
+        chosen["attributes"] *= table * (rng.random() > 0.1)
+    if "max_iter" in known:
+        chosen["max_iter"] = int(rng.choice([1, 5, 30]))
+    return selector.set_params(**chosen)
+
+
+def random_data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """X and y with constant columns, duplicate rows, tiny classes, any scale."""
+    n, d = rng.choice([1, 2, 3, 5, 7, 10, 15, 30]), rng.integers(1, 12)
+    X = rng.normal(size=(n, d)) if rng.random() < 0.6 else rng.integers(-2, 3, (n, d)) * 1.0
+    X *= 10.0 ** rng.choice([0, 0, rng.uniform(-9, 9), rng.uniform(-160, 160)])
+    X *= 10.0 ** (rng.uniform(-150, 150, d) * (rng.random() < 0.2))
+    X += 10.0 ** rng.uniform(-5, 15) * (rng.random() < 0.2)
+    X[:, rng.random(d) < rng.choice([0.0, 0.0, 0.3, 1.0])] = rng.normal()
+    X = X[rng.integers(n, size=n)] if rng.random() < 0.3 else X
+    if rng.random() < 0.05:
+        X[rng.integers(n), rng.integers(d)] = rng.choice([np.nan, np.inf, -np.inf])
+    if np.abs(X).max() < 1e35 and rng.random() < 0.3:
+        X = X.astype(np.float32)
+    y = rng.integers(rng.integers(1, n + 1), size=n)
+    return X, np.where(rng.random(n) < 0.2, -1, y) if rng.random() < 0.1 else y
+
+
+def fit(rng: np.random.Generator) -> None:
+    """Fit a random problem; what it learned must be finite, and an order of the features."""
+    X, y = random_data(rng)
+    selector = random_selector(rng, int(y.max()) + 1).fit(X, y)
+    scores = selector.scores_
+    found = {k: v for k, v in vars(selector).items() if k.endswith("_") and k != "scores_"}
+    numbers = {k: v for k, v in found.items() if isinstance(v, (float, np.ndarray))}
+    broken = [k for k, v in numbers.items() if np.asarray(v).dtype.kind == "f"
+              and k not in UNDEFINED and not np.isfinite(v).all()]  # fmt: skip
+    if not np.isfinite(scores[~np.isneginf(scores)]).all() or broken:
+        raise AssertionError(f"{selector} has {broken or 'scores_'} that are not finite")
+    if sorted(selector.order_.tolist()) != list(range(X.shape[1])):
+        raise AssertionError(f"{selector} has the order {selector.order_.tolist()}")
+
+
+UNDEFINED = {"best_score_", "target_r2_"}  # nan without folds, or targets
 
 # ---- damage ----------------------------------------------------------------------------------
 
@@ -192,11 +319,15 @@ def damaged_member(content: bytes, rng: np.random.Generator) -> bytes:
     return out.getvalue()
 
 
-def mutation(healthy: list[bytes], seed: int, i: int) -> bytes:
+def mutation(kind: str, healthy: list[bytes], seed: int, i: int) -> bytes:
+    if kind == "problems":
+        return f"{seed} {i}".encode()
     rng = np.random.default_rng([seed, i])
-    content = healthy[rng.integers(len(healthy))]
-    inside = content.startswith(b"PK") and rng.integers(4)
-    return damaged_member(content, rng) if inside else damaged(content, rng)
+    found = content = healthy[rng.integers(len(healthy))]
+    while found == content:
+        inside = content.startswith(b"PK") and rng.integers(4)
+        found = damaged_member(content, rng) if inside else damaged(content, rng)
+    return found
 
 
 # ---- processes -------------------------------------------------------------------------------
@@ -209,49 +340,54 @@ def verdict(kind: str, path: Path) -> tuple[str, str]:
             read(kind, path)
     except (ValueError, OSError) as error:
         message = str(error)
-        clear = message.strip() and "\n" not in message and len(message) < 1000
+        line, *rest = message.splitlines() or [""]
+        clear = len(line) > 20 and (not rest or line.startswith("Input X contains"))
+        clear = clear and len(message) < 1000 and (kind != "store" or str(path) in message)
         return ("refused" if clear else "other"), f"{type(error).__name__}: {message}"
     except BaseException as error:
         return "other", f"{type(error).__name__}: {error}"
     return "accepted", ""
 
 
-def work(kind: str, healthy: list[bytes], seed: int, span: range, pipe: Any) -> None:
-    """Try some mutations; the parent hears of each."""
-    folder = Path(tempfile.mkdtemp(prefix="semfs-fuzz-"))
-    path = folder / f"data{seeds()[kind][0]}"
+def work(
+    kind: str, path: Path, healthy: list[bytes], seed: int, span: range, pipe: Any
+) -> None:
+    """Try some mutations as this file; the parent hears of each."""
+    from semfs.rows import scout
+
+    scout.SECONDS = 0.5  # these files are small
+    importlib.metadata.version = functools.cache(importlib.metadata.version)  # AnnData asks
     path.write_bytes(healthy[0])
-    read(kind, path)
+    verdict(kind, path)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for i in span:
-        path.write_bytes(mutation(healthy, seed, i))
+        path.write_bytes(mutation(kind, healthy, seed, i))
         found = verdict(kind, path)
         if 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) > GROWTH:
             found = ("other", "the process died (of memory)")
         pipe.send((i, *found))
-    path.unlink()
-    folder.rmdir()
 
 
-def fuzz(kind: str, count: int, seed: int, keep: Path) -> dict[str, int]:
+def fuzz(kind: str, count: int, seed: int, keep: Path, folder: Path) -> dict[str, int]:
     """Try ``count`` mutations of a format and return how many ended how."""
     suffix, writers = seeds()[kind]
     healthy = []
-    with tempfile.TemporaryDirectory() as folder:
-        for i, write in enumerate(writers):
-            path = Path(folder) / f"{i}{suffix}"
-            write(path)
-            read(kind, path)
-            healthy.append(path.read_bytes())
+    for i, write in enumerate(writers):
+        path = folder / f"{kind}{i}" / f"results{suffix}"
+        path.parent.mkdir()
+        write(path)
+        if kind != "problems":
+            read(kind, path)  # imports what it needs, before there are processes
+        healthy.append(path.read_bytes())
     counts, done = {"accepted": 0, "refused": 0, "other": 0}, 0
     processes = multiprocessing.get_context("fork")
     while done < count:
         mine, theirs = processes.Pipe(duplex=False)
-        arguments = (kind, healthy, seed, range(done, count), theirs)
+        arguments = (kind, path, healthy, seed, range(done, count), theirs)
         worker = processes.Process(target=work, args=arguments, daemon=True)
         worker.start()
         theirs.close()
@@ -266,7 +402,9 @@ def fuzz(kind: str, count: int, seed: int, keep: Path) -> dict[str, int]:
             done = i + 1
             if how == "other":
                 keep.mkdir(parents=True, exist_ok=True)
-                (keep / f"{kind}-{seed}-{i}{suffix}").write_bytes(mutation(healthy, seed, i))
+                (keep / f"{kind}-{seed}-{i}{suffix}").write_bytes(
+                    mutation(kind, healthy, seed, i)
+                )
                 print(f"{kind} seed {seed} number {i}: {message[:400]}", file=sys.stderr)
             if message == "no answer" or message.startswith("the process died"):
                 break
@@ -275,22 +413,36 @@ def fuzz(kind: str, count: int, seed: int, keep: Path) -> dict[str, int]:
     return counts
 
 
+def add_to(out: Path, kind: str, seed: int, counts: dict[str, int]) -> None:
+    """Write counts into a results file, by format and seed."""
+    found = json.loads(out.read_text()) if out.exists() else {}
+    found["command"] = "python tools/fuzz.py --format FORMAT --seed SEED --count TRIED"
+    now = {"tried": sum(counts.values()), **counts, "date": f"{date.today()}"}
+    found.setdefault("formats", {}).setdefault(kind, {})[str(seed)] = now
+    out.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--format", choices=[*seeds(), "all"], default="all")
     parser.add_argument("--count", type=int, default=1000, help="files of each format")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("fuzz"), help="folder for offenders")
+    parser.add_argument("--out", type=Path, help="results file, to which the counts are added")
     options = parser.parse_args()
     others = 0
     for kind in seeds() if options.format == "all" else [options.format]:
-        counts = fuzz(kind, options.count, options.seed, options.keep)
+        with tempfile.TemporaryDirectory(prefix="semfs-fuzz-") as folder:
+            counts = fuzz(kind, options.count, options.seed, options.keep, Path(folder))
         others += counts["other"]
         print(
-            f"{kind}: {sum(counts.values())} tried, {counts['accepted']} accepted, "
-            f"{counts['refused']} refused clearly, {counts['other']} anything else",
+            f"{kind}, seed {options.seed}: {sum(counts.values())} tried, "
+            f"{counts['accepted']} accepted, {counts['refused']} refused clearly, "
+            f"{counts['other']} anything else",
             flush=True,
         )
+        if options.out:
+            add_to(options.out, kind, options.seed, counts)
     return int(others > 0)
 
 

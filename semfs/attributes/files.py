@@ -156,17 +156,21 @@ def _whole_numbers(labels: Iterable[Any]) -> list:
 
 def _numbers(path: Path, name: str, column: list) -> np.ndarray:
     plain = [_WORDS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in column]
-    numbers = need("pandas").to_numeric(np.array(plain, dtype=object), errors="coerce")
-    wrong = ~np.isfinite(numbers.astype(np.float64))
+    numbers = np.array([_number(cell) for cell in plain], dtype=np.float64)
+    wrong = ~np.isfinite(numbers)
     if wrong.any():
         row = int(wrong.argmax())
         found = "nothing" if column[row] in ("", None) else repr(column[row])
         place = f"{path}: {found} in column {name!r}, row {row + 1}"
         raise FileError(f"{place}; a number was expected. Fill it, or drop the column.")
-    return numbers.astype(np.float64)
+    return numbers
 
 
-# ---- marker lists -------------------------------------------------------------------------
+def _number(cell: Any) -> float:
+    """NaN for what is none. (pandas.to_numeric crashes on "1e999999999999".)"""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return float("nan" if isinstance(cell, str) and "_" in cell else cell)
+    return float("nan")
 
 
 def attributes_from_markers(markers: Any) -> Any:
@@ -201,7 +205,7 @@ def attributes_from_markers(markers: Any) -> Any:
     rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     rows = rows.drop_duplicates()
     weights = rows.iloc[:, 2] if rows.shape[1] > 2 else pandas.Series(1.0, rows.index)
-    weights = pandas.to_numeric(weights, errors="coerce").astype(np.float64)
+    weights = weights.map(_number)
     _check_markers(rows, weights)
     class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))

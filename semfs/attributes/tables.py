@@ -16,6 +16,7 @@ from semfs.files import need
 from semfs.validation import check_distinct, label_array
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
+_LARGEST = 1e150  # number whose squares can be added up
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,13 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         "attributes has more than one row for class {}. Keep one row per class, for example "
         "table.groupby(level=0).mean().",
     )
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
+    usable = np.abs(values) <= _LARGEST
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        wrong = "too large to be squared" if np.isfinite(values[row, column]) else "no number"
+        place = f"class {labels[row]!r} in column {str(names[column])!r}"
         raise ValueError(
-            f"attributes holds {values[row, column]} for class {labels[row]!r} in column "
-            f"{str(names[column])!r}: NaN or infinity. Fill or drop it."
+            f"attributes holds {values[row, column]} for {place}, {wrong}. Rescale or drop it."
         )
     return AttributeTable(values, label_array(labels), np.array(list(map(str, names)), object))
 

@@ -119,6 +119,8 @@ class Baseline(RankingSelector):
         lost = np.count_nonzero(~np.isfinite(scores))
         if lost:
             raise ValueError(self._breakdown(f"found no finite score for {lost} features"))
+        if not np.isfinite(getattr(self, "objective_", 0.0)).all():
+            raise ValueError(self._breakdown("found no finite objective"))
         full = np.full(varying.shape, -np.inf)
         full[varying] = scores
         self._set_ranking(full)

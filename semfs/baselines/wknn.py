@@ -181,7 +181,7 @@ def loss_and_slope(
     elif loss == "mae":
         values, slope = size, -np.sign(e)
     elif loss == "huber":
-        values = np.where(size <= delta, 0.5 * e**2, delta * size - 0.5 * delta**2)
+        values = np.where(size <= delta, 0.5 * e**2, delta * (size - 0.5 * delta))
         slope = -np.clip(e, -delta, delta)
     else:  # cross-entropy; with several columns only the true class counts
         share = T if T.shape[1] > 1 else 1.0

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -58,7 +58,9 @@ def _given(options: Any, *own: str) -> dict[str, Any]:
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
 
-    data: Annotated[Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, Zarr, H5AD.")]
+    data: Annotated[
+        Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, H5AD, Zarr, MTX")
+    ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[int, Option("-k", help="Number of features to keep.")] = 50
@@ -70,6 +72,9 @@ class Selection:
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Annotated[str | None, Option(help="Layer of an H5AD file, or `raw`.")] = None
+    normalize: Annotated[
+        Literal["log1p"] | None, Option(help="The file holds counts: take log(1 + per 10⁴).")
+    ] = None
     subset: Annotated[bool, Option("--subset", help="H5AD: write only the chosen genes.")] = (
         False
     )
@@ -96,7 +101,11 @@ def select(options: Selection) -> None:
 
     values = _given(options)
     source = open_blocks(
-        options.data, options.label, key=options.layer, drop=options.drop or ()
+        options.data,
+        options.label,
+        key=options.layer,
+        drop=options.drop or (),
+        normalize=options.normalize,
     )
     assert source.labels is not None
     table, hidden = class_table(options.data, options.attributes, source.labels.classes)

@@ -15,7 +15,7 @@ from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing, reading
 from semfs.rows import BlockSource, as_plain, open_blocks
-from semfs.rows.hdf5 import check_heaps, group_reader
+from semfs.rows.hdf5 import group_reader
 from semfs.rows.readers import check_matrix, named, read_npy, read_npz
 
 __all__ = ["as_frame", "class_table", "load_npz", "load_table", "read_features"]
@@ -216,7 +216,6 @@ def _read(path: Path) -> Any:
         return as_plain(path).X
     with path.open("rb") as file:
         if _HDF5_SIGNATURE in file.read(520):  # version 7.3
-            check_heaps(path)
             return group_reader(path, None).load()
     names = names_in_mat(path)
     usual = [name for name in ("X", "features") if name in names]

@@ -240,9 +240,13 @@ class Store:
         return [(Cell(**value["cell"]), value) for value in values]
 
     def _records(self) -> list[Record]:
-        """All records, each checked against its checksum."""
-        with self._errors():
+        """All records there should be, each checked against its checksum."""
+        with self._errors(), self._db:
+            self._db.execute("BEGIN")  # both are of the same moment
+            expected = self._db.execute("PRAGMA user_version").fetchone()[0]
             records = self._db.execute(_RECORDS).fetchall()
+        if len(records) != expected:
+            raise self._damaged(f"{len(records)} of {expected} records are there")
         bad = sum(record[-1] != _checksum(record[:-1]) for record in records)
         if bad:
             raise self._damaged(f"{bad} of {len(records)} records are not what was written")
@@ -254,7 +258,11 @@ class Store:
             self._insert((*record, _checksum(record)))
 
     def _insert(self, record: Record) -> None:
-        self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", record)
+        with self._db:  # a record, and how many there are: both or neither
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", record)
+            found = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
+            self._db.execute(f"PRAGMA user_version = {found}")
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -273,9 +281,9 @@ class Store:
             raise StoreError(f"{self.path}: {error}. {advice}") from error
 
     def _damaged(self, found: str) -> DamagedStore:
-        run = self.path.parent if self.path else None
+        run, found = self.path.parent if self.path else None, " ".join(found.split())[:200]
         return DamagedStore(
-            f"{self.path} is damaged or not a semfs store ({' '.join(found.split())}). Save "
+            f"{self.path} is damaged or not a semfs store ({found}). Save "
             f"what is intact as a table with `semfs report {run} --csv FILE`, or as a new run "
             f"directory with semfs.lab.Store.salvage({str(run)!r}, NEW)."
         )

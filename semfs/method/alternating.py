@@ -369,7 +369,8 @@ class _SStep:
         gradient = -2.0 * self.gamma * _ratio(squares, s)
         length = 0.0 if isinstance(self.step, str) else self.step
         if self.step == "lipschitz" and squares.any():
-            length = 0.5 / self._largest_eigenvalue(Q, float(self.diag @ squares))
+            largest = self._largest_eigenvalue(Q, float(self.diag @ squares))
+            length = 0.5 / largest if largest > 0 else 0.0
         for _ in range(self.n_inner):
             if self.step == "exact":
                 along = float(gradient @ (Q @ gradient))

@@ -8,6 +8,7 @@ so each feature that enters is one column of a Cholesky factor of G + γI, pivot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, pinvh, solve_triangular
@@ -214,11 +215,28 @@ class _Search:
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
         size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
-        batch = np.argsort(-wanted, kind="stable")[:size]
+        batch = self._foretold(j)
+        if batch is None:
+            batch = np.argsort(-wanted, kind="stable")[:size]
         batch = np.sort(batch[wanted[batch] >= 0.0])
         for factor in self.factors:
             factor.fetch(batch)
             factor.restart()
+
+    def _foretold(self, j: int) -> np.ndarray | None:
+        """Features that will be chosen next, by previews of their Gram columns, if any."""
+        previews = [
+            replace(f.quadratic, columns=f.quadratic.preview, preview=None)
+            for f in self.factors
+            if f.quadratic.preview is not None
+        ]
+        if len(previews) < len(self.factors):
+            return None
+        n = min(self.n_select + self.n_select // 4 + 8, int(self.allowed.sum()))
+        entered = np.array([*self.chosen, j])
+        return forward_selection(previews, n, candidates=self.allowed, include=entered).order[
+            :n
+        ]
 
     def solution(self) -> Solution:
         """Ranking, W and J of the features chosen so far."""

@@ -65,6 +65,8 @@ class Quadratic:
         From indices (b,) to those columns (d, b) of G.
     rounding : float
         Rounding unit of the data; gains that differ less are ties.
+    preview : callable, optional
+        Like ``columns``, but cheap and not exact: it foretells which columns will be needed.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Quadratic:
     gamma: float
     columns: Callable[[np.ndarray], np.ndarray]
     rounding: float
+    preview: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def n_features(self) -> int:
@@ -204,8 +207,12 @@ class Objective:
 
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
-        rounding = self.moments.itemsize_error
-        return Quadratic(self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+        rounding, preview = self.moments.itemsize_error, None
+        sample = getattr(self.moments.rows, "preview", None)
+        if sample is not None:
+            preview = replace(self, moments=replace(self.moments, rows=sample)).columns
+        parts = (self.q, self.B, self.diag, self.gamma, self.columns, rounding)
+        return Quadratic(*parts, preview)
 
     def centred(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
@@ -342,7 +349,7 @@ class Objective:
 
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
         """Scatter within classes (k, k) of some features, from G of these if it is known."""
-        if gram is None:
+        if gram is None or self.alpha > 1e6:  # a difference in which the scatter is lost
             root = self._within_root[:, features].astype(np.float64)
             return self.moments.scatter_columns(features)[features] - root.T @ root
         root = self._between_root[:, features].astype(np.float64)

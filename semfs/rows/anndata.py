@@ -1,17 +1,21 @@
-"""AnnData objects as rows of numbers: one matrix of them, with the names of its genes."""
+"""AnnData objects and files as rows of numbers: one matrix, with the names of its genes."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import need
-from semfs.rows.readers import ArrayReader, Labels, array_reader
+from semfs.files import FileError, need
+from semfs.rows import hdf5
+from semfs.rows.readers import Labels, Reader
+from semfs.rows.sparse import array_reader, distinct
 
-__all__ = ["GeneMatrix", "as_genes", "view"]
+__all__ = ["GeneMatrix", "as_genes", "check_counts", "file_column", "file_reader", "view"]
 
 
 def view(
@@ -85,8 +89,7 @@ class GeneMatrix:
         names = self.var.index.to_series()
         if self.gene_symbols is not None:
             names = self.var[self.gene_symbols].astype(object).fillna(names)
-        unique = need("anndata.utils", "data", what="AnnData").make_index_unique
-        return unique(need("pandas").Index([str(name) for name in names])).tolist()
+        return distinct(names)
 
     def labels(self, column: str) -> Labels:
         """Return the labels of the cells in a column of ``obs``; missing ones are none."""
@@ -95,14 +98,15 @@ class GeneMatrix:
             raise ValueError(f"obs has no column {column!r}; found: {found}.")
         return Labels.of(self.adata.obs[column].array).tidied()
 
-    def reader(self) -> ArrayReader:
-        """Return a reader of the cells in blocks; what is stored by genes is loaded, sparse."""
+    def reader(self) -> Reader:
+        """Return a reader of the cells in blocks."""
         X = (self.adata.raw if self.use_raw else self.adata).X
         X = X if self.layer is None else self.adata.layers[self.layer]
-        if getattr(X, "format", None) == "csc" and not sp.issparse(X):
-            X = X.to_memory()
-        out = array_reader(X)
-        out.feature_names = self.names
+        if hasattr(X, "group"):  # backed and sparse
+            out: Reader = hdf5.sparse_reader(Path(X.group.file.filename), X.group.name)
+        else:
+            out = array_reader(X)
+        out.feature_names, out.of_cells = self.names, True
         return out
 
     def keep(self, columns: np.ndarray) -> Any:
@@ -116,3 +120,59 @@ class GeneMatrix:
             var=self.var.iloc[columns].copy(),
             **{name: getattr(self.adata, name).copy() for name in parts},
         )
+
+
+# ---- files --------------------------------------------------------------------------------
+
+
+def file_reader(path: Path, layer: str | None) -> Reader:
+    """Return a reader of X, a layer or "raw" of an AnnData file (.h5ad, .zarr)."""
+    file = hdf5.opened(path)
+    raw = layer == "raw" and "raw" in file
+    name = "raw/X" if raw else "X" if layer is None else f"layers/{layer}"
+    if name not in file:
+        layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
+        raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
+    out = hdf5.group_reader(path, name)
+    out.frame, out.of_cells = "raw/var" if raw else "var", True
+    out.feature_names = distinct(file_column(path, out.frame, None))
+    return out
+
+
+def file_column(path: Path, frame: str, column: str | None) -> Any:
+    """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
+    io = need("anndata.io", "data", what=str(path))
+    file = hdf5.opened(path)
+    group = file.get(frame)
+    if not hasattr(group, "keys"):
+        hint = " It was written by AnnData before 0.7: write it again." if group else ""
+        raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
+    name = str(group.attrs.get("_index", "_index")) if column is None else column
+    if name not in group:
+        names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
+        raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
+    found = hdf5.node(path, f"{frame}/{name}")
+    for part in found if hasattr(found, "keys") else [""]:
+        hdf5.open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
+    if "categories" in found.attrs:  # AnnData 0.7
+        return io.read_elem(group)[name].array
+    return io.read_elem(found)
+
+
+def check_counts(reader: Reader, normalize: bool) -> None:
+    """Say what to do if cells hold counts (large whole numbers) but should not, or do not."""
+    found = reader.some_values()
+    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
+    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
+    message = None
+    if normalize and not whole:
+        message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
+    elif not normalize and whole and (top > 30 or top > 8 * mean):
+        message = (
+            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
+            'of highest expression win. Normalise them on the fly: normalize="log1p" '
+            "(--normalize log1p) of open_blocks and select_genes; or name a layer that is "
+            "normalised (layer=..., --layer), as sc.pp.normalize_total and sc.pp.log1p do it."
+        )
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=3)

@@ -6,11 +6,13 @@ solver the same numbers, and the answer is that of the data in memory.
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,14 +20,20 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import Accumulator, Rows, check_matrix_fits
+from semfs.rows.memory import PASS_ROWS, Accumulator, Rows, check_matrix_fits, spans
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
-from semfs.validation import label_array
+from semfs.rows.sparse import SparseReader, normalized
+from semfs.validation import check_all_finite, label_array
 
 __all__ = ["BlockSource", "StayingRows"]
 
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
+# Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
+PART_BYTES = 2 * readers.BLOCK_BYTES
+SAMPLE = 8192
+PART_THREADS = 2
+END = object()
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -43,11 +51,6 @@ class Block(NamedTuple):
     X: Any
     y: Any
     weights: np.ndarray | None
-
-    def columns(self, columns: np.ndarray, mean: np.ndarray, **options: Any) -> np.ndarray:
-        """Return what these rows add to columns (d, b) of the scatter matrix."""
-        total = self.X.shape[0] if self.weights is None else float(self.weights.sum())
-        return Rows(self.X, self.y, self.weights).columns(columns, mean, total, **options)
 
 
 class StayingRows:
@@ -83,7 +86,8 @@ class StayingRows:
         solvers that need the whole scatter matrix.
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        return rows.summed(matrix=matrix, precise=precise), None if matrix else rows
+        sums = rows.summed(matrix=matrix, precise=precise)
+        return sums, None if matrix else replace(rows, preview=sums.preview)
 
     def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
         """Return at most n random rows with a label, or without one, and their labels.
@@ -124,8 +128,10 @@ class BlockSource(StayingRows):
     memory: int = readers.MEMORY
     block_rows: int | None = None
     passes: str = "auto"
+    normalize: bool = False
     start: int = 0
     stop: int | None = None
+    preview: Rows | None = None  # some of the rows, weighted as if they were all of them
     verbose: int = 0
 
     @property
@@ -169,8 +175,9 @@ class BlockSource(StayingRows):
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
         step = self.step(matrix=matrix)
-        for at, X, y in _ahead(self.reader.blocks(self.start, self.stop, step)):
-            block = self._block(at, X, y)
+        found = self.reader.blocks(self.start, self.stop, step)
+        for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
+            block = self._block(at, normalized(X) if self.normalize else X, y)
             if block.X.shape[0]:
                 yield block
 
@@ -180,10 +187,7 @@ class BlockSource(StayingRows):
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
         weights = None if self.weights is None else self.weights[rows]
         stop, y = at + X.shape[0], labels.array()
-        if self.class_weight is not None:
-            factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
-            of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
-            weights = of_rows * (1.0 if weights is None else weights)
+        weights = self._weights(labels, weights)
         used = labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
@@ -191,10 +195,19 @@ class BlockSource(StayingRows):
             weights = None if weights is None else weights[used]
         return Block(at, stop, X, y, weights)
 
+    def _weights(self, labels: Labels, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of rows and of their classes; a row without a label has none."""
+        if self.class_weight is None:
+            return weights
+        factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
+        of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
+        return of_rows * (1.0 if weights is None else weights)
+
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
         assert self.labels is not None
         X, kept = self.reader.load(), self.labels.codes != LEFT_OUT
+        X = normalized(X) if self.normalize else X
         if kept.all():
             return X, self.labels.array(), self.weights
         y = label_array(self.labels.array()[kept].tolist())
@@ -281,9 +294,8 @@ class BlockSource(StayingRows):
         few_rows = self.n_rows is not None and self.n_rows < d
         if self.passes == "few" or few_rows or self.reader.sparse or 8 * d**2 > self.memory:
             return False
-        n_passes = 3 + -(
-            -min(n_select, d) // 64
-        )  # of 32 to 128 Gram columns, half of them used
+        # of 32 to 128 Gram columns, half of them used
+        n_passes = 3 + -(-min(n_select, d) // 64)
         return d <= WIDE * n_passes
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
@@ -305,7 +317,10 @@ class BlockSource(StayingRows):
         """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
         out = np.zeros((len(mean), len(columns)))
         for block in self._watched(f"{len(columns)} Gram columns"):
-            out += block.columns(columns, mean, far=far, precise=precise)
+            weights = block.weights
+            n = block.X.shape[0] if weights is None else float(weights.sum())
+            rows = Rows(block.X, block.y, weights)
+            out += rows.columns(columns, mean, n, far=far, precise=precise)
         return out
 
     def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
@@ -318,6 +333,121 @@ class BlockSource(StayingRows):
                 progress.step(f"{speed:,.0f} MB/s", done - progress.done)
 
 
+@dataclass(frozen=True, eq=False)
+class SparseSource(BlockSource):
+    """Rows of a sparse matrix, summed up by parts: some rows each, or columns of all rows."""
+
+    reader: SparseReader
+    labels: Labels
+
+    @cached_property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Class codes (n,), the number of classes for rows that weigh nothing, and weights."""
+        counted, weights = self.labels.codes >= 0, self._weights(self.labels, self.weights)
+        if not counted.all():
+            weights = counted * (1.0 if weights is None else weights)
+        return np.where(counted, self.labels.codes, len(self.labels.classes)), weights
+
+    def _rows_of(self, X: Any, part: slice) -> Rows:
+        codes, weights = self._rows
+        return Rows(X, codes[part], None if weights is None else weights[part])
+
+    @cached_property
+    def _row_sums(self) -> np.ndarray | None:
+        wanted = self.normalize and self.reader.by_columns
+        return self.reader.row_sums() if wanted else None
+
+    def _normal(self, X: Any) -> Any:
+        return normalized(X, self._row_sums) if self.normalize else X
+
+    def _mapped(self, title: str, work: Callable) -> Iterator[tuple[slice, Any]]:
+        """Which rows or columns, and what ``work`` returns for them and their part."""
+        columns, n = self.reader.by_columns, self.n_rows or 0
+        start, size = (0, self.n_features) if columns else (self.start, n)
+        _ = self._row_sums  # once, not in each thread
+
+        def task(first: int, last: int) -> tuple[slice, Any]:
+            where = slice(first - start, last - start)
+            return where, work(where, self._normal(self.reader.part(first, last)))
+
+        ranges = self.reader.ranges(start, start + size, PART_BYTES)
+        with Progress(title, size, self.verbose, unit="parts") as progress:
+            for where, found in _ahead((partial(task, *r) for r in ranges), PART_THREADS):
+                yield where, found
+                progress.step("", where.stop - where.start)
+
+    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+        """Return counts, class means and squares, with a sample of the rows of a whole file."""
+        if matrix:
+            return super().accumulated(matrix=matrix, precise=precise)
+        (codes, weights), classes = self._rows, self.labels.classes
+        d, C, sample = self.n_features, len(classes) + 1, self.stop is None
+        sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
+        size, whole = min(len(codes), SAMPLE), slice(0, len(codes))
+        chosen = np.sort(np.random.default_rng(0).choice(len(codes), size, replace=False))
+
+        def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+            rows = whole if self.reader.by_columns else where
+            _, sums, squares = self._rows_of(X, rows).totals(C)
+            if not np.isfinite(squares).all():
+                check_all_finite(X)
+            here = chosen[(chosen >= rows.start) & (chosen < rows.stop)] - rows.start
+            return sums, squares, X[here] if sample else None
+
+        for where, found in self._mapped("class means", totals):
+            some = where if self.reader.by_columns else slice(None)
+            sums[:, some] += found[0]
+            squares[some] += found[1]
+            pieces.append(found[2])
+        counts = np.bincount(codes, weights, C)[:-1].astype(np.float64)
+        out = Accumulator(d, matrix=False)
+        out.rounding = float(np.finfo(self.reader.dtype).eps)
+        out.unlabelled = self.labels.n_unlabelled > 0
+        out.add_totals(classes, counts, sums[:-1], squares)
+        if sample:  # rows that weigh as much, class by class, as all of them
+            X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
+            w = np.ones(size) if weights is None else weights[chosen]
+            there = np.bincount(codes[chosen], w, C)
+            share = np.append(counts, 0.0) / np.maximum(there, np.finfo(float).tiny)
+            out.preview = Rows(X, codes[chosen], w * share[codes[chosen]])
+        return out
+
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
+    ) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix; a pass for as many as memory holds."""
+        n, weights, title = len(self.labels), self._rows[1], f"{len(columns)} Gram columns"
+        total = n if weights is None else float(weights.sum())  # of these rows alone
+        out = -total * np.outer(mean, mean[columns])
+
+        def of_rows(where: slice, X: Any) -> np.ndarray:
+            rows = self._rows_of(X, where)
+            return rows.columns(columns, mean, 0.0, far=far, precise=precise)
+
+        if not self.reader.by_columns:
+            for _, found in self._mapped(title, of_rows):
+                out += found
+            return out
+        dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
+        for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
+            Z = np.zeros((n, len(columns[some])), dtype=dtype)
+            for t, j in enumerate(columns[some].tolist()):
+                column = self._normal(self.reader.part(j, j + 1))
+                Z[column.indices, t] = column.data
+            Z *= 1.0 if weights is None else weights.astype(dtype)[:, None]
+            for part, found in self._mapped(title, partial(_products, Z)):
+                out[part, some] += found
+        return out
+
+
+def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
+    """X'Z (g, b) of some columns X (n, g), stored as such."""
+    X, out = X.tocsr(), np.zeros((X.shape[1], Z.shape[1]))
+    for rows in spans(len(Z), PASS_ROWS):
+        out += X[rows].T @ Z[rows]
+    return out
+
+
 def warn_of_texts(names: list[str]) -> None:
     """Name the columns of a table that are left out because they hold no numbers."""
     if names:
@@ -326,11 +456,10 @@ def warn_of_texts(names: list[str]) -> None:
         warnings.warn(message, UserWarning, stacklevel=2)
 
 
-def _ahead(items: Iterator) -> Iterator:
-    """Yield items while the next one is made in a thread."""
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="semfs-reader") as pool:
-        waiting = pool.submit(next, items, end)
-        while (item := waiting.result()) is not end:
-            waiting = pool.submit(next, items, end)
+def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:
+    """Yield what tasks return, up to END, while threads are at the next ones."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="semfs-reader") as pool:
+        waiting = deque(pool.submit(task) for task in itertools.islice(tasks, workers))
+        while waiting and (item := waiting.popleft().result()) is not END:
+            waiting.extend(pool.submit(task) for task in itertools.islice(tasks, 1))
             yield item

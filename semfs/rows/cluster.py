@@ -15,11 +15,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.blocks import BlockSource, StayingRows, warn_of_texts
+from semfs.rows.blocks import BlockSource, SparseSource, StayingRows
 from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
-from semfs.rows.readers import MEMORY, Labels, array_reader
+from semfs.rows.readers import MEMORY, Labels
+from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
 
 __all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
@@ -56,6 +58,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
+    preview: None = None
     verbose: int = 0
 
     fits = False
@@ -145,8 +148,9 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
             return None
         if weights is not None:
             weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-        reader = array_reader(as_matrix(X))
-        part = BlockSource(reader, Labels.of(y), weights, block_rows=X.shape[0])
+        source: Any = SparseSource if sp.issparse(X) else BlockSource
+        reader, n = array_reader(as_matrix(X)), X.shape[0]
+        part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(replace(part, class_weight=class_weight), method)(**options)
 
@@ -226,51 +230,34 @@ def _result(client: Any, future: Any) -> Any:
 
 
 def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
-    """Return a Dask array or DataFrame with labels as rows on a cluster.
-
-    ``y`` is a Dask array or series, in-memory labels, or the name of a column of the frame.
-    Columns of a frame that hold no numbers are left out.
-    """
-    names = None
-    if hasattr(X, "columns"):
-        X, y = _features_and_labels(X, y)
-        X, names = X.to_dask_array(), [str(name) for name in X.columns]
-    if X.ndim != 2:
-        raise ValueError(f"X must be a matrix, got a Dask array of shape {X.shape}.")
+    """Return a Dask array, dense or of sparse blocks, with labels as rows on a cluster."""
+    if getattr(X, "ndim", None) != 2 or hasattr(X, "columns"):
+        raise ValueError(
+            f"X must be a matrix, got a Dask {type(X).__name__} of shape {X.shape}. Of a data "
+            "frame pass frame.to_dask_array(lengths=True) and the labels."
+        )
     if y is None or isinstance(y, str):
-        raise ValueError("This selector requires y to be passed: labels, or a column's name.")
-    here = not all(hasattr(v, "dask") for v in (y, sample_weight) if v is not None)
-    X = _whole_rows(X, known=here)
+        raise ValueError("This selector requires y to be passed: an array with the labels.")
+    X = _whole_rows(X)
     if sample_weight is not None and not hasattr(sample_weight, "dask"):
         sample_weight = check_weights(sample_weight, X.shape[0])
     pieces = [_pieces(X, y, "y"), _pieces(X, sample_weight, "sample_weight")]
     parts = list(zip(X.to_delayed().ravel().tolist(), *pieces))
-    return ClusterRows(parts, int(X.shape[1]), names)
+    return ClusterRows(parts, int(X.shape[1]), None)
 
 
-def _features_and_labels(frame: Any, y: Any) -> tuple[Any, Any]:
-    """The columns of numbers, and the label column if y is its name."""
-    label = y if isinstance(y, str) else None
-    if label is not None:
-        if label not in frame.columns:
-            raise ValueError(f"the frame has no column {label!r}.")
-        frame, y = frame.drop(columns=label), frame[label]
-    features = frame.select_dtypes(["number", "bool"])
-    if not len(features.columns):
-        raise ValueError(f"the frame has no column of numbers besides {label!r}.")
-    warn_of_texts([name for name in frame.columns if name not in features.columns])
-    return features, y
-
-
-def _whole_rows(X: Any, *, known: bool) -> Any:
-    """The array in chunks of whole rows, of known lengths if need be; small ones joined."""
-    X = X.rechunk({1: X.shape[1]})
-    if known and np.isnan(X.chunks[0]).any():
-        X = X.compute_chunk_sizes()
+def _whole_rows(X: Any) -> Any:
+    """The array in chunks of whole rows and known lengths; small ones joined."""
+    X = _measured(X.rechunk({1: X.shape[1]}))
     lengths, d = X.chunks[0], X.shape[1]
     wanted = min(ROWS_PER_FEATURE * d, MEMORY // 4 // max(1, d * X.dtype.itemsize))
-    small = not np.isnan(lengths).any() and min(lengths[:-1], default=wanted) < wanted // 2
+    small = min(lengths[:-1], default=wanted) < wanted // 2
     return X.rechunk({0: max(wanted, *lengths)}) if small else X
+
+
+def _measured(array: Any) -> Any:
+    """A Dask array whose lengths are known."""
+    return array.compute_chunk_sizes() if np.isnan(array.chunks[0]).any() else array
 
 
 def _pieces(X: Any, values: Any, name: str) -> list[Any]:
@@ -278,58 +265,50 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     lengths = X.chunks[0]
     if values is None:
         return [None] * len(lengths)
-    if hasattr(values, "to_dask_array"):
-        values = values.to_dask_array()
-    elif not hasattr(values, "dask"):
+    chunked = hasattr(values, "dask")
+    if chunked:
+        values = _measured(values)
+    else:
         values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    n = values.shape[0]
-    known = not np.isnan([*lengths, n]).any()
-    if known and n != sum(lengths):
+    if len(values) != sum(lengths):
         raise ValueError(
-            f"X has {sum(lengths)} rows but {name} has {n} values: inconsistent numbers of "
-            "samples."
+            f"X has {sum(lengths)} rows but {name} has {len(values)} values: inconsistent "
+            "numbers of samples."
         )
-    if not hasattr(values, "dask"):
-        return np.split(values, np.cumsum(lengths)[:-1])
-    parts = (values.rechunk({0: lengths}) if known else values).to_delayed().ravel().tolist()
-    if len(parts) != len(lengths):
-        raise ValueError(
-            f"X has {len(lengths)} chunks of rows and {name} {len(parts)}. Give both the same "
-            "partitions, or call compute_chunk_sizes() on arrays."
-        )
-    return parts
+    if chunked:
+        return values.rechunk({0: lengths}).to_delayed().ravel().tolist()
+    return np.split(values, np.cumsum(lengths)[:-1])
 
 
-def on_cluster(source: BlockSource, client: Any) -> ClusterRows:
+def on_cluster(source: BlockSource, client: Any) -> Any:
     """Return a source as rows on a cluster: workers read ranges of the same file.
 
-    Few rows are sent instead. They travel as part of the tasks, so that a lost worker takes
-    none of them along.
+    What fits into memory is returned as it is: reading it here takes less time.
     """
     n = source.n_rows
-    if n is None or not (source.fits or source.reader.shared):
+    if source.fits:
+        return source
+    if n is None or not source.reader.shared:
         raise ValueError(
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
     threads = sum(client.nthreads().values()) or 1
-    share = -(-n // (PARTS_PER_THREAD * threads))
-    parts: list[Any] = []
-    if source.fits:
-        X, y, weights = source.load()
-        for r in spans(X.shape[0], share):
-            parts.append((X[r], y[r], None if weights is None else weights[r]))
-    else:
-        step = source.step(matrix=source.passes != "few")
-        wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
-        for r in spans(n, -(-wanted // step) * step):
-            parts.append(source.part(source.start + r.start, source.start + r.stop))
+    share, step = (
+        -(-n // (PARTS_PER_THREAD * threads)),
+        source.step(matrix=source.passes != "few"),
+    )
+    wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
+    parts = [
+        source.part(source.start + r.start, source.start + r.stop)
+        for r in spans(n, -(-wanted // step) * step)
+    ]
     return ClusterRows(
         parts,
         source.n_features,
         source.feature_names,
         memory=source.memory,
         client=client,
-        source=None if source.fits else source,
+        source=source,
         labels=source.labels,
     )

@@ -1,60 +1,23 @@
-"""HDF5, Zarr and AnnData files: matrices and labels, read without trust."""
+"""HDF5 and Zarr files: dense and sparse matrices and labels, read without trust."""
 
 from __future__ import annotations
 
 import math
-import mmap
-import warnings
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs.files import FileError, check_declared_size, need, reading
-from semfs.rows.readers import ArrayReader, Labels, checked_sparse
+from semfs.rows.readers import ArrayReader, Labels, Reader
+from semfs.rows.scout import survives
+from semfs.rows.sparse import SparseReader, distinct
 
-__all__ = [
-    "check_heaps",
-    "checked_dataset",
-    "counts_noticed",
-    "dataset_reader",
-    "group_labels",
-    "group_reader",
-    "h5ad_column",
-    "h5ad_reader",
-    "is_zarr",
-]
-
-# Files up to this size are searched for damaged heaps before the HDF5 library sees them.
-LARGEST_SEARCHED = 2**30
-
-
-def dataset_reader(dataset: Any) -> ArrayReader:
-    """Return a reader of an open HDF5 data set."""
-    path = Path(dataset.file.filename)
-    return ArrayReader(partial(_open_member, path, dataset.name), path)
-
-
-def group_reader(path: Path, key: str | None) -> ArrayReader:
-    """Return a reader of a matrix in an HDF5 file or a Zarr array or group."""
-    if key is None:
-        shapes = {name: _open_member(path, name).shape for name in _members(path)}
-        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-        if "X" not in matrices and len(matrices) != 1:
-            found = ", ".join(shapes) or "nothing"
-            raise FileError(f"{path} holds {found}: say which is the matrix with key=...")
-        key = "X" if "X" in matrices else matrices[0]
-    return ArrayReader(partial(_open_member, path, key), path)
-
-
-def group_labels(path: Path, name: str) -> Labels:
-    """Return the labels in an array of an HDF5 file or a Zarr group."""
-    array = _open_member(path, name)
-    text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    with reading(path, "HDF5"):
-        return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+__all__ = ["checked_dataset", "group_labels", "group_reader", "is_zarr"]
 
 
 def is_zarr(path: Path) -> bool:
@@ -63,28 +26,84 @@ def is_zarr(path: Path) -> bool:
     return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in marks)
 
 
-def _members(path: Path) -> list[str]:
+def opened(path: Path) -> Any:
+    """Return an HDF5 file, or a Zarr group or array, open for reading."""
     if is_zarr(path):
-        opened = need("zarr").open(str(path), mode="r")
-        return [""] if hasattr(opened, "shape") else [name for name, _ in opened.arrays()]
+        return need("zarr", "data", what=str(path)).open(str(path), mode="r")
     h5py = need("h5py", "data", what=str(path))
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        names = [n for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)]
-        return [name for name in names if isinstance(file[name], h5py.Dataset)]
+    if not survives(path):
+        raise FileError(
+            f"{path} is damaged: the HDF5 library crashed on it, or came to no end. "
+            "Copy or download it again."
+        )
+    return h5py.File(path, "r")
 
 
-def _open_member(path: Path, name: str) -> Any:
-    if name.removeprefix("/") not in _members(path) and "/" not in name.removeprefix("/"):
-        found = ", ".join(_members(path)) or "a single array"
-        raise FileError(f"{path} has no array {name!r}, only {found}.")
-    if is_zarr(path):
-        opened = need("zarr").open(str(path), mode="r")
-        return opened if name == "" else opened[name]
+def node(path: Path, name: str) -> Any:
+    """Return an array or group in a file; links to other files are not followed."""
+    found = opened(path)
+    for part in name.strip("/").split("/") if name else ():
+        if hasattr(found, "get") and not is_zarr(path):
+            link = found.get(part, getlink=True)
+            if isinstance(link, need("h5py").ExternalLink):
+                raise FileError(f"{path}: {name} is a link to another file, not followed.")
+        if not hasattr(found, "keys") or part not in found:
+            there = ", ".join(found) if hasattr(found, "keys") else "a single array"
+            raise FileError(f"{path} has no array {name!r}, only {there or 'nothing'}.")
+        found = found[part]
+    return found
+
+
+def group_reader(path: Path, key: str | None) -> Reader:
+    """Return a reader of a matrix, dense or sparse, in an HDF5 file or a Zarr group."""
     with reading(path, "HDF5"):
-        return checked_dataset(path, need("h5py").File(path, "r"), name)
+        key = _matrix_name(path) if key is None else key
+        if hasattr(node(path, key), "shape"):
+            return ArrayReader(partial(open_array, path, key), path)
+        return sparse_reader(path, key)
 
 
-def checked_dataset(path: Path, file: Any, name: str) -> Any:
+def _matrix_name(path: Path) -> str:
+    """X, or the only matrix there is."""
+    found = opened(path)
+    names = [""] if hasattr(found, "shape") else _own_names(path, found)
+    matrices = [name for name in names if _is_matrix(node(path, name))]
+    if "X" not in matrices and len(matrices) != 1:
+        there = ", ".join(names) or "nothing"
+        raise FileError(f"{path} holds {there}: say which is the matrix with key=...")
+    return "X" if "X" in matrices else matrices[0]
+
+
+def _own_names(path: Path, group: Any) -> list[str]:
+    if is_zarr(path):
+        return list(group)
+    hard = need("h5py").HardLink
+    return [name for name in group if isinstance(group.get(name, getlink=True), hard)]
+
+
+def _is_matrix(found: Any) -> bool:
+    return len(found.shape) == 2 if hasattr(found, "shape") else "indptr" in found
+
+
+def group_labels(path: Path, name: str) -> Labels:
+    """Return the labels in an array of an HDF5 file or a Zarr group."""
+    array = open_array(path, name, held=True)
+    text = hasattr(array, "asstr") and array.dtype.kind in "OS"
+    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+
+
+def open_array(path: Path, name: str, *, held: bool = False) -> Any:
+    """An array of a file; one that is ``held`` in memory must fit there."""
+    found = node(path, name)
+    if not is_zarr(path):
+        return checked_dataset(path, opened(path), name, held=held)
+    if not hasattr(found, "shape"):
+        raise FileError(f"{path}: {name} is a group; an array was expected.")
+    check_declared_size(path, name, found.nbytes, found.nbytes_stored(), held=held)
+    return found
+
+
+def checked_dataset(path: Path, file: Any, name: str, *, held: bool = True) -> Any:
     """Return a data set after checking that it is plain, local and of a credible size."""
     h5py = need("h5py", "data", what=str(path))
     if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
@@ -97,121 +116,82 @@ def checked_dataset(path: Path, file: Any, name: str) -> Any:
     if dataset.shape is None:
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size())
-    _check_texts(path, dataset)
+    check_declared_size(path, name, declared, dataset.id.get_storage_size(), held=held)
     return dataset
 
 
-# ---- AnnData ----------------------------------------------------------------------------
+# ---- sparse matrices ----------------------------------------------------------------------
 
 
-def h5ad_reader(path: Path, layer: str | None) -> ArrayReader:
-    """Return a reader of X, a layer or "raw" of an ``.h5ad`` file."""
-    with reading(path, ".h5ad"):
-        out = ArrayReader(partial(_h5ad_matrix, path, layer), path)
-        with need("h5py").File(path, "r") as file:
-            out.frame = "raw/var" if layer == "raw" and "raw" in file else "var"
-        names = need("pandas").Index([str(n) for n in h5ad_column(path, out.frame, None)])
-    out.feature_names = need("anndata.utils").make_index_unique(names).tolist()
+def sparse_reader(path: Path, name: str) -> SparseReader:
+    """Return a reader of a sparse matrix as AnnData and 10x Genomics write them."""
+    group = node(path, name)
+    kind = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "10x")))
+    if "indptr" not in group or not kind.startswith(("csr", "csc", "10x")):
+        raise FileError(f"{path}: {name} is no matrix.")
+    if kind == "10x":  # genes × cells, by columns: cells × genes by rows
+        shape = open_array(path, f"{name}/shape", held=True)[:][::-1]
+    else:
+        shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+    if shape is None or len(shape) != 2:
+        raise FileError(f"{path}: {name} has no shape of two numbers.")
+    open_arrays = partial(_sparse_arrays, path, name)
+    out = SparseReader(open_arrays, shape, by_columns=kind.startswith("csc"), path=path)
+    for names in ("features/name", "gene_names"):
+        if kind == "10x" and names in group:
+            texts = open_array(path, f"{name}/{names}", held=True)
+            found = texts.asstr()[:] if hasattr(texts, "asstr") else texts[:]
+            if len(found) == out.n_features:
+                out.feature_names = distinct(found)
     return out
 
 
-def _h5ad_matrix(path: Path, layer: str | None) -> Any:
-    """X or a layer of a file, dense or sparse; stored by columns it must be read whole."""
-    io = need("anndata.io", "data", what=str(path))
-    file = need("h5py").File(path, "r")
-    name = "X" if layer is None else f"layers/{layer}"
-    name = "raw/X" if layer == "raw" and "raw" in file else name
-    if name not in file:
-        layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
-        raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
-    _check_node(path, file, name)
-    if hasattr(file[name], "shape"):
-        return file[name]
-    matrix = io.sparse_dataset(file[name])
-    n_values, n_rows = len(file[name]["data"]), matrix.shape[matrix.format == "csc"]
-    indptr = file[name]["indptr"]
-    if len(indptr) != n_rows + 1 or not indptr[-1] == n_values == len(file[name]["indices"]):
-        raise FileError(f"{path}: {name} has {n_values} values, {indptr[-1]} expected.")
-    return checked_sparse(matrix.to_memory()).tocsr() if matrix.format == "csc" else matrix
+def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
+    names = ("data", "indices", "indptr")
+    return tuple(Deflated.of(open_array(path, f"{name}/{part}")) for part in names)
 
 
-def h5ad_column(path: Path, frame: str, column: str | None) -> Any:
-    """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
-    io = need("anndata.io", "data", what=str(path))
-    h5py = need("h5py")
-    with reading(path, ".h5ad"), h5py.File(path, "r") as file:
-        group = file.get(frame)
-        if not isinstance(group, h5py.Group):
-            hint = " It was written by AnnData before 0.7: write it again." if group else ""
-            raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
-        name = str(group.attrs.get("_index", "_index")) if column is None else column
-        if name not in group:
-            names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-            raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
-        _check_node(path, group, name)
-        if "categories" in group[name].attrs:  # AnnData 0.7
-            return io.read_elem(group)[name].array
-        return io.read_elem(group[name])
+class Deflated:
+    """A data set (n,) of chunks that are compressed by gzip alone, unpacked in threads.
 
-
-def _check_node(path: Path, group: Any, name: str) -> None:
-    node = group[name]
-    for part in node if hasattr(node, "keys") else [name]:
-        checked_dataset(path, node if hasattr(node, "keys") else group, part)
-
-
-def counts_noticed(reader: ArrayReader) -> ArrayReader:
-    """Return the reader; say what to do if some cells hold counts: large whole numbers."""
-    n = reader.n_rows or 0
-    picked = [next(reader.blocks(at, min(at + 50, n), 50))[1] for at in range(0, n, n // 4 + 1)]
-    found = np.concatenate([X.data if sp.issparse(X) else X[X != 0] for X in picked] or [[]])
-    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
-    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
-    if whole and (top > 30 or top > 8 * mean):
-        warnings.warn(
-            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
-            "of highest expression win. Normalise first: sc.pp.normalize_total(adata), then "
-            "sc.pp.log1p(adata); or name a layer that is normalised (layer=..., --layer).",
-            UserWarning,
-            stacklevel=2,
-        )
-    return reader
-
-
-# ---- damage that the library does not survive -------------------------------------------
-
-
-def check_heaps(path: Path) -> None:
-    """Refuse damaged heaps of text, in which the HDF5 library may run in circles.
-
-    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
-    (0 for free space), a count of references and a size.
+    HDF5 unpacks one chunk after the other; zlib lets other threads run meanwhile.
     """
-    size = path.stat().st_size
-    if not 0 < size <= LARGEST_SEARCHED:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = data.find(b"GCOL\x01")
-        while at >= 0:
-            length = int.from_bytes(data[at + 8 : at + 16], "little")
-            place, end = at + 16, at + length
-            while length <= size - at and place + 16 <= end:
-                index = int.from_bytes(data[place : place + 2], "little")
-                step = int.from_bytes(data[place + 8 : place + 16], "little")
-                step = step if index == 0 else 16 + step + -step % 8
-                if step < 16 or place + step > end:
-                    raise FileError(f"{path} is damaged (a heap of text). Copy it again.")
-                place += step
-            at = data.find(b"GCOL\x01", at + 4)
 
+    def __init__(self, dataset: Any) -> None:
+        self.dataset, self.dtype, self.shape = dataset, dataset.dtype, dataset.shape
+        self.size = dataset.chunks[0]
 
-def _check_texts(path: Path, dataset: Any) -> None:
-    """Refuse texts that say they are longer than the file: the library makes room for them."""
-    start, size = dataset.id.get_offset(), path.stat().st_size
-    text = need("h5py").check_string_dtype(dataset.dtype)
-    if text is not None and text.length is None and start is not None:
-        place = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
-        lengths = np.fromfile(path, place, dataset.size, offset=start)["length"]
-        if (lengths > size).any():
-            raise FileError(f"{path} is damaged (a text without end). Copy it again.")
+    @classmethod
+    def of(cls, dataset: Any) -> Any:
+        """Return the data set so, if its chunks are."""
+        if getattr(dataset, "compression", None) != "gzip" or not hasattr(dataset, "id"):
+            return dataset
+        plain = dataset.ndim == 1 and dataset.dtype.kind in "fiu"
+        filters = dataset.id.get_create_plist().get_nfilters() == 1 + bool(dataset.shuffle)
+        whole = dataset.id.get_num_chunks() == -(-len(dataset) // dataset.chunks[0])
+        return cls(dataset) if plain and filters and whole else dataset
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(*self.shape)
+        out = np.empty(stop - start, dtype=self.dtype)
+
+        def unpack(first: int) -> None:
+            low, high = max(first, start), min(first + self.size, stop)
+            out[low - start : high - start] = self._chunk(first)[low - first : high - first]
+
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            list(pool.map(unpack, range(start // self.size * self.size, stop, self.size)))
+        return out
+
+    def _chunk(self, first: int) -> np.ndarray:
+        skipped, raw = self.dataset.id.read_direct_chunk((first,))
+        if skipped:  # stored without its filters
+            return self.dataset[first : first + self.size]
+        size = self.size * self.dtype.itemsize
+        unpacked = zlib.decompressobj().decompress(raw, size)
+        if len(unpacked) != size:
+            raise FileError(f"a chunk holds {len(unpacked)} bytes, {size} expected.")
+        if self.dataset.shuffle:
+            bytes_of = np.frombuffer(unpacked, np.uint8).reshape(self.dtype.itemsize, -1)
+            return np.ascontiguousarray(bytes_of.T).view(self.dtype)[:, 0]
+        return np.frombuffer(unpacked, self.dtype)

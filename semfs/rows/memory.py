@@ -97,10 +97,14 @@ class Rows:
 
         ``gaps`` (C, b) are added to the columns of dense X, class by class.
         """
-        if sp.issparse(self.X):  # plain products, and the mean's part afterwards
-            picked = _scaled(self.X[:, columns].astype(np.float64), self.weights)
-            return (self.X.T @ picked).toarray() - total * np.outer(mean, mean[columns])
         dtype = np.float64 if precise else self.X.dtype
+        if sp.issparse(self.X):  # plain products, and the mean's part afterwards
+            out = np.zeros((len(mean), len(columns)))
+            for rows in spans(self.X.shape[0], PASS_ROWS):
+                X, w = self.X[rows], None if self.weights is None else self.weights[rows]
+                Z = _scaled(X[:, columns].toarray(), w)
+                out += X.T @ Z.astype(np.float64 if far else dtype, copy=False)
+            return out - total * np.outer(mean, mean[columns])
         shifts = -mean[columns] if gaps is None else gaps - mean[columns]
         shifts = shifts.astype(np.float64 if far else dtype)
         out = np.zeros((len(columns), self.X.shape[1]))
@@ -266,12 +270,37 @@ def _typical_row(X: np.ndarray) -> np.ndarray | None:
 def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same for sparse X, about the origin (sparse columns are near it)."""
-    sums = (_indicator(codes, n_classes, np.float64, weights) @ X).toarray()
-    w = np.ones(X.shape[0]) if weights is None else weights
+    """The same for CSR or CSC, about the origin (sparse columns are near it)."""
+    if X.format == "csc":
+        return _column_totals(X, codes, n_classes, weights)
+    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
     with np.errstate(all="ignore"):
-        squares = X.multiply(X).T @ w
-    return sums, np.asarray(squares).ravel()
+        for rows in spans(X.shape[0], PASS_ROWS):
+            order = rows.start + np.argsort(codes[rows], kind="stable")
+            Z = X[order]  # rows of a class, one after the other, are one row of sums
+            ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
+            w = np.ones(len(order)) if weights is None else weights[order]
+            data = Z.data = Z.data.astype(np.float64)
+            if weights is not None:
+                data = data * np.repeat(w, np.diff(Z.indptr))
+            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
+            sums += sp.csr_array(parts, shape=(n_classes, X.shape[1])).toarray()
+            Z.data = Z.data**2
+            squares += Z.T @ w
+    return sums, squares
+
+
+def _column_totals(
+    X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    n, d = X.shape
+    values, w = X.data.astype(np.float64), np.ones(n) if weights is None else weights
+    data = values if weights is None else values * weights[X.indices]
+    column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
+    place = (codes.astype(np.int32)[X.indices], column)
+    sums = sp.coo_array((data, place), shape=(n_classes, d)).toarray()
+    with np.errstate(all="ignore"):
+        return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
 
 
 def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
@@ -326,6 +355,7 @@ class Accumulator:
         self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
         self.rounding, self.unlabelled = 0.0, False  # whether there are rows without a label
+        self.preview: Rows | None = None  # some of the rows, weighted as all of them
 
     def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
         """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
@@ -346,15 +376,25 @@ class Accumulator:
         sums, squares = totals(X, codes, len(labels), weights)
         if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
             check_all_finite(X)
-        n = counts.sum()
-        if not n:
-            return
-        offset = sums.sum(axis=0) / n
-        if self.upper is not None:
+        if self.upper is not None and counts.sum():
             add_products(self.upper, X, weights, dtype)
-            add_outer(self.upper, -n, offset)
-        means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
-        self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
+            add_outer(self.upper, -counts.sum(), sums.sum(axis=0) / counts.sum())
+        self.add_totals(labels, counts, sums, squares, centre)
+
+    def add_totals(
+        self,
+        labels: Iterable,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        squares: np.ndarray,
+        centre: Any = 0.0,
+    ) -> None:
+        """Add counts (C,), sums (C, d) and squares (d,) about a centre of labelled rows."""
+        n = counts.sum()
+        if n:
+            offset = sums.sum(axis=0) / n
+            means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
+            self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         """Add what another accumulator has collected."""

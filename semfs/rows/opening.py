@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,12 +14,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import open_existing, parse_size
-from semfs.rows import hdf5, readers
-from semfs.rows.anndata import as_genes, view
-from semfs.rows.blocks import BlockSource, warn_of_texts
+from semfs.files import FileError, check_archive, open_existing, parse_size, reading
+from semfs.rows import anndata, hdf5, readers
+from semfs.rows.anndata import as_genes, check_counts, view
+from semfs.rows.blocks import BlockSource, SparseSource, warn_of_texts
 from semfs.rows.memory import as_matrix
 from semfs.rows.readers import Blocks, Labels, Reader
+from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
@@ -42,15 +45,17 @@ def open_blocks(
     memory: int | str | None = None,
     block_rows: int | None = None,
     passes: str = "auto",
+    normalize: str | None = None,
 ) -> BlockSource:
     """Return labelled rows that are read block by block, for ``SemFS.fit(source)``.
 
     Parameters
     ----------
-    data : path, frame, memmap, Zarr array, HDF5 data set, AnnData, or (X, y) blocks
+    data : path, frame, array, AnnData, or (X, y) blocks
         A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather``,
-        ``.h5``, ``.zarr`` or ``.h5ad`` file or a folder of Parquet files; a pandas or polars
-        frame; an array in chunked storage; or an iterable of (X, y) blocks, dense or sparse.
+        ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (``.mtx.gz``) file or a
+        folder of Parquet files; a pandas or polars frame; an array, also in chunked storage or
+        sparse; or an iterable of (X, y) blocks, dense or sparse.
         A generator is read once; a list, or a function that returns a fresh iterator, can be
         read again. Of a table, columns of numbers are features; others are left out and named.
     y : array-like of shape (n,) or str, optional
@@ -72,6 +77,8 @@ def open_blocks(
     passes : {"auto", "one", "few"}, default="auto"
         "one" pass that forms the d × d matrix, a "few" passes that do not, or what takes less
         time. The answer is the same.
+    normalize : {"log1p"}, optional
+        Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
 
     Examples
     --------
@@ -86,9 +93,11 @@ def open_blocks(
     array([0, 1, 2, 3])
     """
     check_option("passes", passes, ("auto", "one", "few"))
+    if normalize is not None:
+        check_option("normalize", normalize, ("log1p",))
     if block_rows is not None and int(block_rows) < 1:
         raise ValueError(f"block_rows must be at least 1, got {block_rows}.")
-    reader, labels = _opened(data, y, key, tuple(drop))
+    reader, labels = _opened(data, y, key, tuple(drop), normalize is not None)
     n = reader.n_rows
     if isinstance(y, str) and not Path(y).exists():
         reader.label = y
@@ -98,14 +107,20 @@ def open_blocks(
         )
     if sample_weight is not None and n is None:
         raise ValueError("sample_weight needs data whose number of rows is known.")
-    return BlockSource(
+    return _source_of(
         reader,
         labels,
         None if sample_weight is None else check_weights(sample_weight, n or 0),
         memory=readers.MEMORY if memory is None else parse_size(memory),
         block_rows=None if block_rows is None else int(block_rows),
         passes=passes,
+        normalize=normalize is not None,
     )
+
+
+def _source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
+    sparse = isinstance(reader, SparseReader)
+    return (SparseSource if sparse else BlockSource)(reader, *parts, **options)  # type: ignore[arg-type]
 
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
@@ -127,7 +142,7 @@ def unlabelled_source(data: Any) -> Any:
     rows = data if hasattr(data, "of_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
     if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
-        rows = BlockSource(_opened(data, None if _is_pairs(data) else (), None, ())[0])
+        rows = _source_of(_opened(data, None if _is_pairs(data) else (), None, ())[0])
     if rows is None or (rows is not data and rows.fits):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
@@ -146,16 +161,8 @@ class Plain:
 def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
     """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
 
-    Parameters
-    ----------
-    X : array, frame, AnnData, `view` of it, path or Plain
-        Arrays and frames in memory are returned as they are.
-    y : array-like or str, optional
-        Labels, or the column that holds them.
-    names : sequence of str of shape (d,), optional
-        Columns to look up by name, in this order, where X has names.
-    needed : ndarray of bool of shape (d,), optional
-        Columns that must be there; others that are not are zero. By default all.
+    Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
+    ``needed`` (a mask; by default all are) may be missing, and are zero.
     """
     if isinstance(X, Plain):
         aligned = _aligned(X.X, X.names, names, needed)
@@ -215,9 +222,18 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
+    data: Any, y: Any, key: str | None, drop: tuple[str, ...], normalize: bool = False
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
+    reader, labels = _reader(data, y, key, drop)
+    if reader.of_cells:
+        check_counts(reader, normalize)
+    return reader, labels
+
+
+def _reader(
+    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
+) -> tuple[Reader, Labels | None]:
     name = y if isinstance(y, str) else None
     if isinstance(data, (str, Path)):
         path = Path(data)
@@ -228,16 +244,14 @@ def _opened(
     if genes is not None:
         genes = genes if key is None else view(genes.adata, key)
         labels = genes.labels(name) if name else _given(y, "data")
-        return hdf5.counts_noticed(genes.reader()), labels
+        return genes.reader(), labels
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     labels = readers.read_labels(name) if name else _given(y, "data")
-    if type(data).__module__.startswith("h5py"):
-        return hdf5.dataset_reader(data), labels
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return readers.array_reader(data), labels
+        return array_reader(data), labels
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
 
 
@@ -251,21 +265,50 @@ def _file(
         return reader, readers.read_labels(name) if name else _given(y, wanted)
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
-        return readers.npz_reader(path, key), found
-    if kind in (".h5ad", ".h5", ".hdf5", ".hdf"):
-        hdf5.check_heaps(path)
-    if kind == ".h5ad":
-        labels = _given(hdf5.h5ad_column(path, "obs", name) if name else y, path)
-        return hdf5.counts_noticed(hdf5.h5ad_reader(path, key)), labels.tidied()
-    if kind in (".h5", ".hdf5", ".hdf") or hdf5.is_zarr(path):
-        labels = hdf5.group_labels(path, name) if name else _given(y, path)
-        return hdf5.group_reader(path, key), labels
+        return _npz_reader(path, key), found
+    zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
+    if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
+        labels = None if name else _given(y, path)
+        with reading(path, ".h5ad"):
+            if labels is None:
+                labels = Labels.of(anndata.file_column(path, "obs", name))
+            return anndata.file_reader(path, key), labels.tidied()
+    if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
+        if name and (text or Path(name).is_file()):
+            y, name = readers.read_labels(name), None
+        labels = None if name else _given(y, path)
+        with reading(path, "Matrix Market" if text else "HDF5"):
+            labels = hdf5.group_labels(path, str(name)) if labels is None else labels
+            return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
         return _table(path, y, name, drop)
     raise ValueError(
         f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .parquet (or a "
-        "folder of them), .feather, .zarr, .h5, .hdf5 or .h5ad."
+        "folder of them), .feather, .zarr, .h5, .hdf5, .h5ad or .mtx (also .gz)."
     )
+
+
+def _npz_reader(path: Path, key: str | None) -> Reader:
+    """A reader of X in memory, with its feature_names; a large one is unpacked first."""
+    name = key or "X"
+    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+        item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
+        if item is None:
+            out = array_reader(readers.sparse_from_npz(path, name), path)
+        elif item.file_size <= readers.MEMORY // 2:
+            out = array_reader(readers.read_npz(path, [name])[name], path)
+        else:
+            check_archive(path, [item])
+            folder = tempfile.TemporaryDirectory(prefix="semfs-")
+            target = Path(archive.extract(item, folder.name))
+            out = readers.ArrayReader(partial(readers.read_npy, target), path, folder)
+    names = readers.read_npz(path, ["feature_names"]).get("feature_names")
+    if names is not None and names.shape != (out.n_features,):
+        raise FileError(
+            f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
+        )
+    out.feature_names = None if names is None else [str(name) for name in names.tolist()]
+    return out
 
 
 def _table(
@@ -298,14 +341,7 @@ def _is_lazy(data: Any) -> bool:
 
 def _is_stored(data: Any) -> bool:
     """Whether data must be opened before they are rows of numbers."""
-    known = isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
-    return known or (_is_chunked(data) and not hasattr(data, "__dask_graph__"))
-
-
-def _is_chunked(data: Any) -> bool:
-    """Whether data are an array in chunked storage (Zarr, HDF5), by its looks."""
-    wanted = ("shape", "dtype", "chunks", "__getitem__")
-    return all(hasattr(data, name) for name in wanted) and not isinstance(data, np.ndarray)
+    return isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
 
 
 def _is_pairs(data: Any) -> bool:

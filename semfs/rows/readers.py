@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 import mmap
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from semfs.files import (
 )
 from semfs.validation import check_distinct, is_missing, label_array
 
-__all__ = ["ArrayReader", "Labels", "Reader", "array_reader", "read_npy", "read_npz"]
+__all__ = ["ArrayReader", "Labels", "Reader", "read_npy", "read_npz"]
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -171,6 +169,7 @@ class Reader:
     frame: str = "var"  # where an .h5ad file describes its genes, or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
+    of_cells: bool = False  # whether these are cells, which must not be raw counts
     unlabelled: bool = False  # whether a row came with a label that is missing
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
@@ -181,14 +180,18 @@ class Reader:
 
     def load(self) -> Any:
         """Return all rows (n, d), dense or CSR."""
-        found = ((first, X) for first, X, _ in self.blocks(0, None, self.usual_step))
-        if self.sparse:
-            return sp.vstack([X for _, X in found], format="csr")
         assert self.n_rows is not None
         out = np.empty((self.n_rows, self.n_features), dtype=self.dtype)
-        for first, X in found:
+        for first, X, _ in self.blocks(0, None, self.usual_step):
             out[first : first + len(X)] = X
         return out
+
+    def some_values(self) -> np.ndarray:
+        """Return values other than zero from a few rows at four places."""
+        n = self.n_rows or 0
+        starts = range(0, n, n // 4 + 1)
+        found = [next(self.blocks(at, min(at + 50, n), 50))[1] for at in starts]
+        return np.concatenate([X[X != 0] for X in found] or [np.zeros(0)])
 
     @property
     def usual_step(self) -> int:
@@ -222,7 +225,7 @@ def read_npy(path: Any) -> np.ndarray:
         if size == 0:
             raise FileError(f"{path} is empty.")
         with path.open("rb") as file:
-            shape, _, dtype = _npy_header(file, path, path.name)
+            shape, dtype = _npy_header(file, path, path.name)
             wanted = file.tell() + math.prod(shape) * dtype.itemsize
         if wanted > size:
             raise FileError(
@@ -247,10 +250,7 @@ def read_labels(path: Any) -> Labels:
 
 
 def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None).
-
-    Arrays stored without compression are memory-mapped.
-    """
+    """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None)."""
     path = open_existing(path)
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
@@ -272,25 +272,17 @@ def names_in_npz(path: Any) -> list[str]:
 def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
     name = item.filename.removesuffix(".npy")
     with archive.open(item) as file:
-        shape, fortran, dtype = _npy_header(file, path, name)
-        size = math.prod(shape) * dtype.itemsize
-        start = file.tell()
-        if start + size != item.file_size:
+        shape, dtype = _npy_header(file, path, name)
+        size = file.tell() + math.prod(shape) * dtype.itemsize
+        if size != item.file_size:
             raise FileError(
-                f"{path}: array {name!r} says it has {size_text(start + size)} but "
+                f"{path}: array {name!r} says it has {size_text(size)} but "
                 f"{size_text(item.file_size)} are stored. Write the file again."
             )
-        if item.compress_type != zipfile.ZIP_STORED or size == 0:
-            file.seek(0)
-            array = np.lib.format.read_array(file, allow_pickle=False)
-            file.read()  # to the end, where the checksum is compared
-            return _checked_text(path, array)
-    offset = _data_offset(path, item) + start
-    if offset + size > path.stat().st_size:
-        raise FileError(f"{path} is truncated inside array {name!r}. Copy it again.")
-    order: Any = "F" if fortran else "C"
-    mapped = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
-    return _checked_text(path, mapped)
+        file.seek(0)
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        file.read()  # to the end, where the checksum is compared
+        return _checked_text(path, array)
 
 
 def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
@@ -302,14 +294,14 @@ def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise FileError(
             f"{path}: array {name!r} has .npy version {version}; 1.0 or 2.0 wanted."
         )
     read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    shape, fortran, dtype = read(file)
+    shape, _, dtype = read(file)
     if dtype.hasobject:
         raise FileError(
             f"{path}: array {name!r} holds pickled Python objects, which are refused because "
@@ -317,49 +309,12 @@ def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], bool
         )
     if dtype.names is not None:
         raise FileError(f"{path}: array {name!r} is a record array; a plain one was expected.")
-    return shape, fortran, dtype
+    return shape, dtype
 
 
-def _data_offset(path: Path, item: zipfile.ZipInfo) -> int:
-    """Where the bytes of a stored member begin: after its local header (30 bytes + names)."""
-    with path.open("rb") as file:
-        file.seek(item.header_offset)
-        header = file.read(30)
-    lengths = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
-    return item.header_offset + 30 + sum(lengths)
-
-
+# What a column costs in any fit, however empty it is.
+COLUMN_BYTES = 128
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
-
-
-def npz_reader(path: Path, key: str | None) -> Reader:
-    """Return a reader of X in an ``.npz`` file, with its feature_names."""
-    out = _npz_matrix(path, key or "X")
-    names = read_npz(path, ["feature_names"]).get("feature_names")
-    if names is not None and names.shape != (out.n_features,):
-        raise FileError(
-            f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
-        )
-    out.feature_names = None if names is None else [str(name) for name in names.tolist()]
-    return out
-
-
-def _npz_matrix(path: Path, name: str) -> Reader:
-    """X as it lies there; a large compressed one is unpacked first."""
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
-        if item is None:
-            return array_reader(sparse_from_npz(path, name), path)
-        if item.compress_type == zipfile.ZIP_STORED or item.file_size <= MEMORY // 2:
-            return ArrayReader(partial(_npz_array, path, name), path)
-        check_archive(path, [item])
-        folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        target = Path(archive.extract(item, folder.name))
-        return ArrayReader(partial(read_npy, target), path, folder)
-
-
-def _npz_array(path: Path, name: str) -> np.ndarray:
-    return read_npz(path, [name])[name]
 
 
 def npz_labels(path: Path, name: str) -> Labels:
@@ -402,29 +357,22 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     with reading(path, "data set"):
         n, d = (int(size) for size in shape.tolist())
         check_width(path, d)
-        return checked_sparse(sp.csr_array((data, indices, indptr), shape=(n, d)))
-
-
-def checked_sparse(X: Any) -> Any:
-    """A sparse matrix whose indices are in range: others would crash later, in C."""
-    X.check_format(full_check=True)
-    return X
+        out = sp.csr_array((data, indices, indptr), shape=(n, d))
+        out.check_format(full_check=True)  # places out of range would crash later, in C
+        return out
 
 
 def check_width(path: Any, d: int) -> None:
     """Refuse columns of a sparse matrix that nobody paid for: rows have a place, they not."""
-    size = Path(path).stat().st_size
+    size = sum(f.stat().st_size for f in (Path(path), *Path(path).rglob("*")) if f.is_file())
     check_declared_size(path, f"a matrix of {d} columns", d * COLUMN_BYTES, size)
 
 
 # ---- arrays that can be sliced ----------------------------------------------------------
 
-# What a column costs in any fit, however empty it is.
-COLUMN_BYTES = 128
-
 
 class ArrayReader(Reader):
-    """Anything with a shape and row slices: memory maps, HDF5, Zarr, sparse matrices.
+    """Anything dense with a shape and row slices: memory maps, HDF5, Zarr.
 
     ``open_array`` is called for the array in each process that reads it. ``folder`` is a
     temporary one that holds it and goes with the reader.
@@ -438,12 +386,6 @@ class ArrayReader(Reader):
         self.n_rows, self.n_features = (int(size) for size in array.shape)
         self.dtype = working_dtype(array.dtype)
         self.row_bytes = self.n_features * max(array.dtype.itemsize, self.dtype.itemsize)
-        self.sparse = sp.issparse(array) or hasattr(array, "format")
-        if self.sparse:
-            stored = array.nnz if sp.issparse(array) else array.group["data"].shape[0]
-            self.row_bytes = 1 + int(stored) * (self.dtype.itemsize + 8) // max(1, self.n_rows)
-            if path is not None:
-                check_width(path, self.n_features)
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
@@ -461,8 +403,6 @@ class ArrayReader(Reader):
     def _rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
-        if self.sparse:
-            return checked_sparse(sp.csr_array(self._array[first:last], dtype=self.dtype))
         if not isinstance(self._array, np.memmap):
             return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
@@ -472,15 +412,3 @@ class ArrayReader(Reader):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
-
-
-def array_reader(array: Any, path: Any = None) -> ArrayReader:
-    """Return a reader of an array in memory or an open Zarr array."""
-    array = array.tocsr() if sp.issparse(array) else array
-    out = ArrayReader(partial(_itself, array), path)
-    out.shared = not isinstance(array, np.memmap)  # it would be sent whole
-    return out
-
-
-def _itself(array: Any) -> Any:
-    return array

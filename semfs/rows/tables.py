@@ -71,9 +71,6 @@ class TableReader(Reader):
         stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
         features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
-        lists = [c for c in others if _is_list(c.type)]
-        self.lists = not features and len(lists) == 1
-        features = lists if self.lists else features
         if not features:
             raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
         self.columns = [column.name for column in features]
@@ -88,11 +85,7 @@ class TableReader(Reader):
         self.n_rows = dataset.count_rows()
         kinds = {_stored_type(column.type) for column in features}
         self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*kinds)
-        if self.lists:
-            first = dataset.head(1, columns=self.columns).column(0)
-            self.n_features = len(first[0]) if len(first) else 0
-        else:
-            self.n_features, self.feature_names = len(self.columns), self.columns
+        self.n_features, self.feature_names = len(self.columns), self.columns
         if self.n_rows == 0:
             raise FileError(f"{self.name} has no rows, only names of columns.")
         self.row_bytes = self.n_features * self.dtype.itemsize
@@ -197,26 +190,18 @@ class TableReader(Reader):
         folder = tempfile.TemporaryDirectory(prefix="semfs-")
         path, shape = Path(folder.name) / "features", (self.n_rows or 0, self.n_features)
         width = shape[1]
-        if self.kind == "parquet" and not self.lists:
+        if self.kind == "parquet":
             width = max(1, BLOCK_BYTES // (8 * self.largest_group))
         with path.open("wb") as file:
             for part in spans(shape[1], width):
                 first = 0
-                for batch in self.scan(self.columns if self.lists else self.columns[part]):
+                for batch in self.scan(self.columns[part]):
                     self._matrix(batch, first).tofile(file)
                     first += batch.num_rows
         return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path, folder)
 
     def _matrix(self, batch: Any, first: int) -> np.ndarray:
         """The columns of a batch as one matrix."""
-        if self.lists:
-            flat = batch.column(0).flatten().to_numpy(zero_copy_only=False)
-            if flat.size != batch.num_rows * self.n_features:
-                raise FileError(
-                    f"{self.name}: the lists in {self.columns[0]!r} are not all of length "
-                    f"{self.n_features}."
-                )
-            return flat.reshape(-1, self.n_features).astype(self.dtype)
         out = np.empty((batch.num_rows, batch.num_columns), dtype=self.dtype)
         for place, name in enumerate(batch.schema.names):
             out[:, place] = self._numbers(name, batch.column(place), first)
@@ -258,11 +243,6 @@ class Slabs:
 # ---- columns ----------------------------------------------------------------------------
 
 
-def _is_list(kind: Any) -> bool:
-    types = need("pyarrow").types
-    return types.is_list(kind) or types.is_fixed_size_list(kind)
-
-
 def _is_number(kind: Any) -> bool:
     types = need("pyarrow").types
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
@@ -270,7 +250,6 @@ def _is_number(kind: Any) -> bool:
 
 
 def _stored_type(kind: Any) -> Any:
-    kind = kind.value_type if _is_list(kind) else kind
     floating = need("pyarrow").types.is_floating(kind)
     return kind.to_pandas_dtype() if floating else np.float64
 

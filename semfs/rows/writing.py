@@ -30,15 +30,7 @@ def feature_names(source: BlockSource) -> np.ndarray:
 def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
     """Write the given columns (k,) of all rows, with their names and the labels.
 
-    Parameters
-    ----------
-    source : BlockSource
-        The opened data.
-    columns : ndarray of int of shape (k,)
-        Columns to keep, in the order to write them.
-    path : Path
-        Target; its ending chooses the format. NPY holds the matrix alone; for ``.h5ad`` there
-        is `write_h5ad`.
+    The ending of the path chooses the format. NPY holds the matrix alone.
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
@@ -115,7 +107,7 @@ def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
 def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
     """Label, carried columns and chosen features, in the order of the file if it is a table."""
     pa, reader, chosen = need("pyarrow"), source.reader, feature_names(source)[columns]
-    if isinstance(reader, TableReader) and not reader.lists:
+    if isinstance(reader, TableReader):
         kept = {reader.label, *reader.left_out, *chosen}
         for batch in reader.scan([name for name in reader.order if name in kept]):
             yield batch.replace_schema_metadata(None)
@@ -150,21 +142,10 @@ def write_h5ad(
     uns: dict[str, Any],
     kept: np.ndarray | None = None,
 ) -> None:
-    """Write an AnnData file with results: a copy of the source's, or some of its genes.
+    """Write an AnnData file with results: a copy of the source's, or the genes ``kept`` (k,).
 
-    Parameters
-    ----------
-    source : BlockSource
-        An opened ``.h5ad`` file.
-    path : Path
-        Target.
-    columns : dict of ndarray of shape (d,)
-        A value for each gene of the matrix that was used. In a copy they go into ``var``; if
-        that matrix is raw into ``raw.var``, and for the genes it shares also into ``var``.
-    uns : dict
-        Becomes ``uns["semfs"]``.
-    kept : ndarray of int of shape (k,), optional
-        Write only these genes; if the matrix is raw it becomes ``X``.
+    ``columns`` hold a value for each gene (d,) of the matrix that was used: X (for ``var``) or
+    raw (for ``raw.var``, and for the genes it shares also ``var``); ``uns`` is added to uns.
     """
     origin = source.reader.path
     if origin is None or origin.suffix.lower() != ".h5ad":

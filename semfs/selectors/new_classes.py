@@ -39,7 +39,7 @@ FEWEST_ROWS = 10
 NEW_CLASS_PENALTY = 0.1
 #: Seen classes weigh as much as new ones of so many rows each, and less next to more rows.
 EQUAL_ROWS = 3.0
-#: The metric is tried on halves of at most this many seen classes, so many times over.
+#: At most this many seen classes tell of metric and width; it is tried on halves of them.
 MOST_CLASSES, N_HALVES = 40, 3
 
 
@@ -179,8 +179,13 @@ def find_new_classes(
     """
     rng = np.random.default_rng(random_state)
     few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
-    codes = np.unique(codes[few_seen], return_inverse=True)[1]
     directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
+    classes = np.unique(codes)
+    if len(classes) > MOST_CLASSES:  # many rows of a few classes say more of their width
+        some = rng.permutation(classes)[:MOST_CLASSES]
+        few_seen = np.flatnonzero(np.isin(codes, some))
+        few_seen = few_seen[_sample(len(few_seen), SAMPLE, rng)]
+    codes = np.unique(codes[few_seen], return_inverse=True)[1]
     Z_seen = _project(seen[few_seen], directions) - mean
     with threadpool_limits(1, user_api="openmp"):
         W = _metric(Z_seen, codes, rng)
@@ -190,7 +195,7 @@ def find_new_classes(
         Z = _project(unlabeled[more], directions) - mean
         if n_new_classes == "auto":
             n_new_classes = _matching_number(Z_seen, codes.max() + 1, Z[:SAMPLE])
-        found = KMeans(int(n_new_classes), n_init=5, random_state=0).fit(Z)
+        found = _kmeans(Z, int(n_new_classes), n_init=3)
     used = np.unique(found.labels_)
     return NewClasses(found.cluster_centers_[used], directions, mean, W is not None)
 
@@ -253,8 +258,8 @@ def _metric(Z: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.nd
         return None
     gain = 0.0
     for _ in range(N_HALVES):
-        some = rng.permutation(C)[:MOST_CLASSES]
-        for learn, judge in (np.array_split(some, 2), np.array_split(some, 2)[::-1]):
+        halves = np.array_split(rng.permutation(C), 2)
+        for learn, judge in (halves, halves[::-1]):
             W = _whitening(*_rows_of(Z, codes, learn))
             Z_judge, labels = _rows_of(Z, codes, judge)
             gain += _agreement(Z_judge @ W, labels) - _agreement(Z_judge, labels)
@@ -270,7 +275,7 @@ def _rows_of(
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
     """NMI of K-means and the classes."""
-    found = KMeans(codes.max() + 1, n_init=2, random_state=0).fit_predict(Z)
+    found = _kmeans(Z, codes.max() + 1, n_init=2).labels_
     return float(normalized_mutual_info_score(codes, found))
 
 
@@ -294,4 +299,20 @@ def _width(Z: np.ndarray, k: int) -> float:
     """Mean squared distance from the centre of the cluster, for k clusters."""
     if k >= len(Z):
         return 0.0
-    return KMeans(k, n_init=2, random_state=0).fit(Z).inertia_ / (len(Z) - k)
+    return _kmeans(Z, k, n_init=1).inertia_ / (len(Z) - k)
+
+
+def _kmeans(Z: np.ndarray, k: int, n_init: int) -> KMeans:
+    return KMeans(k, init=_starts, n_init=n_init, random_state=0).fit(Z)
+
+
+def _starts(Z: np.ndarray, k: int, random_state: np.random.RandomState) -> np.ndarray:
+    """Starting points (k, p) of K-means++, one draw each: several times faster than its own."""
+    squares, nearest = (Z**2).sum(axis=1), np.full(len(Z), np.inf)
+    rows = [int(random_state.randint(len(Z)))]
+    for draw in random_state.uniform(size=k - 1):
+        last = rows[-1]
+        np.minimum(nearest, squares + squares[last] - 2.0 * (Z @ Z[last]), out=nearest)
+        reached = np.cumsum(np.maximum(nearest, 0.0))
+        rows.append(min(int(np.searchsorted(reached, draw * reached[-1])), len(Z) - 1))
+    return Z[rows]

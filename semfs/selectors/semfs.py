@@ -482,7 +482,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
         scores = solution.scores
-        if not (np.isfinite(scores[limits.candidates]).all() and np.isfinite(solution.W).all()):
+        found = (scores[limits.candidates], solution.W, solution.objective)
+        if not all(np.isfinite(values).all() for values in found):
             raise ValueError(
                 "scores overflow: numbers in X, attributes or parameters are too large or too "
                 "small to be multiplied. Rescale them, for example to unit variance."

@@ -159,7 +159,14 @@ class Units:
             gamma = float(np.ldexp(gamma, -2 * self.x))
         step = step if isinstance(step, str) else float(np.ldexp(step, 2 * self.a))
         weight = float(np.ldexp(selector.label_weight, -2 * self.a))
-        return {"gamma": gamma, "step": step, "label_weight": weight}
+        out = {"gamma": gamma, "step": step, "label_weight": weight}
+        for name, value in out.items():
+            if value == np.inf:
+                raise ValueError(
+                    f"{name} is too large for numbers as small as those of X or the "
+                    "attributes. Rescale them, for example to unit variance."
+                )
+        return out
 
     def undone(self, results: dict[str, Any], *, direct: bool) -> dict[str, Any]:
         """Return fitted attributes in the units given; refuse what no float64 can hold."""

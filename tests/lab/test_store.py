@@ -90,6 +90,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
         "UPDATE records SET value = replace(value, '4', '5') WHERE kind = 'done'",
         "UPDATE records SET kind = 'failed' WHERE kind = 'done'",
         "DROP TABLE records",
+        "DELETE FROM records WHERE rowid = 2",
     ],
 )
 def test_changed_records_are_noticed(tmp_path, damage):

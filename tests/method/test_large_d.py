@@ -47,7 +47,7 @@ def test_sparse_blocks_are_never_made_dense(monkeypatch):
     selector = SemFS(20).fit(open_blocks(blocks_of(X, y, 500), memory="20MB"))
     assert selector.order_[:20].tolist() == expected
     assert shapes
-    assert max(rows for rows, _ in shapes) <= 128  # class sums and batches of Gram columns
+    assert max(min(shape) for shape in shapes) <= 128  # class sums, chosen columns
 
 
 def test_columns_beyond_the_budget_are_fetched_by_passes_over_a_dense_file(tmp_path):

@@ -94,50 +94,6 @@ def as_parquet_folder(X, y, folder):
     return open_blocks(folder, "kind", passes="one", block_rows=400)
 
 
-def as_parquet_lists(X, y, folder):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    flat = pa.array(X.ravel())
-    vectors = pa.FixedSizeListArray.from_arrays(flat, X.shape[1])
-    table = pa.table({"vector": vectors, "kind": y})
-    pq.write_table(table, folder / "X.parquet", row_group_size=333)
-    return open_blocks(folder / "X.parquet", "kind", passes="few", block_rows=1000)
-
-
-def as_zarr(X, y, folder):
-    zarr = pytest.importorskip("zarr")
-    group = zarr.open_group(folder / "X.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(128, 7))
-    group.create_array("y", data=np.searchsorted(np.unique(y), y))
-    return open_blocks(folder / "X.zarr", "y", passes="one", block_rows=1000)
-
-
-def as_open_zarr(X, y, folder):
-    zarr = pytest.importorskip("zarr")
-    array = zarr.create_array(folder / "X.zarr", data=X, chunks=(100, X.shape[1]))
-    return open_blocks(array, y, passes="few")
-
-
-def as_hdf5(X, y, folder):
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(folder / "X.h5", "w") as file:
-        file["X"], file["y"] = X, [str(label) for label in y]
-    return open_blocks(folder / "X.h5", "y", passes="one", block_rows=1000)
-
-
-def as_anndata(X, y, folder):
-    anndata = pytest.importorskip("anndata")
-    anndata.AnnData(X, obs={"kind": [str(v) for v in y]}).write_h5ad(folder / "X.h5ad")
-    return open_blocks(folder / "X.h5ad", "kind", passes="one", block_rows=1000)
-
-
-def as_sparse_anndata(X, y, folder):
-    anndata = pytest.importorskip("anndata")
-    adata = anndata.AnnData(sp.csr_matrix(X), obs={"kind": [str(v) for v in y]})
-    adata.write_h5ad(folder / "X.h5ad")
-    backed = anndata.read_h5ad(folder / "X.h5ad", backed="r")
-    return open_blocks(backed, "kind", passes="few", block_rows=1000)
-
-
 WAYS = [
     as_list,
     as_generator,
@@ -148,12 +104,6 @@ WAYS = [
     as_fortran_npy,
     as_memmap,
     as_parquet_folder,
-    as_parquet_lists,
-    as_zarr,
-    as_open_zarr,
-    as_hdf5,
-    as_anndata,
-    as_sparse_anndata,
 ]
 
 
@@ -211,13 +161,6 @@ def test_fit_takes_paths_iterators_and_large_memmaps_as_they_are(tmp_path, monke
     assert SemFS(4).fit(mapped, y).order_.tolist() == expected
 
 
-def test_names_of_columns_are_kept(tmp_path):
-    X, y, _ = make_problem(d=6)
-    selector = SemFS(3).fit(as_parquet_folder(X, y, tmp_path))
-    assert set(selector.get_feature_names_out()) <= {f"f{i}" for i in range(6)}
-    assert selector.n_features_in_ == 6
-
-
 # ---- numbers ----------------------------------------------------------------------
 
 
@@ -262,17 +205,6 @@ def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
     assert_allclose(
         Moments.from_sums(sums).scatter(), Moments.from_data(X, y).scatter(), atol=1e-9
     )
-
-
-def test_accumulators_can_be_merged():
-    X, y, _ = make_problem(n=200, d=6, offset=20.0)
-    total = Accumulator(6)
-    for rows in (slice(0, 60), slice(60, 200), slice(200, 200)):
-        part = Accumulator(6)
-        if rows.start < rows.stop:
-            part.add(X[rows], y[rows])
-        total += part
-    assert_allclose(Moments.from_sums(total).gram, Moments.from_data(X, y).gram)
 
 
 def test_blocks_of_the_caller_are_not_changed():

@@ -1,0 +1,184 @@
+"""A second process that reads HDF5 files first: some damaged ones crash or hang the library.
+
+Run as a script it needs h5py alone, and answers each path it is given with a line.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+__all__ = ["explore", "survives"]
+
+# Time for a file, and for each of its bytes.
+SECONDS, SECONDS_PER_BYTE = 10.0, 1e-7
+# Bytes that the second process may have, and those of the largest array that it reads whole.
+MEMORY, LARGEST_READ = 2 * 2**30, 2**25
+# Files up to this size are searched for damaged heaps before.
+LARGEST_SEARCHED = 2**26
+
+_lock = threading.Lock()
+_processes: dict[int, subprocess.Popen[str]] = {}  # by the process that asks
+_survived: set[tuple[str, int, int]] = set()
+
+
+def survives(path: Path) -> bool:
+    """Whether a process that reads all of this HDF5 file comes back, in time and memory."""
+    found = path.stat()
+    name, size = str(path.resolve()), found.st_size
+    with _lock:
+        if (name, size, found.st_mtime_ns) in _survived:
+            return True
+        seconds = SECONDS + SECONDS_PER_BYTE * size
+        # an earlier file may have harmed the process: the second attempt is a fresh one's
+        survived = _heaps_end(path) and (_answers(name, seconds) or _answers(name, seconds))
+        if survived:
+            _survived.add((name, size, found.st_mtime_ns))
+        return survived
+
+
+def _heaps_end(path: Path) -> bool:
+    """Whether heaps of text are sound; damaged ones, in which it runs in circles, are frequent.
+
+    "HDF5 File Format Specification", III.E: a heap is its size and objects, each with an index
+    (0 for free space), a count of references and a size.
+    """
+    size = path.stat().st_size
+    if not 0 < size <= LARGEST_SEARCHED:
+        return True
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(b"GCOL\x01")
+        while at >= 0:
+            length = int.from_bytes(data[at + 8 : at + 16], "little")
+            place, end = at + 16, at + length
+            while length <= size - at and place + 16 <= end:
+                index = int.from_bytes(data[place : place + 2], "little")
+                step = int.from_bytes(data[place + 8 : place + 16], "little")
+                step = step if index == 0 else 16 + step + -step % 8
+                if step < 16 or place + step > end:
+                    return False
+                place += step
+            at = data.find(b"GCOL\x01", at + 4)
+    return True
+
+
+def _answers(name: str, seconds: float) -> bool:
+    process = _processes.get(os.getpid()) or _started()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    answered = False
+    try:
+        with contextlib.suppress(OSError):
+            process.stdin.write(f"{os.fsencode(name).hex()}\n")
+            process.stdin.flush()
+        answered = bool(process.stdout.readline())
+    finally:  # after Ctrl-C too
+        timer.cancel()
+        if not answered:
+            process.kill()
+            _processes.pop(os.getpid()).communicate()
+    return answered
+
+
+def _started() -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # it is ready
+    return _processes.setdefault(os.getpid(), process)
+
+
+@atexit.register
+def _end() -> None:
+    if process := _processes.pop(os.getpid(), None):
+        process.communicate()
+
+
+# ---- in the second process --------------------------------------------------------------
+
+
+def explore(path: str) -> int:
+    """Read the groups, attributes and arrays of a file; return how many objects there are."""
+    import h5py
+
+    seen: set[int] = set()
+    with h5py.File(path, "r") as file:
+        waiting: list[Any] = [file]
+        while waiting:
+            with _errors_ignored():
+                node = waiting.pop()
+                place = h5py.h5o.get_info(node.id).addr
+                if place not in seen:
+                    seen.add(place)
+                    _read(node)
+                    waiting += _members(node)
+    return len(seen)
+
+
+@contextlib.contextmanager
+def _errors_ignored() -> Any:
+    """What the library says in words, the reader will hear; but no hunger for memory."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocation failed" in str(error):
+            raise SystemExit(1) from None
+
+
+def _read(node: Any) -> None:
+    for name in node.attrs:
+        with _errors_ignored():
+            node.attrs[name]
+    if hasattr(node, "shape") and node.shape is not None and not node.external:
+        if node.size * node.dtype.itemsize <= LARGEST_READ and not node.is_virtual:
+            node[()]
+        elif node.chunks:
+            node.id.get_num_chunks()
+
+
+def _members(group: Any) -> list[Any]:
+    import h5py
+
+    found = []
+    for name in group if isinstance(group, h5py.Group) else ():
+        with _errors_ignored():
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                found.append(group[name])
+    return found
+
+
+def _serve() -> None:
+    sys.path[:] = sys.argv[1:]
+    with contextlib.suppress(ImportError):  # not a POSIX system
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ImportError):  # the reader will say so
+        import h5py  # noqa: F401
+    print("ready", flush=True)
+    for line in sys.stdin:
+        with _errors_ignored():
+            explore(os.fsdecode(bytes.fromhex(line)))
+        print("survived", flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

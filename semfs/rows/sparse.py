@@ -1,0 +1,282 @@
+"""Sparse matrices, stored by rows (CSR) or by columns (CSC): read and summed up in parts.
+
+A part is some rows, or some columns, of a matrix that is never turned: class sums, squares and
+Gram columns come from either. Files are not believed: a part has room for what was read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs.files import FileError, check_declared_size, memory_limit, need, reading, size_text
+from semfs.rows.readers import (
+    BLOCK_BYTES,
+    ArrayReader,
+    Blocks,
+    Reader,
+    check_matrix,
+    check_width,
+    working_dtype,
+)
+
+__all__ = ["SparseReader", "array_reader", "distinct", "mtx_reader", "normalized"]
+
+#: Counts per cell after normalisation.
+TARGET_SUM = 1e4
+
+
+class SparseReader(Reader):
+    """The arrays data, indices and indptr of a matrix, wherever they are.
+
+    ``open_arrays`` is called for them in each process that reads; ``by_columns`` says what
+    indptr is of. ``folder`` is a temporary one that holds them and goes with the reader.
+    """
+
+    sparse = True
+
+    def __init__(
+        self,
+        open_arrays: Callable[[], tuple[Any, Any, Any]],
+        shape: Any,
+        *,
+        by_columns: bool = False,
+        path: Any = None,
+        folder: Any = None,
+    ) -> None:
+        self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
+        self.folder, self.shared = folder, folder is None and not by_columns
+        self.n_rows, self.n_features = (int(size) for size in shape)
+        self._arrays: tuple[Any, Any, np.ndarray] | None = None
+        if path is not None:
+            check_width(path, self.n_features)
+        data = self._open()[0]
+        self.n_values = data.shape[0]
+        check_matrix(path or "X", tuple(shape), data.dtype)
+        self.dtype = working_dtype(data.dtype)
+        value_bytes = self.dtype.itemsize + 8
+        self.row_bytes = 1 + self.n_values * value_bytes // max(1, self.n_rows)
+
+    def _open(self) -> tuple[Any, Any, np.ndarray]:
+        """The arrays, and indptr in memory once it is known to fit them."""
+        if self._arrays is None:
+            data, indices, indptr = self.open_arrays()
+            places = np.asarray(indptr[:], dtype=np.int64)
+            length, last = self.shape[self.by_columns] + 1, int(places[-1:].sum())
+            whole = len(places) == length and places[0] == 0 and (np.diff(places) >= 0).all()
+            if not whole or not (last,) == data.shape == indices.shape:
+                raise FileError(
+                    f"{self.path or 'X'}: a sparse matrix of shape {self.shape} has "
+                    f"{data.shape[0]} values, {last} expected, in {len(places) - 1} parts."
+                )
+            self._arrays = data, indices, places
+        return self._arrays
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.n_rows or 0, self.n_features
+
+    def part(self, first: int, last: int) -> Any:
+        """Return rows first … last - 1 as CSR, or columns as CSC, for the caller to keep."""
+        data, indices, indptr = self._open()
+        low, high = int(indptr[first]), int(indptr[last])
+        with reading(Path(self.path or "the data"), "data"):
+            values = np.array(data[low:high], dtype=self.dtype)
+            places = np.asarray(indices[low:high])
+        n, d = self.shape
+        limit = n if self.by_columns else d
+        if len(places) and not 0 <= places.min() <= places.max() < limit:
+            raise FileError(f"{self.path or 'X'}: indices of a sparse matrix beyond {limit}.")
+        form = sp.csc_array if self.by_columns else sp.csr_array
+        kind = np.int32 if max(limit, high - low) < 2**31 else np.int64
+        parts = (values, places.astype(kind), (indptr[first : last + 1] - low).astype(kind))
+        out = form(parts, shape=(n, last - first) if self.by_columns else (last - first, d))
+        if not out.has_canonical_format:
+            out.sum_duplicates()
+        return out
+
+    def ranges(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield first and last + 1 of parts with about as many bytes as ``size``."""
+        indptr, n_values = self._open()[2], size // (self.dtype.itemsize + 8)
+        while start < stop:
+            end = int(np.searchsorted(indptr, indptr[start] + n_values, "right")) - 1
+            end = min(max(end, start + 1), stop)
+            yield start, end
+            start = end
+
+    def row_sums(self) -> np.ndarray:
+        """Return the sum (n,) of each row of a matrix stored by columns."""
+        out = np.zeros(self.shape[0])
+        for first, last in self.ranges(0, self.n_features, 4 * BLOCK_BYTES):
+            X = self.part(first, last)
+            out += np.bincount(X.indices, X.data, minlength=len(out))
+        return out
+
+    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
+        """Yield (first row, X, None); what is stored by columns is loaded, and turned."""
+        stop = self.shape[0] if stop is None else stop
+        whole = self.load() if self.by_columns else None
+        while start < stop:
+            last = min(stop, (start // step + 1) * step)
+            yield start, self.part(start, last) if whole is None else whole[start:last], None
+            start = last
+
+    def load(self) -> Any:
+        """Return all rows (n, d) as CSR."""
+        size = self.n_values * (self.dtype.itemsize + 4)
+        if size > memory_limit():
+            raise FileError(
+                f"{self.path or 'X'}: the whole matrix takes {size_text(size)}, more than this "
+                'machine\'s memory. solver="direct" reads it in parts.'
+            )
+        return self.part(0, self.shape[self.by_columns]).tocsr()
+
+    def some_values(self) -> np.ndarray:
+        """Return stored values from four places."""
+        data = self._open()[0]
+        places = range(0, self.n_values, self.n_values // 4 + 1)
+        return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_arrays": None}
+
+
+def array_reader(array: Any, path: Any = None) -> Reader:
+    """Return a reader of an array that can be sliced, or of a sparse matrix in memory."""
+    if sp.issparse(array):
+        array = array if array.format == "csc" else array.tocsr()
+        arrays = (array.data, array.indices, array.indptr)
+        by_columns = array.format == "csc"
+        return SparseReader(
+            partial(_itself, arrays), array.shape, by_columns=by_columns, path=path
+        )
+    out = ArrayReader(partial(_itself, array), path)
+    out.shared = not isinstance(array, np.memmap)  # it would be sent whole
+    return out
+
+
+def _itself(array: Any) -> Any:
+    return array
+
+
+# ---- counts -----------------------------------------------------------------------------
+
+
+def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
+    """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
+
+    X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
+
+    >>> normalized(np.array([[1.0, 3.0], [0.0, 0.0]])).round(2)
+    array([[7.82, 8.92],
+           [0.  , 0.  ]])
+    """
+    if row_sums is None and sp.issparse(X):
+        ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
+        row_sums = np.diff(ends[X.indptr])
+    elif row_sums is None:
+        row_sums = X.sum(axis=1, dtype=np.float64)
+    scale = (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(X.dtype)
+    with np.errstate(all="ignore"):
+        if not sp.issparse(X):
+            return np.log1p(X * scale[:, None])
+        csc = X.format == "csc"
+        data = scale[X.indices] if csc else np.repeat(scale, np.diff(X.indptr))
+        data *= X.data
+        np.log1p(data, out=data)
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)
+
+
+# ---- Matrix Market ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """An array in a file of its own, read and not mapped."""
+
+    path: Path
+    dtype: Any
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Their number."""
+        return (self.path.stat().st_size // np.dtype(self.dtype).itemsize,)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(*self.shape)
+        offset = start * np.dtype(self.dtype).itemsize
+        return np.fromfile(self.path, self.dtype, stop - start, offset=offset)
+
+
+def mtx_reader(path: Path) -> SparseReader:
+    """Return a reader of a Matrix Market file (.mtx, .mtx.gz), copied to binary files.
+
+    Its columns are cells, one after the other, as 10x Genomics and others write it.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="semfs-")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        kind, line = file.readline(2**20).lower().split(), file.readline(2**20)
+        if kind[1:3] + kind[4:] != [b"matrix", b"coordinate", b"general"]:
+            raise FileError(f"{path}: a general coordinate matrix was expected.")
+        while line.startswith(b"%"):
+            line = file.readline(2**20)
+        d, n, size = (int(number) for number in line.split())
+        check_width(path, d)
+        check_declared_size(path, f"a matrix of {n} cells", 8 * n, path.stat().st_size)
+        arrays = _copied(path, file, n, Path(folder.name))
+        out = SparseReader(partial(_itself, arrays), (n, d), path=path, folder=folder)
+        if out.n_values != size:
+            raise FileError(f"{path} has {out.n_values} values, {size} expected.")
+    out.feature_names = _mtx_names(path, d)
+    return out
+
+
+def _copied(path: Path, file: Any, n: int, folder: Path) -> tuple[Any, Any, np.ndarray]:
+    """Data, indices and indptr of the triples (gene, cell, value) in a text."""
+    csv, pa = need("pyarrow.csv", "data", what="A Matrix Market file"), need("pyarrow")
+    types = {"gene": pa.int64(), "cell": pa.int64(), "value": pa.float64()}
+    batches = csv.open_csv(
+        file,
+        csv.ReadOptions(column_names=list(types), block_size=BLOCK_BYTES),
+        csv.ParseOptions(delimiter=" "),
+        csv.ConvertOptions(column_types=types),
+    )
+    counts, before = np.zeros(n + 1, dtype=np.int64), 1
+    data, indices = Numbers(folder / "data", np.float32), Numbers(folder / "indices", np.int32)
+    with data.path.open("wb") as values, indices.path.open("wb") as places:
+        for batch in batches:
+            gene, cell, value = (c.to_numpy(zero_copy_only=False) for c in batch.columns)
+            if (np.diff(cell, prepend=before) < 0).any() or cell[-1] > n or gene.min() < 1:
+                raise FileError(f"{path}: columns must be 1 to {n}, one after the other.")
+            before = cell[-1]
+            counts += np.bincount(cell, minlength=n + 1)
+            value.astype(np.float32).tofile(values)
+            (gene - 1).astype(np.int32).tofile(places)
+    return data, indices, np.cumsum(counts)
+
+
+def _mtx_names(path: Path, d: int) -> list[str] | None:
+    """Names of the genes from features.tsv or genes.tsv in the same folder, made distinct."""
+    for name in ("features.tsv", "features.tsv.gz", "genes.tsv", "genes.tsv.gz"):
+        found = path.with_name(name)
+        if found.exists():
+            with gzip.open(found, "rt") if name.endswith("gz") else found.open() as file:
+                rows = [line.rstrip("\n").split("\t") for line in file]
+            if len(rows) == d:
+                return distinct([row[min(1, len(row) - 1)] for row in rows])
+    return None
+
+
+def distinct(names: Any) -> list[str]:
+    """Return names of genes; the second of two that are the same gets ``-1``."""
+    unique = need("anndata.utils", "data", what="AnnData").make_index_unique
+    return unique(need("pandas").Index([str(name) for name in names])).tolist()

@@ -1,0 +1,220 @@
+"""Cells in sparse files, by rows or by columns: the genes of the same counts in memory."""
+
+import gzip
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from scipy.io import mmwrite
+
+import semfs.rows.blocks
+from semfs import SemFS
+from semfs.files import FileError
+from semfs.rows import open_blocks
+from semfs.rows.sparse import SparseReader
+
+pd = pytest.importorskip("pandas")
+h5py = pytest.importorskip("h5py")
+anndata = pytest.importorskip("anndata")
+zarr = pytest.importorskip("zarr")
+pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+N, D, K = 300, 40, 12
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(0, 6, N)
+MEANS = RNG.gamma(0.5, 1.0, D) * np.where(RNG.random((6, D)) < 0.2, 8.0, 1.0)
+COUNTS = RNG.poisson(MEANS[CODES] * RNG.gamma(4.0, 0.25, (N, 1))).astype(np.float32)
+KINDS = np.array([f"type {code}" for code in CODES])
+NAMES = [f"g{j}" for j in range(D)]
+
+
+def log1p(X):
+    """What sc.pp.normalize_total(target_sum=1e4) and sc.pp.log1p do."""
+    totals = X.sum(axis=1, keepdims=True)
+    return np.log1p(1e4 * X / np.where(totals == 0, 1, totals))
+
+
+EXPECTED = {
+    normalize: SemFS(K).fit(X, KINDS)
+    for normalize, X in ((None, COUNTS), ("log1p", log1p(COUNTS.astype(np.float64))))
+}
+
+
+def h5ad(folder, form, **options):
+    cells = anndata.AnnData(form(COUNTS), pd.DataFrame({"kind": KINDS}), None)
+    cells.var_names = NAMES
+    cells.write_h5ad(folder / "a.h5ad", **options)
+    return folder / "a.h5ad", "kind"
+
+
+def shuffled(folder):
+    """Chunks that are shuffled and shorter than the data, one of them without filters."""
+    path, label = h5ad(folder, sp.csr_matrix)
+    with h5py.File(path, "a") as file:
+        for name in ("data", "indices"):
+            values = file["X"][name][:]
+            del file["X"][name]
+            options = {"compression": "gzip", "shuffle": True, "chunks": (1000,)}
+            stored = file["X"].create_dataset(name, data=values, **options)
+            stored.id.write_direct_chunk((0,), values[:1000].tobytes(), filter_mask=3)
+    return path, label
+
+
+def zarr_store(folder):
+    cells = anndata.AnnData(sp.csr_matrix(COUNTS), pd.DataFrame({"kind": KINDS}), None)
+    cells.var_names = NAMES
+    cells.write_zarr(folder / "a.zarr")
+    return folder / "a.zarr", "kind"
+
+
+def cellranger(folder):
+    S = sp.csr_array(COUNTS.astype(np.int32))
+    (folder / "y.txt").write_text("\n".join(KINDS))
+    with h5py.File(folder / "a.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            group.create_dataset(name, data=getattr(S, name), compression="gzip")
+        group["shape"], group["features/name"] = [D, N], np.array(NAMES, dtype="S")
+    return folder / "a.h5", str(folder / "y.txt")
+
+
+def mtx(folder, packed=False):
+    np.save(folder / "y.npy", KINDS)
+    mmwrite(folder / "matrix.mtx", sp.csc_array(COUNTS.T.astype(int)).tocoo())
+    (folder / "features.tsv").write_text("".join(f"id\t{name}\tGene\n" for name in NAMES))
+    if packed:
+        text = (folder / "matrix.mtx").read_bytes()
+        (folder / "matrix.mtx.gz").write_bytes(gzip.compress(text))
+    return folder / ("matrix.mtx.gz" if packed else "matrix.mtx"), str(folder / "y.npy")
+
+
+def blocks(folder):
+    S = sp.csr_array(COUNTS)
+    return [(S[a : a + 70], KINDS[a : a + 70]) for a in range(0, N, 70)], None
+
+
+WAYS = {
+    "dense": lambda f: (COUNTS, KINDS),
+    "csr": lambda f: (sp.csr_array(COUNTS), KINDS),
+    "csc": lambda f: (sp.csc_matrix(COUNTS), KINDS),
+    "h5ad": lambda f: h5ad(f, np.asarray),
+    "h5ad csr": lambda f: h5ad(f, sp.csr_matrix),
+    "h5ad csr gzip": lambda f: h5ad(f, sp.csr_matrix, compression="gzip"),
+    "h5ad csr shuffled": shuffled,
+    "h5ad csc": lambda f: h5ad(f, sp.csc_matrix),
+    "h5ad csc gzip": lambda f: h5ad(f, sp.csc_matrix, compression="gzip"),
+    "h5ad csc lzf": lambda f: h5ad(f, sp.csc_matrix, compression="lzf"),
+    "zarr": zarr_store,
+    "10x": cellranger,
+    "mtx": mtx,
+    "mtx.gz": lambda f: mtx(f, packed=True),
+    "blocks": blocks,
+}
+
+
+@pytest.mark.parametrize("normalize", [None, "log1p"])
+@pytest.mark.parametrize("way", WAYS)
+def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(
+    way, normalize, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
+    data, y = WAYS[way](tmp_path)
+    expected = EXPECTED[normalize].order_[:K].tolist()
+    streamed = open_blocks(data, y, passes="few", normalize=normalize)
+    assert SemFS(K).fit(streamed).order_[:K].tolist() == expected
+    loaded = SemFS(K).fit(open_blocks(data, y, normalize=normalize))
+    assert loaded.order_[:K].tolist() == expected
+    if way not in ("dense", "csr", "csc", "blocks"):
+        assert loaded.feature_names_in_.tolist() == NAMES
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch):
+    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
+    labels, w = KINDS.astype(object), RNG.random(N)
+    labels[::7] = None
+    options = {"class_weight": {"type 1": 3.0}}
+    expected = SemFS(K, **options).fit(COUNTS, labels, w)
+    source = open_blocks(form(COUNTS), labels, sample_weight=w, passes="few")
+    found = SemFS(K, **options).fit(source)
+    assert found.order_[:K].tolist() == expected.order_[:K].tolist()
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_a_fit_reads_the_file_twice(form, monkeypatch):
+    passes, ranges = [], SparseReader.ranges
+    monkeypatch.setattr(SparseReader, "ranges", lambda *a: passes.append(a) or ranges(*a))
+    SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
+    assert len(passes) == 2  # class means; Gram columns that a sample of the rows foretells
+
+
+def test_columns_that_do_not_fit_are_fetched_in_several_passes():
+    source = open_blocks(sp.csc_array(COUNTS), KINDS, passes="few", memory=4 * N * 5)
+    assert SemFS(K).fit(source).order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+
+
+def test_counts_and_other_numbers_are_told_apart(tmp_path):
+    path, label = h5ad(tmp_path, sp.csc_matrix)
+    with pytest.warns(UserWarning, match=r"raw counts .*--normalize log1p"):
+        open_blocks(path, label)
+    cells = anndata.AnnData(log1p(COUNTS), pd.DataFrame({"kind": KINDS}))
+    with pytest.warns(UserWarning, match="expects counts"):
+        open_blocks(cells, label, normalize="log1p")
+    with pytest.raises(ValueError, match="normalize must be 'log1p'"):
+        open_blocks(cells, label, normalize="log")
+
+
+def rewritten(path, name, change):
+    with h5py.File(path, "a") as file:
+        values = change(file["X"][name][:])
+        del file["X"][name]
+        file["X"].create_dataset(name, data=values, compression="gzip")
+
+
+@pytest.mark.parametrize(
+    "name, change, message",
+    [
+        ("indices", lambda v: np.where(np.arange(len(v)) == 5, 10**6, v), "beyond"),
+        ("indptr", lambda v: v[::-1].copy(), "expected"),
+        ("indptr", lambda v: v[:-1], "expected"),
+        ("data", lambda v: v[:-1], "expected"),
+        ("data", lambda v: np.where(np.arange(len(v)) == 5, np.nan, v), "NaN"),
+    ],
+)
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix])
+def test_broken_sparse_matrices_are_refused(form, name, change, message, tmp_path):
+    path, label = h5ad(tmp_path, form)
+    rewritten(path, name, change)
+    with pytest.raises(ValueError, match=message):
+        SemFS(K).fit(open_blocks(path, label, passes="few"))
+
+
+def test_a_chunk_that_expands_further_than_it_says_is_refused(tmp_path):
+    import zlib
+
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    rewritten(path, "data", lambda values: values)
+    with h5py.File(path, "a") as file:
+        file["X/data"].id.write_direct_chunk((0,), zlib.compress(bytes(10)))
+    with pytest.raises(FileError, match="10 bytes"):
+        SemFS(K).fit(open_blocks(path, label, passes="few"))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("matrix array real general\n1 1\n1\n", "general coordinate"),
+        ("matrix coordinate integer general\n2 2 1\n1 1 1\n", "3 labels"),
+        ("matrix coordinate integer general\n2 3 1\n9 1 1\n", "beyond 2"),
+        ("matrix coordinate integer general\n2 3 2\n1 3 1\n2 1 1\n", "one after the other"),
+        ("matrix coordinate integer general\n2 3 2\n1 3 1\n", "1 values, 2 expected"),
+        ("matrix coordinate integer general\n2 3 1\n1 x 1\n", "not a readable"),
+    ],
+)
+def test_broken_matrix_market_files_are_explained(text, message, tmp_path):
+    (tmp_path / "a.mtx").write_text(f"%%MatrixMarket {text}")
+    with pytest.raises(ValueError, match=message):
+        open_blocks(tmp_path / "a.mtx", ["a", "b", "b"]).load()

@@ -1,0 +1,41 @@
+"""The fuzz of tools/fuzz.py and the kills of tools/kill.py, in small."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("anndata")
+pytest.importorskip("openpyxl")
+fuzz = pytest.importorskip("fuzz")
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+ROOT = Path(__file__).parents[1]
+
+
+def output_of(*command):
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_hard_problems_give_finite_scores_or_one_clear_line(number, tmp_path):
+    path = tmp_path / "problem.txt"
+    path.write_bytes(fuzz.mutation("problems", [], 1, number))
+    how, message = fuzz.verdict("problems", path)
+    assert how in ("accepted", "refused"), message
+
+
+def test_damaged_files_of_every_format_are_read_or_refused_clearly(tmp_path):
+    said = output_of("tools/fuzz.py", "--count", "134", "--keep", str(tmp_path))
+    assert said.count("134 tried") == said.count(" 0 anything else") == len(fuzz.seeds())
+
+
+def test_a_killed_run_loses_nothing():
+    said = output_of("tools/kill.py", "--kills", "5")
+    assert "5 kills" in said
+    assert "0 runs that failed, 0 rows lost, 0 rows changed" in said
