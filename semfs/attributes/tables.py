@@ -93,9 +93,8 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         row, column = np.argwhere(~usable)[0]
         wrong = "too large to be squared" if np.isfinite(values[row, column]) else "no number"
         place = f"class {labels[row]!r} in column {str(names[column])!r}"
-        raise ValueError(
-            f"attributes holds {values[row, column]} for {place}, {wrong}. Rescale or drop it."
-        )
+        held = f"attributes holds {values[row, column]} for {place}"
+        raise ValueError(f"{held}, {wrong}. Rescale or drop it.")
     return AttributeTable(values, label_array(labels), np.array(list(map(str, names)), object))
 
 
@@ -103,10 +102,8 @@ def _numbers(rows: Any) -> np.ndarray:
     try:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            "attributes must be numeric, one row of the same length per class: "
-            f"{error}. Encode text attributes as numbers first, or drop those columns."
-        ) from error
+        wanted = "attributes must be numeric, one row of the same length per class"
+        raise ValueError(f"{wanted}: {error}. Encode text as numbers, or drop it.") from error
     if values.ndim != 2 or not values.size:
         raise ValueError(f"attributes needs one row of numbers per class, got {values.shape}.")
     return values
@@ -123,10 +120,8 @@ def _missing_message(missing: list, known: list) -> str:
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
     shown = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
-    return (
-        f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
-        f"class from y; known classes: {shown}"
-    )
+    text = f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
+    return f"{text}class from y; known classes: {shown}"
 
 
 def describe_attributes(table: Any) -> Any:

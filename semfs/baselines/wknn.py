@@ -52,9 +52,8 @@ class WkNN(Baseline):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (d,)
-        Weights; tiny negative scores rank the features of weight 0 by the slope of the loss.
-    weights_ : ndarray of shape (d,)
+    weights_, scores_ : ndarray of shape (d,)
+        As scores, tiny negative numbers rank features of weight 0 by the slope of the loss.
     objective_ : ndarray of shape (n_rounds,)
         Objective before each step, on its batch.
 

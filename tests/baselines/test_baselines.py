@@ -30,8 +30,11 @@ UNSUPERVISED = [*SPARSE[:2], MCFS(3), FSASL(3, n_components=2, max_iter=2)]
 BY_ATTRIBUTES = [LassoSelector(3), L20ALM(3), WkNN(3, max_iter=50)]
 ALL = [*UNSUPERVISED, Markers(3), *BY_ATTRIBUTES]
 IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSelector, L20ALM))]
-RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def seeded():
+    return np.random.default_rng(0)
 
 
 def name_of(selector):
@@ -171,7 +174,11 @@ def test_the_path_stops_at_the_cardinality():
 @pytest.mark.parametrize("ratio", [0.5, 0.05, 0.001])
 @pytest.mark.parametrize(
     "Z",
-    [RNG.normal(size=(40, 6)), RNG.integers(0, 3, (60, 4)) * 1.0, np.eye(9, 12)[:, 2:]],
+    [
+        seeded().normal(size=(40, 6)),
+        1.0 * seeded().integers(0, 3, (60, 4)),
+        np.eye(9, 12)[:, 2:],
+    ],
     ids=["normal", "many ties", "one zero row, others orthogonal"],
 )
 def test_exact_codes_satisfy_the_optimality_conditions(Z, ratio):
