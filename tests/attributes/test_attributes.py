@@ -108,11 +108,11 @@ def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, mes
     "table, message",
     [
         ({"cat": [1.0, np.inf]}, "holds inf for class 'cat' in column 'a1'"),
-        ({}, r"per class, got \(0,\)"),
-        (np.zeros((0, 2)), r"per class, got \(0, 2\)"),
+        ({}, r"length per class, got \(0,\)"),
+        (np.zeros((0, 2)), r"length per class, got \(0, 2\)"),
         ({"a": [1], "b": [1, 2]}, "one row of the same length per class"),
         ({"a": ["much"]}, "must be numeric"),
-        ([1.0, 2.0], r"per class, got \(2,\)"),
+        ([1.0, 2.0], r"length per class, got \(2,\)"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_explained(table, message):
