@@ -91,9 +91,9 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     usable = np.abs(values) <= _LARGEST
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
-        wrong = "too large to be squared" if np.isfinite(values[row, column]) else "no number"
-        place = f"class {labels[row]!r} in column {str(names[column])!r}"
-        held = f"attributes holds {values[row, column]} for {place}"
+        value, place = values[row, column], f"{labels[row]!r} in column {str(names[column])!r}"
+        wrong = "too large to be squared" if np.isfinite(value) else "NaN or infinity"
+        held = f"attributes holds {value} for class {place}"
         raise ValueError(f"{held}, {wrong}. Rescale or drop it.")
     return AttributeTable(values, label_array(labels), np.array(list(map(str, names)), object))
 
@@ -106,7 +106,7 @@ def _numbers(rows: Any) -> np.ndarray:
         raise ValueError(f"{wanted}: {error}. Encode text as numbers, or drop it.") from error
     if values.ndim != 2 or not values.size:
         raise ValueError(
-            f"attributes needs a row of the same length per class, got {values.shape}."
+            f"attributes needs rows of the same length per class, got {values.shape}."
         )
     return values
 

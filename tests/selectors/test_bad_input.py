@@ -55,8 +55,8 @@ CASES = {
     "infinity in table": (
         X, NAMES, {"attributes": table(cat=[np.inf, 1.0])}, ValueError, "NaN or infinity",
     ),
-    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "same length per class"),
-    "ragged list": (X, Y, {"attributes": [[1], [1, 2], [3], [4]]}, ValueError, "same length per class"),
+    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "same length"),
+    "ragged list": (X, Y, {"attributes": [[1], [1, 2], [3], [4]]}, ValueError, "same length"),
     "text table": (
         X, NAMES, {"attributes": table(cat=["big", "furry"])}, ValueError, "must be numeric",
     ),
