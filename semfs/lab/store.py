@@ -1,8 +1,7 @@
 """Cells, the units of an experiment, and the store of their results: one SQLite file per run.
 
 A result is committed in one transaction, so a run may be killed at any moment. Every record
-carries a checksum: what was damaged is never read as a result. A cell under way is a locked
-byte of the file beside it, so that processes can share a run; locks end with their process.
+carries a checksum: what was damaged is never read as a result.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +20,6 @@ from typing import Any
 __all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError"]
 
 FILE_NAME = "results.sqlite"
-LOCKS = "results.lock"
 _SCHEMA = (
     "CREATE TABLE records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
@@ -47,11 +44,6 @@ class Cell:
 
     ``params`` are the method's, as JSON values; ``setting`` is what the experiment varies
     besides, for example ``{"ratio": 0.1}``; ``label`` is shown instead of the method's name.
-
-    >>> a = Cell("alpha", "sample", "given", "semfs", {"alpha": 1, "gamma": 0.5})
-    >>> b = Cell("alpha", "sample", "given", "semfs", {"gamma": 0.5, "alpha": 1.0})
-    >>> a.key == b.key
-    True
     """
 
     experiment: str
@@ -65,8 +57,8 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the identifying values; 1 and 1.0, and any order of names, are the same."""
-        return _digest(_as_json(_canonical(vars(self))))
+        """Hash of the identifying values."""
+        return _digest(_as_json(vars(self)))
 
     @property
     def place(self) -> Row:
@@ -78,15 +70,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name.
-
-    ``extra["features_by_k"]`` names the features of each k where they are not nested.
-    """
+    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name."""
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
     seconds: float
     features: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)  # features_by_k, if not nested
 
 
 class Store:
@@ -109,7 +98,6 @@ class Store:
 
     def __init__(self, run: Any = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
-        self._locks: Any = None
         if self.path is not None and create:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
@@ -146,25 +134,11 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the files; what was claimed is free."""
+        """Close the file."""
         self._db.close()
-        if self._locks is not None:
-            self._locks.close()
-
-    def claim(self, cell: Cell) -> bool:
-        """Reserve a cell for this process, until `release`; False if another one is at it."""
-        if self.path is None:
-            return True
-        self._locks = self._locks or (self.path.parent / LOCKS).open("ab")
-        return _lock(self._locks, int(cell.key[:12], 16))
-
-    def release(self, cell: Cell) -> None:
-        """Give back a cell that was claimed."""
-        if self._locks is not None:
-            _lock(self._locks, int(cell.key[:12], 16), release=True)
 
     def is_done(self, cell: Cell) -> bool:
-        """Whether a cell is finished, by any process."""
+        """Whether a cell is finished."""
         with self._errors():
             sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
             return self._db.execute(sql, [cell.key]).fetchone() is not None
@@ -215,15 +189,12 @@ class Store:
                     row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
                 rows.append(row)
         names = ("experiment", "dataset", "split", "method", "label")
-        return sorted(
-            rows,
-            key=lambda r: [
-                *(r[n] for n in names),
-                _as_json(r["params"]),
-                r["seed"],
-                r["k"] or 0,
-            ],
-        )
+
+        def place(row: Row) -> list:
+            own = [_as_json(row["params"]), row["seed"], row["k"] or 0]
+            return [row[name] for name in names] + own
+
+        return sorted(rows, key=place)
 
     def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity and ``error``."""
@@ -291,44 +262,13 @@ class Store:
 
 def _connect(path: str) -> sqlite3.Connection:
     """Open a database; every statement is a transaction."""
-    uri = path.startswith("file:")
-    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=uri)
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=True)
     db.text_factory = lambda data: data.decode("utf-8", "replace")  # checksums find it
     return db
 
 
-def _lock(file: Any, place: int, release: bool = False) -> bool:
-    """Lock one byte of a file, or release it; False if another process has it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            file.seek(place)
-            how = msvcrt.LK_UNLCK if release else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
-            msvcrt.locking(file.fileno(), how, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            how = fcntl.LOCK_UN if release else fcntl.LOCK_EX | fcntl.LOCK_NB
-            fcntl.lockf(file, how, 1, place)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _canonical(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _as_json(value: Any) -> str:
-    """JSON of plain values and of NumPy's numbers and arrays."""
-    return json.dumps(
-        value, sort_keys=True, default=lambda v: getattr(v, "tolist", v.__str__)()
-    )
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Running cells: in parallel, resumable, killable, shared; nothing is computed twice."""
+"""Running cells: in parallel, resumable, killable; nothing is computed twice."""
 
 import os
 import re
@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -58,21 +57,6 @@ def big(task):
     return Result({5: {"acc": (1.0, 0.0), "nmi": (1.0, 0.0)}}, 0.1, ["x" * 50_000])
 
 
-def logged(task):
-    with Path(os.environ["LOG"]).open("a") as file:
-        file.write(f"{task.params['i']} {os.getppid()}\n")
-    time.sleep(0.15)
-    return square(task)
-
-
-def share(folder):
-    """Work at the cells of a run when another process is ready to do so, too."""
-    (folder / f"ready-{os.getpid()}").touch()
-    while len(list(folder.glob("ready-*"))) < 2:
-        time.sleep(0.02)
-    print(run([cell(i) for i in range(12)], Store(folder), logged, n_jobs=1).n_computed)
-
-
 def test_a_run_continues_and_retries_what_failed(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     cells = [cell(2), cell(-1), cell(3)]
@@ -113,28 +97,6 @@ def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
     parent.kill()
     parent.communicate()
     assert _gone_within(int(pid.read_text()), 5.0)
-
-
-@pytest.mark.parametrize("kill", [False, True])
-def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
-    log = tmp_path / "log"
-    code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"
-    both = [python(code, tmp_path, LOG=str(log)) for _ in range(2)]
-    while kill and len(_finished_at(tmp_path)) < 3:
-        time.sleep(0.02)
-    if kill:
-        both[0].kill()
-    printed = [process.communicate(timeout=60)[0].strip() for process in both]
-    assert sorted(row["params"]["i"] for row in Store(tmp_path).rows()) == list(range(12))
-    begun = [line.split() for line in log.read_text().splitlines()]
-    twice = [i for i, n in Counter(i for i, _ in begun).items() if n > 1]
-    if kill:
-        assert len(twice) <= 1  # what the killed one was at
-        assert begun[-1][1] == str(both[1].pid)
-    else:
-        assert twice == []
-        assert sum(map(int, printed)) == 12
-        assert min(map(int, printed)) > 0
 
 
 def test_zero_jobs_are_refused_and_functions_of_a_notebook_can_be_sent():
