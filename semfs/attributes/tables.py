@@ -105,9 +105,7 @@ def _numbers(rows: Any) -> np.ndarray:
         wanted = "attributes must be numeric, one row of the same length per class"
         raise ValueError(f"{wanted}: {error}. Encode text as numbers, or drop it.") from error
     if values.ndim != 2 or not values.size:
-        raise ValueError(
-            f"attributes needs rows of the same length per class, got {values.shape}."
-        )
+        raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
     return values
 
 
