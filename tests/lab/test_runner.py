@@ -230,29 +230,6 @@ def _gone_within(pid, seconds):
     return False
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_worker_that_dies_or_prints_costs_its_own_cell_only(tmp_path, n_jobs):
-    store = Store(tmp_path)
-    summary = run([cell(i) for i in range(3)], store, unruly, n_jobs=n_jobs)
-    ((failed, error),) = summary.failures
-    assert failed.params == {"i": 1}
-    assert "SIGKILL" in error
-    rows = store.rows()
-    assert [row["k"] for row in rows] == [None, None]
-    assert set(rows[0]["extra"]["threads"]) == {1}
-
-
-def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
-    pid = tmp_path / "pid"
-    parent = python("t.run([t.cell()], t.Store(None), t.nap, n_jobs=2)", NAPPING=str(pid))
-    while not (pid.exists() and pid.read_text()):
-        assert parent.poll() is None
-        time.sleep(0.05)
-    parent.kill()
-    parent.communicate()
-    assert _gone_within(int(pid.read_text()), 5.0)
-
-
 @pytest.mark.parametrize("kill", [False, True])
 def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
     log = tmp_path / "log"
