@@ -6,6 +6,7 @@ import csv
 import gzip
 import logging
 import re
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -145,12 +146,15 @@ def _model(name: str) -> Any:
         if name.startswith("model2vec:"):
             models = need("model2vec", "text", what=what).StaticModel
             return models.from_pretrained(name.removeprefix("model2vec:")).encode
-        what += f" (with torch; without GPU first: {_SMALL_TORCH})"
-        return need("sentence_transformers", what=what).SentenceTransformer(name).encode
+        try:
+            models = need("sentence_transformers", what=what).SentenceTransformer
+        except ImportError as error:
+            raise ImportError(f"{error} (without a GPU first: {_SMALL_TORCH})") from error
+        return models(name).encode
     except ImportError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = textwrap.shorten(str(error), 160, placeholder=" …")
         raise ValueError(
             f"the encoder {name!r} could not be loaded ({reason}). Give the folder of a "
             "downloaded model, a file of word vectors, or nothing: the default encoder comes "

@@ -32,8 +32,14 @@ WORDS = {
     r"\b(?:[Ii]nput |the target )?(?<![\w/.-])y(?![\w/-]|\.\w)": "--label",
     r"\b(?:[Ii]nput )?(?<![\w/.-])X(?![\w/-]|\.\w)": "DATA",
     r"(?<![\w/.-])(include|exclude)(?![\w/-]|\.\w)": r"--\1",
-    r"^(alpha|gamma|attributes|unseen|seed|scheduler)(?= must|:| has| is)": r"--\1",
+    r"^(alpha|gamma|attributes|unseen|seed|scheduler|subset)(?= must|:| has| is| names)": r"--\1",
+    r"\bin drop\b": "in --drop",
+    r"\bkey=": "--layer ",
 }
+#: What is in quotes, and lists of what data hold, as far as a sentence goes.
+NAMES_IN_DATA = (
+    r"""('[^']*'|"[^"]*"|\b(?:[Ff]ound|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
+)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -49,12 +55,12 @@ def complain(text: str) -> None:
 
 
 def in_own_words(text: str) -> str:
-    """Replace names of Python parameters by those of options; what is quoted stays.
+    """Replace names of Python parameters by those of options; what is quoted or found stays.
 
     >>> in_own_words("n_features_to_select must be at least 1, got 'n_features_to_select'.")
     "-k must be at least 1, got 'n_features_to_select'."
     """
-    parts = re.split(r"""('[^']*'|"[^"]*")""", text)
+    parts = re.split(NAMES_IN_DATA, text)
     for pattern, word in WORDS.items():
         parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
     return "".join(parts)

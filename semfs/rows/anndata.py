@@ -132,6 +132,7 @@ def file_reader(path: Path, layer: str | None) -> Reader:
     name = "raw/X" if raw else "X" if layer is None else f"layers/{layer}"
     if name not in file:
         layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
+        name = "raw" if layer == "raw" else name
         raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
     out = hdf5.group_reader(path, name)
     out.frame, out.of_cells = "raw/var" if raw else "var", True
@@ -149,14 +150,21 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
         raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
     name = str(group.attrs.get("_index", "_index")) if column is None else column
     if name not in group:
-        names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-        raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
+        found = column_names(path, frame)
+        raise FileError(f"{path} has no {frame} column {name!r}; found: {found}.")
     found = hdf5.node(path, f"{frame}/{name}")
     for part in found if hasattr(found, "keys") else [""]:
         hdf5.open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
     if "categories" in found.attrs:  # AnnData 0.7
         return io.read_elem(group)[name].array
     return io.read_elem(found)
+
+
+def column_names(path: Path, frame: str) -> str:
+    """Return the names of the columns of ``obs`` or ``var`` of a file, for a message."""
+    group = hdf5.opened(path).get(frame, {})
+    names = group.attrs.get("column-order", list(group)) if group else []
+    return ", ".join(map(str, names)) or "none"
 
 
 def check_counts(reader: Reader, normalize: bool) -> None:

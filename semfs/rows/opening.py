@@ -259,6 +259,8 @@ def _file(
     path: Path, y: Any, name: str | None, key: str | None, drop: tuple[str, ...]
 ) -> tuple[Reader, Labels | None]:
     kind = path.suffix.lower()
+    if key is not None and (kind == ".npy" or table_kind(path)):
+        raise ValueError(f"key={key!r}: there is one matrix only in {path}. Leave it out.")
     if kind == ".npy":
         wanted = f"{path} (the path of a file with one label per row)"
         reader = readers.ArrayReader(partial(readers.read_npy, path), path)
@@ -268,7 +270,8 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        labels = None if name else _given(y, path)
+        found = "" if y is not None else anndata.column_names(path, "obs")
+        labels = None if name else _given(y, f"{path} (a column of obs; found: {found})")
         with reading(path, ".h5ad"):
             if labels is None:
                 labels = Labels.of(anndata.file_column(path, "obs", name))
@@ -324,8 +327,8 @@ def _table(
 def _given(y: Any, where: Any) -> Labels:
     if y is None:
         raise ValueError(
-            f"the labels of {where} are missing. Pass the labels as y (--label): an array, or "
-            "where the data hold them."
+            f"the labels of {where} are missing. Pass them as y: an array, or where the data "
+            "hold them."
         )
     return Labels.of(y)
 

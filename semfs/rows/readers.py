@@ -26,7 +26,7 @@ from semfs.files import (
     reading,
     size_text,
 )
-from semfs.validation import check_distinct, is_missing, label_array
+from semfs.validation import check_distinct, did_you_mean, is_missing, label_array
 
 __all__ = ["ArrayReader", "Labels", "Reader", "read_npy", "read_npz"]
 
@@ -109,7 +109,8 @@ class Labels:
         hidden = {_text(c) for c in classes}
         unknown = hidden - {_text(c) for c in self.classes}
         if unknown:
-            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data.")
+            hint = did_you_mean(min(unknown), self.classes) or "."
+            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data{hint}")
         places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._coded()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
-from semfs.validation import check_distinct
+from semfs.validation import check_distinct, did_you_mean
 
 __all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
 
@@ -208,14 +207,16 @@ class TableReader(Reader):
         return out
 
     def _numbers(self, name: str, column: Any, first: int) -> np.ndarray:
-        if column.null_count:
-            nulls = column.is_null().to_numpy(zero_copy_only=False)
+        numbers = np.asarray(column.to_numpy(zero_copy_only=False), dtype=self.dtype)
+        wrong = ~np.isfinite(numbers)
+        if wrong.any():
+            row = int(wrong.argmax())
+            found = f"{numbers[row]:g}" if column[row].is_valid else "no value"
             raise FileError(
-                f"{self.name}: no value in column {name!r}, row "
-                f"{first + int(np.flatnonzero(nulls)[0]) + 1} ({column.null_count} missing). "
-                "Fill the gaps, or name the column in drop."
+                f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
+                f"({wrong.sum()} such rows). Fill the gaps, or name the column in drop."
             )
-        return column.to_numpy(zero_copy_only=False)
+        return numbers
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_copy": None}
@@ -262,8 +263,7 @@ def _pandas_index(schema: Any) -> list[str]:
 
 def _check_known(path: Any, name: str, names: list[str]) -> None:
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = did_you_mean(name, names) or "."
         shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
         raise FileError(f"{path} has no column {name!r}{hint} Found: {shown}.")
 

@@ -6,6 +6,7 @@ import functools
 import html
 import inspect
 import numbers
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     score per feature (larger is better) and hands them to :meth:`_set_ranking`.
     """
 
-    n_features_to_select: Any  # a number; of SemFSCV also "auto"
+    n_features_to_select: Any  # a number or share; of SemFSCV also "auto"
     # what parameters may be: words, whole numbers from, numbers from, numbers above
     _words: ClassVar[dict[str, tuple[str, ...]]] = {}
     _whole: ClassVar[dict[str, int]] = {}
@@ -123,12 +124,19 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _check_n_features_to_select(self) -> None:
         k = self.n_features_to_select
-        if not isinstance(k, numbers.Integral) or isinstance(k, bool):
+        share = isinstance(k, numbers.Real) and 0 < k < 1
+        if not (share or isinstance(k, numbers.Integral)) or isinstance(k, bool):
             raise TypeError(
-                f"n_features_to_select must be a whole number of at least 1, got {k!r}."
+                "n_features_to_select must be a whole number of at least 1, or the share of "
+                f"the features between 0 and 1, got {k!r}."
             )
-        if k < 1:
+        if k <= 0:
             raise ValueError(f"n_features_to_select must be at least 1, got {k}.")
+
+    def _n_wanted(self, d: int) -> int:
+        """How many of d features are asked for; of a share at least one."""
+        k = self.n_features_to_select
+        return int(k) if k >= 1 else max(1, int(k * d))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -157,7 +165,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         ranking = np.empty(d, dtype=np.intp)
         ranking[order] = np.arange(1, d + 1)
         support = np.zeros(d, dtype=bool)
-        support[order[: min(int(self.n_features_to_select), n_selectable)]] = True
+        support[order[: min(self._n_wanted(d), n_selectable)]] = True
         scores = np.asarray(scores, dtype=np.float64)
         return {"scores_": scores, "order_": order, "ranking_": ranking, "support_": support}
 
@@ -187,7 +195,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         if genes is not None:
             return genes.keep(self._places(genes.names))
         if plain_blocks(X) is None:
-            return super().transform(X)
+            with own_words():
+                return super().transform(X)
         plain = as_plain(X, names=getattr(self, "feature_names_in_", None))
         return plain.X[:, self._get_support_mask()]
 
@@ -247,7 +256,19 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         )
 
 
-def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+@contextmanager
+def own_words(name: str = "X") -> Iterator[None]:
+    """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
+    try:
+        yield
+    except ValueError as error:
+        said, _, more = re.sub(r"\bX\b", name, str(error)).partition("\n")
+        if "contains NaN" in said:
+            raise ValueError(f"{said} Fill it, or drop that row or column.") from error
+        raise ValueError(f"{said}\n{more}".strip()) from error
+
+
+def validated(selector: Any, X: Any, *, reset: bool, name: str = "X", **options: Any) -> Any:
     """Return X as scikit-learn's `validate_data` does, also of AnnData, files and lazy frames.
 
     What lies sparse there is made dense for selectors that need it so, if memory allows.
@@ -267,7 +288,8 @@ def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     with warnings.catch_warnings():
         if named:  # and compared already
             warnings.filterwarnings("ignore", NO_NAMES)
-        X = validate_data(selector, X, reset=reset, **options)
+        with own_words(name):
+            X = validate_data(selector, X, reset=reset, **options)
     if named and reset:
         selector.feature_names_in_ = np.array(plain.names, dtype=object)
     return X
@@ -344,9 +366,8 @@ class LinearSelector(_Fitted):
         )
         if X_unlabeled is not None:
             types = [np.float64, np.float32]
-            X_unlabeled = validated(
-                self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
-            )
+            how: Any = {"accept_sparse": "csr", "dtype": types, "name": "X_unlabeled"}
+            X_unlabeled = validated(self, X_unlabeled, reset=False, **how)
         weights = check_weights(as_numpy(sample_weight), X.shape[0])
         return TrainingData.of_rows(
             X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
@@ -419,7 +440,8 @@ class LinearSelector(_Fitted):
         check_is_fitted(self)
         check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
-        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        with own_words():
+            X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
         if is_foreign(X):
             return np.asarray(as_numpy(take_columns(X, chosen)), dtype=np.float64)

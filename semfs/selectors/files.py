@@ -49,6 +49,7 @@ class FileSelection:
             "n_features": len(self.features),
             "n_rows": self.n_rows,
             "classes": [str(label) for label in self.selector.classes_],
+            "knowledge": dict(self.selector.knowledge_),
             "files": [str(path) for path in self.files],
         }
 
@@ -103,6 +104,8 @@ def select_features(
     '"cat",4'
     """
     target, table_path = _targets(source, Path(out))
+    if subset and target.suffix.lower() != ".h5ad":
+        raise ValueError(f"subset is for .h5ad files, not for {target}. Leave it out.")
     names = source.feature_names
     for parameter in ("include", "exclude"):  # refuse before reading
         wanted = getattr(selector, parameter, None)
@@ -135,18 +138,20 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     if not out.suffix or out.is_dir():
         suffix = "" if data is None else data.suffix.lower()
         suffix = suffix if suffix in WRITTEN else ".parquet" if suffix == ".pq" else ".csv"
-        out.mkdir(parents=True, exist_ok=True)
-        return out / f"reduced{suffix}", out / "features.csv"
-    if out.suffix.lower() not in WRITTEN:
+        target, table = out / f"reduced{suffix}", out / "features.csv"
+    elif out.suffix.lower() in WRITTEN:
+        target, table = out, out.with_name(f"{out.stem}.features.csv")
+    else:
         raise ValueError(
             f"{out}: reduced data are written as {', '.join(WRITTEN)}; a name without ending "
             "makes a folder."
         )
-    same = data is not None and out.exists() and data.exists() and out.samefile(data)
-    if same and out.suffix.lower() != ".h5ad":
-        raise ValueError(f"{out} is the data file itself. Choose another name for the output.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return out, out.with_name(f"{out.stem}.features.csv")
+    for path in (target, table):
+        if data is not None and path.exists() and data.exists() and path.samefile(data):
+            itself = f"{path} is the data file itself."
+            raise ValueError(f"{itself} Choose another name for the output.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target, table
 
 
 def _feature_table(selector: Any, names: np.ndarray) -> Any:
