@@ -66,7 +66,9 @@ class Selection:
     ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
-    n_features_to_select: Annotated[Any, Option("-k", parser=_size, help=SIZE)] = 50
+    n_features_to_select: Annotated[
+        Any, Option("-k", parser=_size, metavar="<number>", help=SIZE)
+    ] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
     unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
     drop: Annotated[Names, Option(help="A column that is no feature; repeatable.")] = None

@@ -32,13 +32,14 @@ WORDS = {
     r"\b(?:[Ii]nput |the target )?(?<![\w/.-])y(?![\w/-]|\.\w)": "--label",
     r"\b(?:[Ii]nput )?(?<![\w/.-])X(?![\w/-]|\.\w)": "DATA",
     r"(?<![\w/.-])(include|exclude)(?![\w/-]|\.\w)": r"--\1",
-    r"^(alpha|gamma|attributes|unseen|seed|scheduler|subset)(?= must|:| has| is| names)": r"--\1",
+    r"^(alpha|gamma|attributes|seed|scheduler|subset)(?= must|:| has| is)": r"--\1",
+    r"^unseen(?= must|:| has| is| names)": "--unseen",
     r"\bin drop\b": "in --drop",
     r"\bkey=": "--layer ",
 }
 #: What is in quotes, and lists of what data hold, as far as a sentence goes.
 NAMES_IN_DATA = (
-    r"""('[^']*'|"[^"]*"|\b(?:[Ff]ound|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
+    r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
 )
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

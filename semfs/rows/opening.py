@@ -270,8 +270,8 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        found = "" if y is not None else anndata.column_names(path, "obs")
-        labels = None if name else _given(y, f"{path} (a column of obs; found: {found})")
+        columns = "" if y is not None else anndata.column_names(path, "obs")
+        labels = None if name else _given(y, f"{path} (a column of obs; found: {columns})")
         with reading(path, ".h5ad"):
             if labels is None:
                 labels = Labels.of(anndata.file_column(path, "obs", name))

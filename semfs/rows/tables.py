@@ -214,7 +214,7 @@ class TableReader(Reader):
             found = f"{numbers[row]:g}" if column[row].is_valid else "no value"
             raise FileError(
                 f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
-                f"({wrong.sum()} such rows). Fill the gaps, or name the column in drop."
+                f"({wrong.sum()} in all). Fill the gaps, or name the column in drop."
             )
         return numbers
 

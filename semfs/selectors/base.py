@@ -124,7 +124,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _check_n_features_to_select(self) -> None:
         k = self.n_features_to_select
-        share = isinstance(k, numbers.Real) and 0 < k < 1
+        share = isinstance(k, numbers.Real) and 0 < float(k) < 1
         if not (share or isinstance(k, numbers.Integral)) or isinstance(k, bool):
             raise TypeError(
                 "n_features_to_select must be a whole number of at least 1, or the share of "
