@@ -23,6 +23,7 @@ __all__ = ["attributes", "datasets", "demo", "evaluate", "report", "reproduce", 
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
+Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]
 Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or an array.")]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
@@ -71,7 +72,7 @@ class Selection:
     ] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
     unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
-    drop: Annotated[Names, Option(help="A column that is no feature; repeatable.")] = None
+    drop: Drop = None
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Layer = None
@@ -234,6 +235,7 @@ class Evaluation:
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     layer: Layer = None
+    drop: Drop = None
     unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
     n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
@@ -260,11 +262,12 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
     if options.out is not None:
         check_page(options.out)
-    own = ("data", "label", "attributes", "layer", "unseen", "out", "as_json")
+    own = ("data", "label", "attributes", "layer", "drop", "unseen", "out", "as_json")
     arguments = _given(options, *own)
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    where = (options.label, options.attributes, options.unseen or (), options.layer)
-    data = open_data(options.data, *where)
+    read = {k: v for k, v in _given(options).items() if k in ("layer", "drop")}
+    where = (options.label, options.attributes, options.unseen or ())
+    data = open_data(options.data, *where, **read)
     rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
     if options.as_json:
         print(json.dumps(rows, indent=1))

@@ -82,7 +82,7 @@ def open_data(
     label: str | None = None,
     attributes: Any = None,
     unseen: Sequence[str] = (),
-    layer: str | None = None,
+    **reading: Any,
 ) -> ZeroShotDataset:
     """Return a data set by name, or from a file of one's own.
 
@@ -96,14 +96,14 @@ def open_data(
         Class table; an ``.npz`` file may have its own (array A).
     unseen : sequence of str, optional
         The unseen classes, as text; several may be joined by commas.
-    layer : str, optional
-        Layer of an AnnData file, or "raw".
+    **reading
+        ``layer`` and ``drop`` of `semfs.datasets.load_table`.
     """
     if not Path(str(name)).is_file():
-        if (label, attributes, layer) != (None, None, None):
+        if label is not None or attributes is not None or reading:
             raise ValueError(f"There is no file {name}; options of files need one.")
         data = _known(str(name))()
-    elif attributes is None and layer is None and Path(name).suffix == ".npz":
+    elif attributes is None and not reading and Path(name).suffix == ".npz":
         data = load_npz(name)
     elif attributes is None or str(attributes).lower() == "labels":
         raise ValueError(
@@ -112,7 +112,7 @@ def open_data(
             "semfs-labels."
         )
     else:
-        data = load_table(name, label, attributes, layer=layer)
+        data = load_table(name, label, attributes, **reading)
     if not unseen:
         return data
     known = {str(label): label for label in data.classes.tolist()}

@@ -327,8 +327,8 @@ def _table(
 def _given(y: Any, where: Any) -> Labels:
     if y is None:
         raise ValueError(
-            f"the labels of {where} are missing. Pass them as y: an array, or where the data "
-            "hold them."
+            f"the labels of {where} are missing. Pass them as y: an array, or their name in "
+            "the data."
         )
     return Labels.of(y)
 

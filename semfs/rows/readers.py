@@ -352,7 +352,7 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
             f"{path} has no array {name!r}; found {', '.join(sorted(names_in_npz(path)))}. "
-            "A matrix is X, or X_data, X_indices, X_indptr and X_shape."
+            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
     with reading(path, "data set"):

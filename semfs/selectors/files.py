@@ -121,6 +121,7 @@ def select_features(
             selector.fit(on_cluster(seen, client))
     features = _feature_table(selector, feature_names(source))
     chosen = np.flatnonzero(selector.support_)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with appearing(target) as beside, appearing(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":
             columns, summary = result_columns(selector), result_summary(selector)
@@ -150,7 +151,6 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
         if data is not None and path.exists() and data.exists() and path.samefile(data):
             itself = f"{path} is the data file itself."
             raise ValueError(f"{itself} Choose another name for the output.")
-    target.parent.mkdir(parents=True, exist_ok=True)
     return target, table
 
 

@@ -136,7 +136,7 @@ def test_benchmarks_are_found_by_name_or_said_to_be_absent(tmp_path, monkeypatch
     for name, said in {
         "cub": r"CUB.*att_splits.mat",  # found, and empty
         "awa2": "AWA2 was not found",
-        "smaple": "Did you mean 'sample'",
+        "smaple": "did you mean 'sample'",
         "aPY": r"was found in .*features must be computed",
     }.items():
         with pytest.raises(ValueError, match=said):

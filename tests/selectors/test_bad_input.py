@@ -106,8 +106,10 @@ CASES = {
     "max_iter 0": (X, NAMES, {"max_iter": 0}, ValueError, "max_iter must be at least 1"),
     "n_swaps half": (X, NAMES, {"n_swaps": 0.5}, TypeError, "n_swaps must be a whole number"),
     "wrong class_weight": (
-        X, NAMES, {"class_weight": "heavy"}, ValueError, "class_weight must be 'balanced'",
+        X, NAMES, {"class_weight": "heavy"}, ValueError, 'None, "balanced" or a mapping',
     ),
+    "share above 1": (X, NAMES, {"n_features_to_select": 1.5}, TypeError, "between 0 and 1"),
+    "no table": (X, NAMES, {"attributes": "cl"}, TypeError, "attributes_of"),
     "class_weight a list": (X, NAMES, {"class_weight": [1, 2]}, TypeError, "mapping"),
     "class_weight < 0": (
         X, NAMES, {"class_weight": {"ant": -1}}, ValueError, "non-negative",
@@ -172,8 +174,12 @@ def test_transform_checks_its_input_too():
     selector = SemFS(3).fit(X, NAMES)
     with pytest.raises(ValueError, match="6 features"):
         selector.transform(X[:, :4])
-    with pytest.raises(ValueError, match="NaN"):
-        selector.transform(with_value(np.nan))
+    for method in (selector.transform, selector.predict):
+        with pytest.raises(ValueError, match=r"^Input X contains NaN. Fill it, or drop .*$"):
+            method(with_value(np.nan))
+    for wrong in (with_value(np.nan), X[:, :4]):
+        with pytest.raises(ValueError, match="X_unlabeled (contains NaN|has 4 features)"):
+            selector.fit(X, NAMES, X_unlabeled=wrong)
 
 
 @pytest.mark.parametrize("n", [60, 6], ids=["d by d", "few rows"])
