@@ -178,7 +178,7 @@ def test_transform_checks_its_input_too():
         with pytest.raises(ValueError, match=r"^Input X contains NaN. Fill it, or drop .*$"):
             method(with_value(np.nan))
     for wrong in (with_value(np.nan), X[:, :4]):
-        with pytest.raises(ValueError, match="X_unlabeled (contains NaN|has 4 features)"):
+        with pytest.raises(ValueError, match=r"X_unlabeled (contains NaN|has 4 features)"):
             selector.fit(X, NAMES, X_unlabeled=wrong)
 
 
