@@ -86,7 +86,6 @@ def test_a_weight_multiplies_J_and_all_gains():
     quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
     assert quadratic.weighing(4.0).q == 40.0
     assert_allclose(quadratic.weighing(4.0).first_gains(), 4.0 * quadratic.first_gains())
-    assert quadratic.n_features == 2
 
 
 def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
