@@ -78,14 +78,6 @@ def test_blocks_may_reuse_one_buffer():
     assert_same_moments(Moments.from_blocks(blocks()), Moments.from_data(X, y))
 
 
-def test_many_blocks_are_merged_without_their_rows(no_rows):
-    X, y, _ = make_problem(n=700, d=6)
-    blocks = [(X[a : a + 70], y[a : a + 70]) for a in range(0, 700, 70)]
-    total = Moments.from_blocks(blocks)
-    assert total.rows is None
-    assert_same_moments(total, Moments.from_data(X, y))
-
-
 def test_classes_of_blocks_are_united():
     X, _, _ = make_problem(n=6)
     total = Moments.from_blocks([(X[:3], ["b", "b", "d"]), (X[3:], ["a", "d", "d"])])
@@ -177,21 +169,6 @@ def test_constant_columns_are_found_whatever_their_value():
         Z = X.astype(dtype)
         Z[:, 1], Z[:, 3] = 0.1, 1e6
         assert Moments.from_data(Z, y).constant().tolist() == [0, 1, 0, 1, 0]
-
-
-def test_sparse_rows_stay_sparse():
-    X = sp.random(40, 2000, density=0.01, random_state=0, format="csr")
-    moments = Moments.from_data(X, np.arange(40) % 4)
-    moments = moments + moments
-    assert moments.rows is not None
-    assert sp.issparse(moments.rows.X)
-
-
-def test_inputs_are_not_changed():
-    X, y, _ = make_problem()
-    before = X.copy()
-    (Moments.from_data(X, y) + Moments.from_data(X, y)).scatter()
-    assert (X == before).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
