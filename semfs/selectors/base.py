@@ -63,27 +63,16 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     _above: ClassVar[dict[str, float]] = {}
 
     def _check_training_data(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        accept_sparse: bool = False,
-        reset: bool = True,
-        ensure_all_finite: bool = True,
+        self, X: Any, y: Any, *, accept_sparse: bool = False, reset: bool = True, **options: Any
     ) -> tuple[Any, Any, Any]:
         """X, class labels (C,) and codes (n,), checked; both None without y, if allowed."""
         plain = as_plain(X, y)
         X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        X = validated(
-            self,
-            replace(plain, X=X),
-            accept_sparse=("csr", "csc") if accept_sparse else False,
-            dtype=floating_dtypes(X) or [np.float64, np.float32],
-            ensure_all_finite=ensure_all_finite,
-            reset=reset,
-        )
+        options["accept_sparse"] = ("csr", "csc") if accept_sparse else False
+        options["dtype"] = floating_dtypes(X) or [np.float64, np.float32]
+        X = validated(self, replace(plain, X=X), reset=reset, **options)
         self._check_n_features_to_select()
         if y is None and not self.__sklearn_tags__().target_tags.required:
             return X, None, None
@@ -152,12 +141,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
-            Rows with all the features seen in `fit`. In AnnData genes are found by name.
-
-        Returns
-        -------
-        X_selected : array-like of shape (n, k)
-            Of AnnData an AnnData object, as slicing it returns it.
+            Rows with all the features seen in `fit`. In AnnData genes are found by name, and
+            an AnnData object is returned, as slicing it does.
         """
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
@@ -288,13 +273,7 @@ class LinearSelector(_Fitted):
         return tags
 
     def _training_data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_unlabeled: Any = None,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, X_unlabeled: Any = None, reset: bool = True
     ) -> TrainingData:
         """Validate rows in memory; finiteness shows in the moments."""
         plain = as_plain(X, y)
@@ -326,11 +305,7 @@ class LinearSelector(_Fitted):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`; only the selected ones are read.
-
-        Returns
-        -------
-        attributes : ndarray of shape (n, m)
+            Rows with all the features seen in `fit`; the result has shape (n, m).
         """
         Z = self._selected(X, "predict_attributes")
         return like(self._predictor().attributes(Z), X)
@@ -345,10 +320,6 @@ class LinearSelector(_Fitted):
             Rows with all the features seen in `fit`.
         class_table : like `attributes`, optional
             Classes to choose among; by default all of the fitted table, seen or to come.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
         """
         Z, table = self._selected(X, "predict"), self._candidates(class_table)
         best = np.argmax(self._predictor().scores(Z, table), axis=1)
@@ -361,12 +332,7 @@ class LinearSelector(_Fitted):
         Parameters
         ----------
         X, class_table
-            As in `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n, n_classes)
-            Columns in the order of the table.
+            As in `predict`; the result (n, n_classes) has columns in the order of the table.
         """
         Z, table = self._selected(X, "decision_function"), self._candidates(class_table)
         return like(self._predictor().scores(Z, table), X)
@@ -438,8 +404,7 @@ class LinearSelector(_Fitted):
 
         Returns
         -------
-        explanation : semfs.selectors.explanation.Explanation
-            Print it, look at its frames or plot it.
+        semfs.selectors.explanation.Explanation
         """
         from semfs.selectors.explanation import explain_selection
 

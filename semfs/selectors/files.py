@@ -73,13 +73,11 @@ def select_features(
     subset : bool, default=False
         Write only the chosen genes into an .h5ad file; those of raw become its ``X``.
     scheduler : str, optional
-        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
-        under the same path.
+        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
 
     Returns
     -------
     FileSelection
-        The answer is that of ``selector.fit(source)``.
 
     Examples
     --------

@@ -48,7 +48,6 @@ def save(selector: Any, path: Any) -> Path:
     Returns
     -------
     Path
-        Where it was written.
 
     Examples
     --------
@@ -79,13 +78,12 @@ def load(path: Any) -> Any:
     Parameters
     ----------
     path : path-like
-        The file. Files of earlier versions can be read; of later ones, as long as the format
-        has not changed.
+        The file, of this version, an earlier one or a later one of the same format.
 
     Returns
     -------
     selector
-        A new selector of the type that was saved, which transforms as that one did.
+        A new one of the type that was saved, which transforms as that one did.
 
     Examples
     --------

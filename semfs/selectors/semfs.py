@@ -17,7 +17,6 @@ from semfs.method.moments import Moments
 from semfs.method.objective import (
     SAFE_RELATIVE_PENALTY,
     Objective,
-    Quadratic,
     Solution,
     reduce_rank,
 )
@@ -32,7 +31,6 @@ from semfs.selectors.training import (
     TrainingData,
     Units,
     check_labelled,
-    check_same_columns,
     check_two_classes,
     describes,
     loaded,
@@ -270,13 +268,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return self
 
     def _data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_unlabeled: Any = None,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, X_unlabeled: Any = None, reset: bool = True
     ) -> TrainingData:
         """Moments of rows wherever they are, and rows without a label."""
         self._check_parameters()
@@ -312,7 +304,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if apart is None:
             return data
         names = getattr(self, "feature_names_in_", None)
-        check_same_columns(apart, self.n_features_in_, names)
+        own, d = apart.feature_names, self.n_features_in_
+        if apart.n_features != d or not (own is None or names is None or [*own] == [*names]):
+            raise ValueError(
+                f"X_unlabeled has {apart.n_features} columns that are not the {d} of X in "
+                "their order. Give both the same columns."
+            )
         return data.with_streamed(apart, rows, options)
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
@@ -380,10 +377,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _solve(
         self,
         objective: Objective,
-        further: list[Quadratic],
+        further: list,
         limits: FeatureLimits,
-        monitor: Callable[..., bool] | None,
-        step: str | float,
+        monitor: Any,
+        step: Any,
     ) -> Solution:
         d = objective.n_features
         if self.solver == "direct":

@@ -242,9 +242,8 @@ class SemFSCV(LinearSelector):
                     found = cluster_scores(some, codes[rows], self.n_repeats, seed)
                     known[chosen.tobytes()] = float(np.mean(found))
                 scores[i, f, k] = known[chosen.tobytes()]
-        if self.verbose:
-            for score, params in zip(scores, settings):
-                print(f"[SemFSCV] {score.mean():.4f}  {params}")
+        for score, params in zip(scores, settings) if self.verbose else ():
+            print(f"[SemFSCV] {score.mean():.4f}  {params}")
         by_fold = scores.mean(axis=2)
         best = self._best(by_fold, settings)
         self.cv_results_ = _results(settings, by_fold)

@@ -178,16 +178,6 @@ def _exponent(size: float, most: int) -> int:
     return int(np.clip(np.frexp(size)[1], -most, most))
 
 
-def check_same_columns(rows: Any, d: int, names: Any) -> None:
-    """Raise unless rows of X_unlabeled have the columns of X, as far as they have names."""
-    own = rows.feature_names
-    if rows.n_features != d or not (own is None or names is None or list(own) == list(names)):
-        raise ValueError(
-            f"X_unlabeled has {rows.n_features} columns that are not the {d} of X in their "
-            "order. Give both the same columns."
-        )
-
-
 @dataclass(frozen=True)
 class FeatureLimits:
     """Constant columns (a mask), and indices of features to include and to exclude."""
