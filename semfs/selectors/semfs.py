@@ -385,7 +385,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         d = objective.n_features
         if self.solver == "direct":
             return forward_selection(
-                [objective.quadratic(), *further],
+                [objective.quadratic(), *more],
                 min(self.n_features_to_select, d),
                 candidates=limits.candidates,
                 include=limits.include,

@@ -50,7 +50,7 @@ CASES = {
     "NaN in table": (
         X, NAMES, {"attributes": table(cat=[np.nan, 1.0])}, ValueError, "NaN or infinity",
     ),
-    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "ragged"),
+    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "same length"),
     "array table, text labels": (X, NAMES, {"attributes": A}, ValueError, "integer label"),
     "array table too short": (
         X, Y, {"attributes": A[:3]}, ValueError, "no row for class 3.*3 rows",
