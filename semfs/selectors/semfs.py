@@ -375,12 +375,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return Objective.from_moments(moments, targets, class_weight=weights, **own)
 
     def _solve(
-        self,
-        objective: Objective,
-        further: list,
-        limits: FeatureLimits,
-        monitor: Any,
-        step: Any,
+        self, objective: Objective, more: list, limits: FeatureLimits, monitor: Any, step: Any
     ) -> Solution:
         d = objective.n_features
         if self.solver == "direct":
