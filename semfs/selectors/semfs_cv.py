@@ -50,8 +50,8 @@ class SemFSCV(LinearSelector):
     Parameters
     ----------
     n_features_to_select : int or "auto", default=50
-        "auto" takes the fewest features whose score is within one standard error of the
-        best, up to `max_features`; see ``curve_``.
+        "auto" takes the fewest features whose score is within one standard error, paired over
+        the folds, of the best, up to `max_features`; see ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         As in `SemFS`.
     param_grid : mapping or list of mappings, optional
@@ -87,7 +87,8 @@ class SemFSCV(LinearSelector):
         std_test_score, rank_test_score. Empty without folds.
     curve_ : dict of arrays
         "n_features", "mean", "se": score of the chosen setting against the number of
-        features. Without folds "mean" is the share of the fall of J and "se" is 0.
+        features, and the standard error of its lag behind the best. Without folds "mean" is
+        the share of the fall of J and "se" is 0.
     n_features_, n_splits_ : int
         Number of features kept, and of folds; 0 with fewer than six seen classes, which keep
         the parameters given here.
@@ -249,13 +250,14 @@ class SemFSCV(LinearSelector):
         self.cv_results_ = _results(settings, by_fold)
         self.best_score_ = float(by_fold[best].mean())
         mean = scores[best].mean(axis=0)
-        error = scores[best].std(axis=0, ddof=1) / np.sqrt(len(splits))
+        # some folds are harder than others, whatever the number: compare within folds
+        lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
+        error = lag.std(axis=0, ddof=1) / np.sqrt(len(splits))
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
         self.n_splits_ = len(splits)
         if self.n_features_to_select != "auto":
             return settings[best], ks[-1]
-        top = int(np.argmax(mean))
-        return settings[best], ks[int(np.argmax(mean >= mean[top] - error[top]))]
+        return settings[best], ks[int(np.argmax(lag.mean(axis=0) <= error))]
 
     def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
         """The setting of the highest mean score; of the default grid only if it is clear."""
