@@ -122,8 +122,8 @@ def core_table(found: dict) -> str:
 def atlas_table(found: dict) -> str:
     """Time and memory of choosing genes in a compressed file, next to reading it."""
     lines = [
-        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the unit "
-        "is reading the same file once, decompressed.",
+        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the "
+        "unit is reading the same file once, decompressed.",
         "",
         "| file | cells | GB | what | seconds | / reading once | peak memory (MB) |",
         "|---|---:|---:|---|---:|---:|---:|",
@@ -149,7 +149,7 @@ def atlas_plan(found: dict) -> str:
         "| workers of two cores | hours | TB for each to read |",
         "|---:|---:|---:|",
     ]
-    lines += [f"| {w} | {hours / (2 * w):.2f} | {size / w:.2f} |" for w in (1, 8, 32)]
+    lines += [f"| {n} | {hours / (2 * n):.2f} | {size / n:.2f} |" for n in (1, 8, 32)]
     return made_by(found, *lines)
 
 
