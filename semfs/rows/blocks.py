@@ -7,7 +7,6 @@ solver the same numbers, and the answer is that of the data in memory.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -446,14 +445,6 @@ def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     for rows in spans(len(Z), PASS_ROWS):
         out += X[rows].T @ Z[rows]
     return out
-
-
-def warn_of_texts(names: list[str]) -> None:
-    """Name the columns of a table that are left out because they hold no numbers."""
-    if names:
-        shown = ", ".join(repr(name) for name in names[:5]) + ", …" * (len(names) > 5)
-        message = f"columns without numbers are no features: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
-import zipfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_archive, open_existing, parse_size, reading
-from semfs.rows import anndata, hdf5, readers
-from semfs.rows.anndata import as_genes, check_counts, view
-from semfs.rows.blocks import BlockSource, SparseSource, warn_of_texts
+from semfs.files import FileError, open_existing, parse_size, reading
+from semfs.rows import hdf5, readers
+from semfs.rows.blocks import BlockSource, SparseSource
+from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
 from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
@@ -142,7 +141,7 @@ def unlabelled_source(data: Any) -> Any:
     rows = data if hasattr(data, "of_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
     if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
-        rows = _source_of(_opened(data, None if _is_pairs(data) else (), None, ())[0])
+        rows = _source_of(_opened(data, None if _is_pairs(data) else ())[0])
     if rows is None or (rows is not data and rows.fits):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
@@ -174,7 +173,7 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
         return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
     if not _is_stored(X):
         return Plain(X, y)
-    reader = _opened(X, (), None, ())[0]
+    reader = _opened(X, ())[0]
     X = _aligned(reader.load(), reader.feature_names, names, needed)
     return Plain(X, None, reader.feature_names)
 
@@ -186,7 +185,7 @@ def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator |
     """
     if not _is_stored(X):
         return None
-    reader = _opened(X, (), None, ())[0]
+    reader = _opened(X, ())[0]
     found = reader.blocks(0, None, reader.usual_step)
     return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
 
@@ -222,7 +221,11 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...], normalize: bool = False
+    data: Any,
+    y: Any,
+    key: str | None = None,
+    drop: tuple[str, ...] = (),
+    normalize: bool = False,
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = _reader(data, y, key, drop)
@@ -243,15 +246,13 @@ def _reader(
     genes = as_genes(data)
     if genes is not None:
         genes = genes if key is None else view(genes.adata, key)
-        labels = genes.labels(name) if name else _given(y, "data")
-        return genes.reader(), labels
+        return genes.reader(), genes.labels(name) if name else _given(y, "data")
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
-    labels = readers.read_labels(name) if name else _given(y, "data")
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return array_reader(data), labels
+        return array_reader(data), readers.read_labels(name) if name else _given(y, "data")
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
 
 
@@ -271,8 +272,8 @@ def _file(
         labels = None if name else _given(y, path)
         with reading(path, ".h5ad"):
             if labels is None:
-                labels = Labels.of(anndata.file_column(path, "obs", name))
-            return anndata.file_reader(path, key), labels.tidied()
+                labels = Labels.of(hdf5.file_column(path, "obs", name))
+            return hdf5.file_reader(path, key), labels.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):
             y, name = readers.read_labels(name), None
@@ -289,20 +290,10 @@ def _file(
 
 
 def _npz_reader(path: Path, key: str | None) -> Reader:
-    """A reader of X in memory, with its feature_names; a large one is unpacked first."""
-    name = key or "X"
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
-        if item is None:
-            out = array_reader(readers.sparse_from_npz(path, name), path)
-        elif item.file_size <= readers.MEMORY // 2:
-            out = array_reader(readers.read_npz(path, [name])[name], path)
-        else:
-            check_archive(path, [item])
-            folder = tempfile.TemporaryDirectory(prefix="semfs-")
-            target = Path(archive.extract(item, folder.name))
-            out = readers.ArrayReader(partial(readers.read_npy, target), path, folder)
-    names = readers.read_npz(path, ["feature_names"]).get("feature_names")
+    """A reader of X, which is loaded, with its feature_names."""
+    arrays = readers.read_npz(path, [key or "X", "feature_names"])
+    X, names = arrays.get(key or "X"), arrays.get("feature_names")
+    out = array_reader(readers.sparse_from_npz(path, key or "X") if X is None else X, path)
     if names is not None and names.shape != (out.n_features,):
         raise FileError(
             f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
@@ -317,7 +308,10 @@ def _table(
     if y is None:
         _given(None, f"{data if isinstance(data, Path) else 'data'} (the label column)")
     reader = TableReader(data, name, drop)
-    warn_of_texts(reader.texts)
+    if reader.texts:
+        shown = ", ".join(map(repr, reader.texts[:5])) + ", …" * (len(reader.texts) > 5)
+        message = f"columns without numbers are no features: {shown}."
+        warnings.warn(message, UserWarning, stacklevel=2)
     return reader, reader.labels() if name else _given(y, data)
 
 

@@ -7,8 +7,8 @@ same file. Nothing is ever unpickled from a file; sizes are checked before they 
 
 from __future__ import annotations
 
-import math
 import mmap
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import (
-    FileError,
-    check_archive,
-    check_declared_size,
-    open_existing,
-    reading,
-    size_text,
-)
+from semfs.files import FileError, check_archive, check_declared_size, open_existing, reading
 from semfs.validation import check_distinct, is_missing, label_array
 
 __all__ = ["ArrayReader", "Labels", "Reader", "read_npy", "read_npz"]
@@ -38,6 +31,7 @@ BLOCK_BYTES = MEMORY // 32
 RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +94,10 @@ class Labels:
 
     def whole_numbers(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        if not all(isinstance(c, str) and is_whole(c) for c in self.classes):
-            return self
-        return self._coded([int(c) for c in self.classes])
+        whole = all(
+            isinstance(c, str) and re.fullmatch("0|-?[1-9][0-9]*", c) for c in self.classes
+        )
+        return self._coded([int(c) for c in self.classes]) if whole else self
 
     def without(self, classes: Iterable) -> Labels:
         """Return the labels with the rows of some classes left out; text may name them."""
@@ -142,12 +137,6 @@ class Labels:
 def _text(label: Any) -> str:
     whole = isinstance(label, float) and label.is_integer()
     return str(int(label)) if whole else str(label)
-
-
-def is_whole(text: str) -> bool:
-    """Whether a text is a whole number as people write it (7, not 007)."""
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
 
 
 # ---- readers ----------------------------------------------------------------------------
@@ -221,20 +210,7 @@ def read_npy(path: Any) -> np.ndarray:
     """Return the array of a ``.npy`` file, memory-mapped."""
     path = open_existing(path)
     with reading(path, ".npy"):
-        size = path.stat().st_size
-        if size == 0:
-            raise FileError(f"{path} is empty.")
-        with path.open("rb") as file:
-            shape, dtype = _npy_header(file, path, path.name)
-            wanted = file.tell() + math.prod(shape) * dtype.itemsize
-        if wanted > size:
-            raise FileError(
-                f"{path} is truncated: {size_text(wanted)} expected, {size_text(size)} "
-                "found. Copy or download it again."
-            )
-        empty = math.prod(shape) == 0  # nothing to map
-        array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-        return _checked_text(path, array)
+        return _checked_text(path, np.lib.format.open_memmap(path, mode="r"))
 
 
 def read_labels(path: Any) -> Labels:
@@ -254,33 +230,28 @@ def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndar
     path = open_existing(path)
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
-        check_distinct(
-            archive.namelist(), f"{path} holds two arrays of the same name, {{}}.", FileError
-        )
         wanted = list(members) if names is None else [n for n in names if n in members]
         check_archive(path, [members[name] for name in wanted])
         return {name: _read_member(path, archive, members[name]) for name in wanted}
 
 
-def names_in_npz(path: Any) -> list[str]:
+def names_in_npz(path: Path) -> list[str]:
     """Return the names of the arrays in an ``.npz`` file."""
-    path = open_existing(path)
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
+    with zipfile.ZipFile(path) as archive:
+        return sorted(name.removesuffix(".npy") for name in archive.namelist())
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
-    name = item.filename.removesuffix(".npy")
     with archive.open(item) as file:
-        shape, dtype = _npy_header(file, path, name)
-        size = file.tell() + math.prod(shape) * dtype.itemsize
-        if size != item.file_size:
+        try:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
             raise FileError(
-                f"{path}: array {name!r} says it has {size_text(size)} but "
-                f"{size_text(item.file_size)} are stored. Write the file again."
-            )
-        file.seek(0)
-        array = np.lib.format.read_array(file, allow_pickle=False)
+                f"{path}: {item.filename} holds pickled Python objects, which are refused "
+                "because reading them runs code. Save array.astype(str) or astype(float)."
+            ) from error
         file.read()  # to the end, where the checksum is compared
         return _checked_text(path, array)
 
@@ -294,24 +265,6 @@ def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise FileError(
-            f"{path}: array {name!r} has .npy version {version}; 1.0 or 2.0 wanted."
-        )
-    read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    shape, _, dtype = read(file)
-    if dtype.hasobject:
-        raise FileError(
-            f"{path}: array {name!r} holds pickled Python objects, which are refused because "
-            "reading them runs code. Save numbers or text: array.astype(str) or astype(float)."
-        )
-    if dtype.names is not None:
-        raise FileError(f"{path}: array {name!r} is a record array; a plain one was expected.")
-    return shape, dtype
-
-
 # What a column costs in any fit, however empty it is.
 COLUMN_BYTES = 128
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
@@ -321,8 +274,7 @@ def npz_labels(path: Path, name: str) -> Labels:
     """Return the labels in an array: names, or 0-based ids in the array ``classes``."""
     arrays = read_npz(path, (name, "classes"))
     if name not in arrays:
-        found = ", ".join(sorted(names_in_npz(path)))
-        raise FileError(f"{path} has no array {name!r}; found {found or 'nothing'}.")
+        raise FileError(f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}.")
     classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
     return named(f"{path}: {name}", arrays[name], classes)
 
@@ -350,7 +302,7 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     arrays = read_npz(path, _SPARSE)
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
-            f"{path} has no array {name!r}; found {', '.join(sorted(names_in_npz(path)))}. "
+            f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
             "A matrix is X, or X_data, X_indices, X_indptr and X_shape."
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
@@ -374,13 +326,11 @@ def check_width(path: Any, d: int) -> None:
 class ArrayReader(Reader):
     """Anything dense with a shape and row slices: memory maps, HDF5, Zarr.
 
-    ``open_array`` is called for the array in each process that reads it. ``folder`` is a
-    temporary one that holds it and goes with the reader.
+    ``open_array`` is called for the array in each process that reads it.
     """
 
-    def __init__(self, open_array: Callable[[], Any], path: Any = None, folder: Any = None):
+    def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
         self.open_array, self.path, self._array = open_array, path, open_array()
-        self.folder, self.shared = folder, folder is None
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
         self.n_rows, self.n_features = (int(size) for size in array.shape)

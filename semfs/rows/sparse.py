@@ -7,9 +7,7 @@ Gram columns come from either. Files are not believed: a part has room for what 
 from __future__ import annotations
 
 import gzip
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,7 @@ class SparseReader(Reader):
     """The arrays data, indices and indptr of a matrix, wherever they are.
 
     ``open_arrays`` is called for them in each process that reads; ``by_columns`` says what
-    indptr is of. ``folder`` is a temporary one that holds them and goes with the reader.
+    indptr is of.
     """
 
     sparse = True
@@ -50,10 +48,9 @@ class SparseReader(Reader):
         *,
         by_columns: bool = False,
         path: Any = None,
-        folder: Any = None,
     ) -> None:
         self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
-        self.folder, self.shared = folder, folder is None and not by_columns
+        self.shared = not by_columns
         self.n_rows, self.n_features = (int(size) for size in shape)
         self._arrays: tuple[Any, Any, np.ndarray] | None = None
         if path is not None:
@@ -199,69 +196,19 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
 # ---- Matrix Market ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """An array in a file of its own, read and not mapped."""
+def mtx_reader(path: Path) -> Reader:
+    """Return a reader of a Matrix Market file (.mtx, .mtx.gz) of genes × cells, in memory."""
+    from scipy.io import mminfo, mmread
 
-    path: Path
-    dtype: Any
-
-    @property
-    def shape(self) -> tuple[int]:
-        """Their number."""
-        return (self.path.stat().st_size // np.dtype(self.dtype).itemsize,)
-
-    def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(*self.shape)
-        offset = start * np.dtype(self.dtype).itemsize
-        return np.fromfile(self.path, self.dtype, stop - start, offset=offset)
-
-
-def mtx_reader(path: Path) -> SparseReader:
-    """Return a reader of a Matrix Market file (.mtx, .mtx.gz), copied to binary files.
-
-    Its columns are cells, one after the other, as 10x Genomics and others write it.
-    """
-    folder = tempfile.TemporaryDirectory(prefix="semfs-")
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        kind, line = file.readline(2**20).lower().split(), file.readline(2**20)
-        if kind[1:3] + kind[4:] != [b"matrix", b"coordinate", b"general"]:
-            raise FileError(f"{path}: a general coordinate matrix was expected.")
-        while line.startswith(b"%"):
-            line = file.readline(2**20)
-        d, n, size = (int(number) for number in line.split())
-        check_width(path, d)
-        check_declared_size(path, f"a matrix of {n} cells", 8 * n, path.stat().st_size)
-        arrays = _copied(path, file, n, Path(folder.name))
-        out = SparseReader(partial(_itself, arrays), (n, d), path=path, folder=folder)
-        if out.n_values != size:
-            raise FileError(f"{path} has {out.n_values} values, {size} expected.")
+    with reading(path, "Matrix Market"):
+        d, n, n_values, form, *_ = mminfo(path)
+        if form != "coordinate":
+            raise FileError(f"{path}: a sparse (coordinate) matrix was expected.")
+        size = 8 * n + 24 * n_values
+        check_declared_size(path, f"a matrix of {n} cells", size, path.stat().st_size)
+        out = array_reader(mmread(path, spmatrix=False).T.astype(np.float32), path)
     out.feature_names = _mtx_names(path, d)
     return out
-
-
-def _copied(path: Path, file: Any, n: int, folder: Path) -> tuple[Any, Any, np.ndarray]:
-    """Data, indices and indptr of the triples (gene, cell, value) in a text."""
-    csv, pa = need("pyarrow.csv", "data", what="A Matrix Market file"), need("pyarrow")
-    types = {"gene": pa.int64(), "cell": pa.int64(), "value": pa.float64()}
-    batches = csv.open_csv(
-        file,
-        csv.ReadOptions(column_names=list(types), block_size=BLOCK_BYTES),
-        csv.ParseOptions(delimiter=" "),
-        csv.ConvertOptions(column_types=types),
-    )
-    counts, before = np.zeros(n + 1, dtype=np.int64), 1
-    data, indices = Numbers(folder / "data", np.float32), Numbers(folder / "indices", np.int32)
-    with data.path.open("wb") as values, indices.path.open("wb") as places:
-        for batch in batches:
-            gene, cell, value = (c.to_numpy(zero_copy_only=False) for c in batch.columns)
-            if (np.diff(cell, prepend=before) < 0).any() or cell[-1] > n or gene.min() < 1:
-                raise FileError(f"{path}: columns must be 1 to {n}, one after the other.")
-            before = cell[-1]
-            counts += np.bincount(cell, minlength=n + 1)
-            value.astype(np.float32).tofile(values)
-            (gene - 1).astype(np.int32).tofile(places)
-    return data, indices, np.cumsum(counts)
 
 
 def _mtx_names(path: Path, d: int) -> list[str] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.anndata import GeneMatrix
 from semfs.rows.blocks import BlockSource
+from semfs.rows.hdf5 import GeneMatrix
+from semfs.rows.readers import names_in_npz, read_npz
 from semfs.rows.tables import TEXT_TABLES, TableReader
 
 __all__ = ["WRITTEN", "feature_names", "of_genes", "write_columns", "write_h5ad"]
@@ -34,8 +34,13 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        with path.open("wb") as file:
-            _write_npy(file, source, columns)
+        shape = (source.n_rows or 0, len(columns))
+        out = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape)
+        first = 0
+        for block in _chosen(source, columns):
+            out[first : first + len(block)] = block
+            first += len(block)
+        out.flush()
     elif suffix == ".npz":
         _write_npz(path, source, columns)
     else:
@@ -50,36 +55,19 @@ def _chosen(source: BlockSource, columns: np.ndarray) -> Iterator[np.ndarray]:
         yield X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
 
 
-def _write_npy(file: Any, source: BlockSource, columns: np.ndarray) -> None:
-    header = {
-        "descr": np.lib.format.dtype_to_descr(source.reader.dtype),
-        "fortran_order": False,
-        "shape": (source.n_rows, len(columns)),
-    }
-    np.lib.format.write_array_header_1_0(file, header)
-    for block in _chosen(source, columns):
-        file.write(np.ascontiguousarray(block, dtype=source.reader.dtype).data)
-
-
 def _write_npz(path: Path, source: BlockSource, columns: np.ndarray) -> None:
-    """X and feature_names anew; of an NPZ source everything else is copied as it is."""
-    own = {"X", "X_data", "X_indices", "X_indptr", "X_shape", "feature_names"}
-    origin = source.reader.path
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("X.npy", "w", force_zip64=True) as file:
-            _write_npy(file, source, columns)
-        arrays = {"feature_names": feature_names(source)[columns].astype(str)}
-        if origin is not None and origin.suffix.lower() == ".npz":
-            with zipfile.ZipFile(origin) as old:
-                for item in old.infolist():
-                    if item.filename.removesuffix(".npy") not in own:
-                        archive.writestr(item.filename, old.read(item))
-        elif source.labels is not None:
-            texts = np.array([*(str(c) for c in source.labels.classes), ""])
-            arrays["y"] = texts[np.maximum(source.labels.codes, -1)]
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w") as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
+    """X and feature_names anew; of an NPZ source everything else as it is."""
+    arrays: dict[str, Any] = {}
+    origin, labels = source.reader.path, source.labels
+    if origin is not None and origin.suffix.lower() == ".npz":
+        others = [n for n in names_in_npz(origin) if n != "X" and not n.startswith("X_")]
+        arrays = read_npz(origin, others)
+    elif labels is not None:
+        texts = np.array([*(str(c) for c in labels.classes), ""])
+        arrays = {"y": texts[np.maximum(labels.codes, -1)]}
+    arrays["X"] = np.concatenate(list(_chosen(source, columns)))
+    arrays["feature_names"] = feature_names(source)[columns].astype(str)
+    np.savez_compressed(path, **arrays)
 
 
 # ---- tables -------------------------------------------------------------------------------

@@ -206,11 +206,10 @@ def test_a_chunk_that_expands_further_than_it_says_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("matrix array real general\n1 1\n1\n", "general coordinate"),
+        ("matrix array real general\n1 1\n1\n", "sparse"),
         ("matrix coordinate integer general\n2 2 1\n1 1 1\n", "3 labels"),
-        ("matrix coordinate integer general\n2 3 1\n9 1 1\n", "beyond 2"),
-        ("matrix coordinate integer general\n2 3 2\n1 3 1\n2 1 1\n", "one after the other"),
-        ("matrix coordinate integer general\n2 3 2\n1 3 1\n", "1 values, 2 expected"),
+        ("matrix coordinate integer general\n2 3 1\n9 1 1\n", "out of bounds"),
+        ("matrix coordinate integer general\n2 3 2\n1 3 1\n", "Truncated"),
         ("matrix coordinate integer general\n2 3 1\n1 x 1\n", "not a readable"),
     ],
 )

@@ -127,7 +127,6 @@ def memory(request, monkeypatch):
     limit = MEMORY[request.param]
     monkeypatch.setattr(semfs.rows.readers, "MEMORY", limit)
     monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", max(2048, limit // 32))
-    monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", limit // 8)
     return limit
 
 
