@@ -7,8 +7,8 @@ solver the same numbers, and the answer is that of the data in memory.
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -38,8 +38,6 @@ WITHOUT_MATRIX = (
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
     "returns a fresh iterator), or raise memory."
 )
-# From the total weight of each class (empty unless asked for) to the factor of its rows.
-ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
 
 
 class Block(NamedTuple):
@@ -70,11 +68,6 @@ class StayingRows:
     def unmarked(self, mark: Any) -> Self:
         """Return the same rows; those whose label is at hand and a mark have none."""
         return self
-
-    def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self.label_weights() if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
 
     def sums(
         self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
@@ -123,7 +116,6 @@ class BlockSource(StayingRows):
     reader: Reader
     labels: Labels | None = None  # None: they come with the blocks
     weights: np.ndarray | None = None
-    class_weight: dict | None = None
     memory: int = readers.MEMORY
     block_rows: int | None = None
     passes: str = "auto"
@@ -181,26 +173,17 @@ class BlockSource(StayingRows):
                 yield block
 
     def _block(self, at: int, X: Any, y: Any) -> Block:
-        rows = slice(at - self.start, at - self.start + X.shape[0])
+        stop = at + X.shape[0]
+        rows = slice(at - self.start, stop - self.start)
         labels = Labels.of(y) if self.labels is None else self.labels[rows]
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
         weights = None if self.weights is None else self.weights[rows]
-        stop, y = at + X.shape[0], labels.array()
-        weights = self._weights(labels, weights)
-        used = labels.codes >= 0
+        y, used = labels.array(), labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
             X, y = X[used], label_array(y[used].tolist())
             weights = None if weights is None else weights[used]
         return Block(at, stop, X, y, weights)
-
-    def _weights(self, labels: Labels, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of rows and of their classes; a row without a label has none."""
-        if self.class_weight is None:
-            return weights
-        factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
-        of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
-        return of_rows * (1.0 if weights is None else weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
@@ -266,25 +249,6 @@ class BlockSource(StayingRows):
 
     # ---- sums -------------------------------------------------------------------------
 
-    def label_weights(self) -> Counter:
-        """Return the total weight of each class, which needs the labels before the rows."""
-        if self.labels is None and not self.reader.rereadable:
-            raise ValueError(
-                'class_weight="balanced" needs the labels before the rows, but these blocks '
-                "can be read only once. Pass a mapping class -> weight."
-            )
-        out: Counter = Counter()
-        if self.labels is None:
-            parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
-        else:
-            parts = [(self.labels, self.weights)]
-        for labels, weights in parts:
-            used = labels.codes >= 0
-            weights = None if weights is None else weights[used]
-            totals = np.bincount(labels.codes[used], weights, len(labels.classes))
-            out.update(dict(zip(labels.classes, totals.tolist())))
-        return out
-
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
         if n_select is None or not self.reader.rereadable or self.passes == "one":
@@ -342,7 +306,7 @@ class SparseSource(BlockSource):
     @cached_property
     def _rows(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Class codes (n,), the number of classes for rows that weigh nothing, and weights."""
-        counted, weights = self.labels.codes >= 0, self._weights(self.labels, self.weights)
+        counted, weights = self.labels.codes >= 0, self.weights
         if not counted.all():
             weights = counted * (1.0 if weights is None else weights)
         return np.where(counted, self.labels.codes, len(self.labels.classes)), weights

@@ -53,7 +53,6 @@ class ClusterRows(StayingRows):
     parts: list[Any]  # chunks (X, y, weights), or ranges of a source
     n_features: int
     feature_names: list[str] | None
-    class_weight: dict | None = None
     memory: int = MEMORY
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
@@ -62,10 +61,6 @@ class ClusterRows(StayingRows):
     verbose: int = 0
 
     fits = False
-
-    def label_weights(self) -> Any:
-        """Return the total weight of each class."""
-        return self._added_up("label_weights")
 
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix: as one machine would for files.
@@ -133,14 +128,14 @@ class ClusterRows(StayingRows):
         import dask
 
         of_part, added = dask.delayed(_of_part, pure=False), dask.delayed(_added, pure=False)
-        level = [of_part(part, self.class_weight, method, options) for part in self.parts]
+        level = [of_part(part, method, options) for part in self.parts]
         while True:
             level = [added(level[i]) for i in spans(len(level), FAN_IN)]
             if len(level) == 1:
                 return _computed(level[0], self.client)
 
 
-def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -> Any:
+def _of_part(part: Any, method: str, options: dict) -> Any:
     """What a part contributes, None if it has no rows; BLAS has one thread meanwhile."""
     if not isinstance(part, BlockSource):
         X, y, weights = part
@@ -152,7 +147,7 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
         reader, n = array_reader(as_matrix(X)), X.shape[0]
         part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):
-        return getattr(replace(part, class_weight=class_weight), method)(**options)
+        return getattr(part, method)(**options)
 
 
 def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:

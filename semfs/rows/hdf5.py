@@ -20,7 +20,7 @@ from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
 
-__all__ = ["GeneMatrix", "as_genes", "checked_dataset", "group_reader", "is_zarr", "view"]
+__all__ = ["GeneMatrix", "as_genes", "group_reader", "is_zarr", "view"]
 
 
 def is_zarr(path: Path) -> bool:
@@ -30,7 +30,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def opened(path: Path) -> Any:
-    """Return an HDF5 file, or a Zarr group or array, open for reading."""
+    """Return an HDF5 file, or a Zarr group or array."""
     if is_zarr(path):
         return need("zarr", "data", what=str(path)).open(str(path), mode="r")
     h5py = need("h5py", "data", what=str(path))
@@ -43,16 +43,15 @@ def opened(path: Path) -> Any:
 
 
 def node(path: Path, name: str) -> Any:
-    """Return an array or group in a file; links to other files are not followed."""
+    """Return an array or group in a file; links, which may lead elsewhere, are not followed."""
     found = opened(path)
     for part in name.strip("/").split("/") if name else ():
-        if hasattr(found, "get") and not is_zarr(path):
-            link = found.get(part, getlink=True)
-            if isinstance(link, need("h5py").ExternalLink):
-                raise FileError(f"{path}: {name} is a link to another file, not followed.")
-        if not hasattr(found, "keys") or part not in found:
+        if not hasattr(found, "keys") or part not in _own_names(path, found):
             there = ", ".join(found) if hasattr(found, "keys") else "a single array"
-            raise FileError(f"{path} has no array {name!r}, only {there or 'nothing'}.")
+            raise FileError(
+                f"{path} has no array {name!r}, only {there or 'nothing'}; links are not "
+                "followed."
+            )
         found = found[part]
     return found
 
@@ -77,6 +76,10 @@ def _matrix_name(path: Path) -> str:
     return "X" if "X" in matrices else matrices[0]
 
 
+def _is_matrix(found: Any) -> bool:
+    return len(found.shape) == 2 if hasattr(found, "shape") else "indptr" in found
+
+
 def _own_names(path: Path, group: Any) -> list[str]:
     if is_zarr(path):
         return list(group)
@@ -84,43 +87,30 @@ def _own_names(path: Path, group: Any) -> list[str]:
     return [name for name in group if isinstance(group.get(name, getlink=True), hard)]
 
 
-def _is_matrix(found: Any) -> bool:
-    return len(found.shape) == 2 if hasattr(found, "shape") else "indptr" in found
-
-
 def group_labels(path: Path, name: str) -> Labels:
     """Return the labels in an array of an HDF5 file or a Zarr group."""
+    return Labels.of(_texts(path, name)).tidied()
+
+
+def _texts(path: Path, name: str) -> np.ndarray:
     array = open_array(path, name, held=True)
     text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+    return array.asstr()[:] if text else array[:]
 
 
 def open_array(path: Path, name: str, *, held: bool = False) -> Any:
-    """An array of a file; one that is ``held`` in memory must fit there."""
+    """An array of a file, if it is local and of a credible size; what is ``held`` must fit."""
     found = node(path, name)
-    if not is_zarr(path):
-        return checked_dataset(path, opened(path), name, held=held)
     if not hasattr(found, "shape"):
         raise FileError(f"{path}: {name} is a group; an array was expected.")
-    check_declared_size(path, name, found.nbytes, found.nbytes_stored(), held=held)
-    return found
-
-
-def checked_dataset(path: Path, file: Any, name: str, *, held: bool = True) -> Any:
-    """Return a data set after checking that it is plain, local and of a credible size."""
-    h5py = need("h5py", "data", what=str(path))
-    if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-        raise FileError(f"{path}: {name} is a link to another file, which is not followed.")
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise FileError(f"{path}: {name} is a group; an array was expected.")
-    if dataset.external or dataset.is_virtual:
+    if getattr(found, "external", None) or getattr(found, "is_virtual", False):
         raise FileError(f"{path}: {name} takes its data from other files; it is not read.")
-    if dataset.shape is None:
+    if found.shape is None:
         raise FileError(f"{path}: {name} is empty.")
-    declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size(), held=held)
-    return dataset
+    declared = math.prod(found.shape) * found.dtype.itemsize
+    stored = found.nbytes_stored() if is_zarr(path) else found.id.get_storage_size()
+    check_declared_size(path, name, declared, stored, held=held)
+    return found
 
 
 # ---- sparse matrices ----------------------------------------------------------------------
@@ -129,29 +119,27 @@ def checked_dataset(path: Path, file: Any, name: str, *, held: bool = True) -> A
 def sparse_reader(path: Path, name: str) -> SparseReader:
     """Return a reader of a sparse matrix as AnnData and 10x Genomics write them."""
     group = node(path, name)
-    kind = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "10x")))
+    kind = str(group.attrs.get("encoding-type", "10x"))
     if "indptr" not in group or not kind.startswith(("csr", "csc", "10x")):
         raise FileError(f"{path}: {name} is no matrix.")
     if kind == "10x":  # genes × cells, by columns: cells × genes by rows
         shape = open_array(path, f"{name}/shape", held=True)[:][::-1]
     else:
-        shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+        shape = group.attrs.get("shape")
     if shape is None or len(shape) != 2:
         raise FileError(f"{path}: {name} has no shape of two numbers.")
     open_arrays = partial(_sparse_arrays, path, name)
     out = SparseReader(open_arrays, shape, by_columns=kind.startswith("csc"), path=path)
-    for names in ("features/name", "gene_names"):
-        if kind == "10x" and names in group:
-            texts = open_array(path, f"{name}/{names}", held=True)
-            found = texts.asstr()[:] if hasattr(texts, "asstr") else texts[:]
-            if len(found) == out.n_features:
-                out.feature_names = distinct(found)
+    names = "gene_names" if "gene_names" in group else "features/name"
+    if kind == "10x" and names in group:
+        found = _texts(path, f"{name}/{names}")
+        out.feature_names = distinct(found) if len(found) == out.n_features else None
     return out
 
 
 def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
-    names = ("data", "indices", "indptr")
-    return tuple(Deflated.of(open_array(path, f"{name}/{part}")) for part in names)
+    names = (f"{name}/{part}" for part in ("data", "indices", "indptr"))
+    return tuple(Deflated.of(open_array(path, part)) for part in names)
 
 
 class Deflated:
@@ -327,8 +315,9 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     file = opened(path)
     group = file.get(frame)
     if not hasattr(group, "keys"):
-        hint = " It was written by AnnData before 0.7: write it again." if group else ""
-        raise FileError(f"{path} is not an AnnData file: it has no group {frame!r}.{hint}")
+        raise FileError(
+            f"{path} is not an AnnData file (of version 0.7 or later): no group {frame!r}."
+        )
     name = str(group.attrs.get("_index", "_index")) if column is None else column
     if name not in group:
         names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))

@@ -271,36 +271,20 @@ def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for CSR or CSC, about the origin (sparse columns are near it)."""
-    if X.format == "csc":
-        return _column_totals(X, codes, n_classes, weights)
     sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
-    with np.errstate(all="ignore"):
-        for rows in spans(X.shape[0], PASS_ROWS):
-            order = rows.start + np.argsort(codes[rows], kind="stable")
-            Z = X[order]  # rows of a class, one after the other, are one row of sums
-            ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
-            w = np.ones(len(order)) if weights is None else weights[order]
-            data = Z.data = Z.data.astype(np.float64)
-            if weights is not None:
-                data = data * np.repeat(w, np.diff(Z.indptr))
-            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
-            sums += sp.csr_array(parts, shape=(n_classes, X.shape[1])).toarray()
-            Z.data = Z.data**2
-            squares += Z.T @ w
+    codes, w = codes.astype(np.int32), np.ones(X.shape[0]) if weights is None else weights
+    step = X.shape[0] if X.format == "csc" else PASS_ROWS  # columns come in parts
+    for part in spans(X.shape[0], step):
+        Z = X if step == X.shape[0] else X[part]
+        major = np.repeat(np.arange(len(Z.indptr) - 1, dtype=np.int32), np.diff(Z.indptr))
+        row, column = (Z.indices, major) if X.format == "csc" else (major, Z.indices)
+        values = Z.data.astype(np.float64)
+        with np.errstate(all="ignore"):
+            data = values if weights is None else values * weights[part][row]
+            place = (codes[part][row], column)
+            sums += sp.coo_array((data, place), shape=sums.shape).toarray()
+            squares += type(Z)((values**2, Z.indices, Z.indptr), shape=Z.shape).T @ w[part]
     return sums, squares
-
-
-def _column_totals(
-    X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    n, d = X.shape
-    values, w = X.data.astype(np.float64), np.ones(n) if weights is None else weights
-    data = values if weights is None else values * weights[X.indices]
-    column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
-    place = (codes.astype(np.int32)[X.indices], column)
-    sums = sp.coo_array((data, place), shape=(n_classes, d)).toarray()
-    with np.errstate(all="ignore"):
-        return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
 
 
 def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
@@ -370,8 +354,9 @@ class Accumulator:
         dtype = np.float64 if self.precise or sp.issparse(X) else X.dtype
         centre = np.zeros(self.n_features)
         if not sp.issparse(X):
-            centre = self._centre(X).astype(dtype)
             with np.errstate(all="ignore"):
+                mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=float)
+                centre = np.where(np.isfinite(mean), mean, 0.0).astype(dtype)
                 X = X - centre
         sums, squares = totals(X, codes, len(labels), weights)
         if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
@@ -405,12 +390,6 @@ class Accumulator:
             self.rounding = max(self.rounding, other.rounding)
             self._pool(other.position, other.counts, other.means, other.mean, other.diag)
         return self
-
-    def _centre(self, X: np.ndarray) -> np.ndarray:
-        """A row near the mean."""
-        with np.errstate(all="ignore"):
-            mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=np.float64)
-        return np.where(np.isfinite(mean), mean, 0.0)
 
     def _pool(
         self,
@@ -449,10 +428,5 @@ class Accumulator:
         labels, codes = encode_labels(label_array(list(self.position)))
         order = np.argsort(codes)
         diag = self.diag if self.upper is None else np.diagonal(mirrored(self.upper))
-        return (
-            labels,
-            self.counts[order],
-            self.means[order],
-            np.maximum(diag, 0.0),
-            self.upper,
-        )
+        counts, means = self.counts[order], self.means[order]
+        return labels, counts, means, np.maximum(diag, 0.0), self.upper

@@ -88,9 +88,8 @@ class Labels:
 
     def tidied(self) -> Labels:
         """Return labels as people mean them: text without blanks around it, blank is none."""
-        return self._coded(
-            [c.strip() or None if isinstance(c, str) else c for c in self.classes]
-        )
+        names = (c.strip() or None if isinstance(c, str) else c for c in self.classes)
+        return self._coded(list(names))
 
     def whole_numbers(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
@@ -165,6 +164,16 @@ class Reader:
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels or None); X is valid until the next one is asked for."""
+        first, stop = start, (self.n_rows or 0) if stop is None else stop
+        while first < stop:
+            last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
+            with reading(Path(self.path or "the data"), "data"):
+                rows = self.rows(first, last)
+            yield first, rows, None
+            first = last
+
+    def rows(self, first: int, last: int) -> Any:
+        """Return rows first … last - 1, dense or CSR."""
         raise NotImplementedError
 
     def load(self) -> Any:
@@ -339,18 +348,7 @@ class ArrayReader(Reader):
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None)."""
-        assert self.n_rows is not None
-        first, stop = start, self.n_rows if stop is None else stop
-        while first < stop:
-            last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
-            with reading(Path(self.path or "the data"), "data"):
-                rows = self._rows(first, last)
-            yield first, rows, None
-            first = last
-
-    def _rows(self, first: int, last: int) -> Any:
+    def rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
         if not isinstance(self._array, np.memmap):

@@ -71,16 +71,13 @@ def _heaps_end(path: Path) -> bool:
 
 def _answers(name: str, seconds: float) -> bool:
     process = _processes.get(os.getpid()) or _started()
-    assert process.stdin is not None
-    assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     answered = False
     try:
         with contextlib.suppress(OSError):
-            process.stdin.write(f"{os.fsencode(name).hex()}\n")
-            process.stdin.flush()
-        answered = bool(process.stdout.readline())
+            print(os.fsencode(name).hex(), file=process.stdin, flush=True)
+        answered = bool(process.stdout.readline())  # type: ignore[union-attr]
     finally:  # after Ctrl-C too
         timer.cancel()
         if not answered:
@@ -98,8 +95,7 @@ def _started() -> subprocess.Popen[str]:
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         text=True,
     )
-    assert process.stdout is not None
-    process.stdout.readline()  # it is ready
+    process.stdout.readline()  # type: ignore[union-attr]  # it is ready
     return _processes.setdefault(os.getpid(), process)
 
 
@@ -123,10 +119,14 @@ def explore(path: str) -> int:
             with _errors_ignored():
                 node = waiting.pop()
                 place = h5py.h5o.get_info(node.id).addr
-                if place not in seen:
-                    seen.add(place)
-                    _read(node)
-                    waiting += _members(node)
+                if place in seen:
+                    continue
+                seen.add(place)
+                _read(node)
+                for name in node if isinstance(node, h5py.Group) else ():
+                    with _errors_ignored():
+                        if isinstance(node.get(name, getlink=True), h5py.HardLink):
+                            waiting.append(node[name])
     return len(seen)
 
 
@@ -149,17 +149,6 @@ def _read(node: Any) -> None:
             node[()]
         elif node.chunks:
             node.id.get_num_chunks()
-
-
-def _members(group: Any) -> list[Any]:
-    import h5py
-
-    found = []
-    for name in group if isinstance(group, h5py.Group) else ():
-        with _errors_ignored():
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                found.append(group[name])
-    return found
 
 
 def _serve() -> None:

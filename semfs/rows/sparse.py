@@ -120,12 +120,13 @@ class SparseReader(Reader):
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); what is stored by columns is loaded, and turned."""
-        stop = self.shape[0] if stop is None else stop
-        whole = self.load() if self.by_columns else None
-        while start < stop:
-            last = min(stop, (start // step + 1) * step)
-            yield start, self.part(start, last) if whole is None else whole[start:last], None
-            start = last
+        if self.by_columns:
+            return array_reader(self.load()).blocks(start, stop, step)
+        return super().blocks(start, stop, step)
+
+    def rows(self, first: int, last: int) -> Any:
+        """Return rows first … last - 1 of a matrix stored by rows."""
+        return self.part(first, last)
 
     def load(self) -> Any:
         """Return all rows (n, d) as CSR."""
@@ -151,11 +152,8 @@ def array_reader(array: Any, path: Any = None) -> Reader:
     """Return a reader of an array that can be sliced, or of a sparse matrix in memory."""
     if sp.issparse(array):
         array = array if array.format == "csc" else array.tocsr()
-        arrays = (array.data, array.indices, array.indptr)
-        by_columns = array.format == "csc"
-        return SparseReader(
-            partial(_itself, arrays), array.shape, by_columns=by_columns, path=path
-        )
+        arrays = partial(_itself, (array.data, array.indices, array.indptr))
+        return SparseReader(arrays, array.shape, by_columns=array.format == "csc", path=path)
     out = ArrayReader(partial(_itself, array), path)
     out.shared = not isinstance(array, np.memmap)  # it would be sent whole
     return out

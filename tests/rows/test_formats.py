@@ -290,7 +290,7 @@ def test_links_to_other_files_are_not_followed(tmp_path):
             file["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
             obs = file.create_group("obs")
             obs["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
-        with pytest.raises(FileError, match=r"another file|no array 'y'"):
+        with pytest.raises(FileError, match="not followed"):
             open_blocks(tmp_path / f"a.{ending}", "y")
 
 
