@@ -1,7 +1,6 @@
 """Data beyond memory: read in blocks sized to a budget, summed up while the next is read.
 
-One pass that forms the scatter matrix and a few passes that fetch some of its columns give the
-solver the same numbers, and the answer is that of the data in memory.
+One pass for the scatter matrix, or a few for some of its columns: the answer is the same.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
 
-__all__ = ["BlockSource", "StayingRows"]
-
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
@@ -41,8 +38,6 @@ WITHOUT_MATRIX = (
 
 
 class Block(NamedTuple):
-    """Labelled rows that count: their place among all rows, values, labels and weights."""
-
     first: int
     stop: int
     X: Any
@@ -58,15 +53,12 @@ class StayingRows:
         return self
 
     def own(self) -> Self:
-        """Return the same rows: nobody changes them."""
         return self
 
     def matched(self, known: Iterable) -> Self:
-        """Return the same rows; labels that are at hand take the type of the known ones."""
         return self
 
     def unmarked(self, mark: Any) -> Self:
-        """Return the same rows; those whose label is at hand and a mark have none."""
         return self
 
     def sums(
@@ -133,12 +125,10 @@ class BlockSource(StayingRows):
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
         return self.reader.n_features
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns, where the data have them."""
         return self.reader.feature_names
 
     @property
@@ -160,8 +150,6 @@ class BlockSource(StayingRows):
         if rows >= chunk:
             return rows // chunk * chunk
         return chunk if chunk * self.reader.row_bytes <= room else rows
-
-    # ---- rows -------------------------------------------------------------------------
 
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
@@ -203,7 +191,6 @@ class BlockSource(StayingRows):
         return replace(self, labels=labels, weights=weights, start=start, stop=stop)
 
     def without(self, classes: Iterable) -> BlockSource:
-        """Return the source without the rows of some classes, which may be named as text."""
         labels = None if self.labels is None else self.labels.without(classes)
         return replace(self, labels=labels)
 
@@ -247,8 +234,6 @@ class BlockSource(StayingRows):
         every[places] = codes
         return replace(self, labels=Labels(list(range(every.max(initial=0) + 1)), every))
 
-    # ---- sums -------------------------------------------------------------------------
-
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
         if n_select is None or not self.reader.rereadable or self.passes == "one":
@@ -277,7 +262,6 @@ class BlockSource(StayingRows):
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
         out = np.zeros((len(mean), len(columns)))
         for block in self._watched(f"{len(columns)} Gram columns"):
             weights = block.weights
@@ -340,7 +324,6 @@ class SparseSource(BlockSource):
                 progress.step("", where.stop - where.start)
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return counts, class means and squares, with a sample of the rows of a whole file."""
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
         (codes, weights), classes = self._rows, self.labels.classes
@@ -378,7 +361,6 @@ class SparseSource(BlockSource):
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix; a pass for as many as memory holds."""
         n, weights, title = len(self.labels), self._rows[1], f"{len(columns)} Gram columns"
         total = n if weights is None else float(weights.sum())  # of these rows alone
         out = -total * np.outer(mean, mean[columns])

@@ -20,8 +20,6 @@ from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
 
-__all__ = ["GeneMatrix", "as_genes", "group_reader", "is_zarr", "view"]
-
 
 def is_zarr(path: Path) -> bool:
     """Whether this is a Zarr array or group."""
@@ -88,7 +86,6 @@ def _own_names(path: Path, group: Any) -> list[str]:
 
 
 def group_labels(path: Path, name: str) -> Labels:
-    """Return the labels in an array of an HDF5 file or a Zarr group."""
     return Labels.of(_texts(path, name)).tidied()
 
 
@@ -111,9 +108,6 @@ def open_array(path: Path, name: str, *, held: bool = False) -> Any:
     stored = found.nbytes_stored() if is_zarr(path) else found.id.get_storage_size()
     check_declared_size(path, name, declared, stored, held=held)
     return found
-
-
-# ---- sparse matrices ----------------------------------------------------------------------
 
 
 def sparse_reader(path: Path, name: str) -> SparseReader:
@@ -143,10 +137,7 @@ def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
 
 
 class Deflated:
-    """A data set (n,) of chunks that are compressed by gzip alone, unpacked in threads.
-
-    HDF5 unpacks one chunk after the other; zlib lets other threads run meanwhile.
-    """
+    """A data set (n,) of chunks compressed by gzip alone; HDF5 would unpack one by one."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset, self.dtype, self.shape = dataset, dataset.dtype, dataset.shape
@@ -154,11 +145,10 @@ class Deflated:
 
     @classmethod
     def of(cls, dataset: Any) -> Any:
-        """Return the data set so, if its chunks are."""
         if getattr(dataset, "compression", None) != "gzip" or not hasattr(dataset, "id"):
             return dataset
         plain = dataset.ndim == 1 and dataset.dtype.kind in "fiu"
-        filters = dataset.id.get_create_plist().get_nfilters() == 1 + bool(dataset.shuffle)
+        filters = dataset.id.get_create_plist().get_nfilters() == 1
         whole = dataset.id.get_num_chunks() == -(-len(dataset) // dataset.chunks[0])
         return cls(dataset) if plain and filters and whole else dataset
 
@@ -182,20 +172,11 @@ class Deflated:
         unpacked = zlib.decompressobj().decompress(raw, size)
         if len(unpacked) != size:
             raise FileError(f"a chunk holds {len(unpacked)} bytes, {size} expected.")
-        if self.dataset.shuffle:
-            bytes_of = np.frombuffer(unpacked, np.uint8).reshape(self.dtype.itemsize, -1)
-            return np.ascontiguousarray(bytes_of.T).view(self.dtype)[:, 0]
         return np.frombuffer(unpacked, self.dtype)
 
 
-# ---- AnnData ------------------------------------------------------------------------------
-
-
 def view(
-    adata: Any,
-    layer: str | None = None,
-    use_raw: bool = False,
-    gene_symbols: str | None = None,
+    adata: Any, layer: str | None = None, use_raw: bool = False, gene_symbols: str | None = None
 ) -> GeneMatrix:
     """Return one matrix of an AnnData object, to be passed wherever the object may be.
 
@@ -253,7 +234,6 @@ class GeneMatrix:
 
     @property
     def var(self) -> Any:
-        """The frame (d, …) of the genes."""
         return (self.adata.raw if self.use_raw else self.adata).var
 
     @property
@@ -325,8 +305,6 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     found = node(path, f"{frame}/{name}")
     for part in found if hasattr(found, "keys") else [""]:
         open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
-    if "categories" in found.attrs:  # AnnData 0.7
-        return io.read_elem(group)[name].array
     return io.read_elem(found)
 
 

@@ -23,16 +23,6 @@ from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
 
-__all__ = [
-    "Plain",
-    "as_plain",
-    "as_source",
-    "column_places",
-    "open_blocks",
-    "plain_blocks",
-    "unlabelled_source",
-]
-
 
 def open_blocks(
     data: Any,
@@ -106,20 +96,15 @@ def open_blocks(
         )
     if sample_weight is not None and n is None:
         raise ValueError("sample_weight needs data whose number of rows is known.")
-    return _source_of(
-        reader,
-        labels,
-        None if sample_weight is None else check_weights(sample_weight, n or 0),
-        memory=readers.MEMORY if memory is None else parse_size(memory),
-        block_rows=None if block_rows is None else int(block_rows),
-        passes=passes,
-        normalize=normalize is not None,
-    )
+    weights = None if sample_weight is None else check_weights(sample_weight, n or 0)
+    size = readers.MEMORY if memory is None else parse_size(memory)
+    rows = None if block_rows is None else int(block_rows)
+    return _source_of(reader, labels, weights, size, rows, passes, normalize is not None)
 
 
 def _source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
-    sparse = isinstance(reader, SparseReader)
-    return (SparseSource if sparse else BlockSource)(reader, *parts, **options)  # type: ignore[arg-type]
+    kind: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
+    return kind(reader, *parts, **options)
 
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
@@ -163,26 +148,21 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
     ``needed`` (a mask; by default all are) may be missing, and are zero.
     """
-    if isinstance(X, Plain):
-        aligned = _aligned(X.X, X.names, names, needed)
-        return replace(X, X=aligned, y=X.y if y is None else y)
-    known = y is not None and not isinstance(X, np.memmap)
+    known = y is not None and not isinstance(X, (np.memmap, Plain))
     source = as_source(X, y, None) if known else None
     if source is not None:
-        X, y, _ = source.load()
-        return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
-    if not _is_stored(X):
+        X, y = source.load()[:2]
+        X = Plain(X, y, source.feature_names)
+    elif _is_stored(X):
+        reader, y = _opened(X, ())[0], None
+        X = Plain(reader.load(), None, reader.feature_names)
+    elif not isinstance(X, Plain):
         return Plain(X, y)
-    reader = _opened(X, ())[0]
-    X = _aligned(reader.load(), reader.feature_names, names, needed)
-    return Plain(X, None, reader.feature_names)
+    return Plain(_aligned(X.X, X.names, names, needed), X.y if y is None else y, X.names)
 
 
 def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
-    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory already.
-
-    A block is valid until the next one is asked for.
-    """
+    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
     if not _is_stored(X):
         return None
     reader = _opened(X, ())[0]
@@ -221,11 +201,7 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any,
-    y: Any,
-    key: str | None = None,
-    drop: tuple[str, ...] = (),
-    normalize: bool = False,
+    data: Any, y: Any, key: str | None = None, drop: Any = (), normalize: bool = False
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = _reader(data, y, key, drop)
@@ -234,9 +210,7 @@ def _opened(
     return reader, labels
 
 
-def _reader(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
-) -> tuple[Reader, Labels | None]:
+def _reader(data: Any, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
     name = y if isinstance(y, str) else None
     if isinstance(data, (str, Path)):
         path = Path(data)
@@ -269,11 +243,10 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        labels = None if name else _given(y, path)
+        y = name or _given(y, path)
         with reading(path, ".h5ad"):
-            if labels is None:
-                labels = Labels.of(hdf5.file_column(path, "obs", name))
-            return hdf5.file_reader(path, key), labels.tidied()
+            found = Labels.of(hdf5.file_column(path, "obs", name) if name else y)
+            return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):
             y, name = readers.read_labels(name), None
@@ -302,9 +275,7 @@ def _npz_reader(path: Path, key: str | None) -> Reader:
     return out
 
 
-def _table(
-    data: Any, y: Any, name: str | None, drop: tuple[str, ...]
-) -> tuple[Reader, Labels | None]:
+def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labels | None]:
     if y is None:
         _given(None, f"{data if isinstance(data, Path) else 'data'} (the label column)")
     reader = TableReader(data, name, drop)

@@ -1,7 +1,6 @@
 """Sparse matrices, stored by rows (CSR) or by columns (CSC): read and summed up in parts.
 
-A part is some rows, or some columns, of a matrix that is never turned: class sums, squares and
-Gram columns come from either. Files are not believed: a part has room for what was read.
+A part is some rows, or some columns, of a matrix that is never turned. Files are not believed.
 """
 
 from __future__ import annotations
@@ -26,18 +25,12 @@ from semfs.rows.readers import (
     working_dtype,
 )
 
-__all__ = ["SparseReader", "array_reader", "distinct", "mtx_reader", "normalized"]
-
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
 
 
 class SparseReader(Reader):
-    """The arrays data, indices and indptr of a matrix, wherever they are.
-
-    ``open_arrays`` is called for them in each process that reads; ``by_columns`` says what
-    indptr is of.
-    """
+    """The arrays data, indices and indptr (of rows or columns), opened in each process."""
 
     sparse = True
 
@@ -79,7 +72,6 @@ class SparseReader(Reader):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
         return self.n_rows or 0, self.n_features
 
     def part(self, first: int, last: int) -> Any:
@@ -125,11 +117,9 @@ class SparseReader(Reader):
         return super().blocks(start, stop, step)
 
     def rows(self, first: int, last: int) -> Any:
-        """Return rows first … last - 1 of a matrix stored by rows."""
         return self.part(first, last)
 
     def load(self) -> Any:
-        """Return all rows (n, d) as CSR."""
         size = self.n_values * (self.dtype.itemsize + 4)
         if size > memory_limit():
             raise FileError(
@@ -139,7 +129,6 @@ class SparseReader(Reader):
         return self.part(0, self.shape[self.by_columns]).tocsr()
 
     def some_values(self) -> np.ndarray:
-        """Return stored values from four places."""
         data = self._open()[0]
         places = range(0, self.n_values, self.n_values // 4 + 1)
         return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
@@ -163,17 +152,10 @@ def _itself(array: Any) -> Any:
     return array
 
 
-# ---- counts -----------------------------------------------------------------------------
-
-
 def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 
     X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
-
-    >>> normalized(np.array([[1.0, 3.0], [0.0, 0.0]])).round(2)
-    array([[7.82, 8.92],
-           [0.  , 0.  ]])
     """
     if row_sums is None and sp.issparse(X):
         ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
@@ -189,9 +171,6 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
         data *= X.data
         np.log1p(data, out=data)
     return type(X)((data, X.indices, X.indptr), shape=X.shape)
-
-
-# ---- Matrix Market ----------------------------------------------------------------------
 
 
 def mtx_reader(path: Path) -> Reader:

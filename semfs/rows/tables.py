@@ -15,8 +15,6 @@ from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
-__all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
-
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
@@ -35,9 +33,8 @@ def table_kind(path: Path) -> str | None:
 class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
-    Parquet, also in a folder, is read by row groups; text and Feather from the first row on.
-    ``data`` is a path, or a pandas or polars frame; ``label`` its label column, ``drop`` some
-    that are no features.
+    ``data`` is a path, or a pandas or polars frame. Parquet, also in a folder, is read by row
+    groups; text and Feather from the first row on.
     """
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
@@ -57,8 +54,11 @@ class TableReader(Reader):
         check_distinct(
             schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
         )
-        for name in (*([] if self.label is None else [self.label]), *drop):
-            _check_known(self.name, name, schema.names)
+        for name in {self.label or schema.names[0], *drop} - set(schema.names):
+            near = difflib.get_close_matches(name, schema.names, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            shown = ", ".join(map(repr, schema.names[:8])) + ", …" * (len(schema.names) > 8)
+            raise FileError(f"{self.name} has no column {name!r}; {hint}Found: {shown}.")
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
         stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
@@ -70,9 +70,6 @@ class TableReader(Reader):
         self.left_out = [c.name for c in others if c.name not in chosen]
         self.texts = [name for name in self.left_out if name not in stored_index]
         self.order = schema.names
-        self._set_shape(features)
-
-    def _set_shape(self, features: list[Any]) -> None:
         self.n_rows = self._dataset().count_rows()
         floating = need("pyarrow").types.is_floating
         types = {c.type.to_pandas_dtype() if floating(c.type) else float for c in features}
@@ -85,8 +82,6 @@ class TableReader(Reader):
             size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
         self.shared = self.kind == "parquet"
-
-    # ---- the file ---------------------------------------------------------------------
 
     def _dataset(self) -> Any:
         import pyarrow.dataset as ds
@@ -103,7 +98,6 @@ class TableReader(Reader):
         return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
 
     def _first_schema(self) -> Any:
-        """Names and types of the columns, of a text as far as its first block shows them."""
         if self.kind != "csv":
             return self._dataset().schema
         assert self.path is not None
@@ -125,13 +119,10 @@ class TableReader(Reader):
                 yield batch
 
     def labels(self) -> Labels:
-        """Return the label of each row; only that column is kept."""
         assert self.label is not None
         batches = self.scan([self.label])
         found = Labels.of(v for batch in batches for v in batch.column(0).to_pylist()).tidied()
         return found.whole_numbers() if self.kind == "csv" else found
-
-    # ---- rows ---------------------------------------------------------------------------
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
@@ -183,24 +174,10 @@ class TableReader(Reader):
         return out
 
 
-# ---- columns ----------------------------------------------------------------------------
-
-
 def _is_number(kind: Any) -> bool:
     types = need("pyarrow").types
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
     return any(test(kind) for test in tests)
-
-
-def _check_known(path: Any, name: str, names: list[str]) -> None:
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
-        raise FileError(f"{path} has no column {name!r}{hint} Found: {shown}.")
-
-
-# ---- text -------------------------------------------------------------------------------
 
 
 def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:

@@ -16,8 +16,6 @@ from semfs.rows.hdf5 import GeneMatrix
 from semfs.rows.readers import names_in_npz, read_npz
 from semfs.rows.tables import TEXT_TABLES, TableReader
 
-__all__ = ["WRITTEN", "feature_names", "of_genes", "write_columns", "write_h5ad"]
-
 WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
 
 
@@ -70,9 +68,6 @@ def _write_npz(path: Path, source: BlockSource, columns: np.ndarray) -> None:
     np.savez_compressed(path, **arrays)
 
 
-# ---- tables -------------------------------------------------------------------------------
-
-
 def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
     pa = need("pyarrow", "data", what="A table")
     parquet = path.suffix.lower() == ".parquet"
@@ -100,27 +95,19 @@ def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
         for batch in reader.scan([name for name in reader.order if name in kept]):
             yield batch.replace_schema_metadata(None)
         return
-    first, labels = 0, source.labels
-    assert labels is not None
+    first, names = 0, [reader.label or "label", *map(str, chosen)]
+    assert source.labels is not None
     for block in _chosen(source, columns):
-        values = labels[slice(first, first + len(block))].array().tolist()
-        arrays = [pa.array(values, from_pandas=True), *map(pa.array, block.T.copy())]
-        yield pa.RecordBatch.from_arrays(
-            arrays, names=[reader.label or "label", *map(str, chosen)]
-        )
+        labels = source.labels[slice(first, first + len(block))].array().tolist()
+        arrays = [pa.array(labels, from_pandas=True), *map(pa.array, block.T.copy())]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
         first += len(block)
 
 
 def _plain(batch: Any) -> Any:
     """The same batch without dictionaries, which may differ from batch to batch."""
-    types = need("pyarrow").types
-    arrays = [
-        a.dictionary_decode() if types.is_dictionary(a.type) else a for a in batch.columns
-    ]
-    return need("pyarrow").RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-# ---- AnnData ------------------------------------------------------------------------------
+    columns = [a.dictionary_decode() if hasattr(a, "dictionary") else a for a in batch.columns]
+    return need("pyarrow").RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def write_h5ad(
@@ -153,7 +140,7 @@ def write_h5ad(
         frame = "var" if kept is not None else source.reader.frame
         _add_columns(file[frame], columns)
         if frame != "var":
-            shared = _index(file["var"])
+            shared = anndata.io.read_elem(file["var"]).index
             _add_columns(file["var"], of_genes(columns, feature_names(source), shared))
         if "uns" not in file:
             anndata.io.write_elem(file, "uns", {})
@@ -165,10 +152,6 @@ def _add_columns(frame: Any, columns: dict[str, np.ndarray]) -> None:
     for name, values in columns.items():
         need("anndata.io").write_elem(frame, name, values)
     frame.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
-
-
-def _index(frame: Any) -> Any:
-    return need("anndata.io").read_elem(frame[frame.attrs["_index"]])
 
 
 def of_genes(columns: dict[str, np.ndarray], names: Any, wanted: Any) -> dict[str, np.ndarray]:

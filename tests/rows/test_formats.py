@@ -10,7 +10,6 @@ from numpy.testing import assert_array_equal
 import semfs.rows.readers
 from problems import make_problem
 from semfs import SemFS
-from semfs.datasets import load_npz, load_table
 from semfs.files import FileError
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
@@ -133,11 +132,7 @@ def memory(request, monkeypatch):
 def table_for(source):
     """The class table with labels as text, whatever the file has."""
     numbers = not isinstance(source.labels.classes[0], str)
-    return (
-        TEXTS.set_index(TEXTS.index.map(lambda k: str(list(TEXTS.index).index(k))))
-        if numbers
-        else TEXTS
-    )
+    return pd.DataFrame(TABLE, index=list("01234")) if numbers else TEXTS
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -155,9 +150,6 @@ def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_pa
     assert done.selector.order_.tolist() == ORDER
     assert done.n_rows == 120
     assert sorted(done.features["column"][:4]) == sorted(ORDER[:4])
-
-
-# ---- missing labels, columns, names -------------------------------------------------
 
 
 def missing(labels=KINDS):
@@ -236,24 +228,6 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
         open_blocks(view, "nothing")
 
 
-def test_loaders_read_what_fit_reads(tmp_path):
-    data = [
-        load_table(*parquet(tmp_path), TEXTS),
-        load_table(*text(tmp_path, ".csv.gz"), TEXTS),
-        load_table(*h5ad(tmp_path), TEXTS),
-        load_npz(npz(tmp_path, A=TABLE, classes=list(TEXTS.index))[0]),
-    ]
-    for one in data:
-        np.testing.assert_allclose(one.X, X)
-        assert_array_equal(one.y, KINDS)
-        assert one.feature_names.tolist() == NAMES
-
-
-def test_half_precision_is_widened_to_single(tmp_path):
-    path, label = npy(tmp_path, dtype=np.float16)
-    assert open_blocks(path, label).load()[0].dtype == np.float32
-
-
 def test_integer_text_and_float_labels_are_one_class(tmp_path):
     for labels in (CODES, CODES.astype(str), CODES.astype(float)):
         path, label = parquet(tmp_path, labels)
@@ -262,9 +236,6 @@ def test_integer_text_and_float_labels_are_one_class(tmp_path):
         for table in (by_number, by_text):
             found = SemFS(4, table).fit(open_blocks(path, label, drop=["note"]))
             assert found.order_.tolist() == ORDER
-
-
-# ---- broken files -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("claimed", [".npy", ".npz", ".parquet", ".h5ad", ".h5", ".feather"])
@@ -321,31 +292,14 @@ def test_labels_may_be_lines_of_a_text_file(tmp_path):
         open_blocks(path, str(tmp_path / "wide.npy"))
 
 
-def broken_h5ad(path, kind):
-    with h5py.File(path, "a") as file:
-        if kind == "index":
-            file["X/indptr"][-1] = 7
-        elif kind == "obs":
-            del file["obs"]
-        elif kind == "old categories":
-            del file["obs/kind"]
-            file["obs/kind"] = CODES.astype(np.int8)
-            file["obs/__categories/kind"] = list(TEXTS.index)
-            file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
-            file["obs"].attrs["encoding-version"] = "0.1.0"
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
-    path, label = h5ad(tmp_path, sp.csr_matrix)
-    broken_h5ad(path, "old categories")
-    assert_array_equal(open_blocks(path, label).load()[1], KINDS)
-
-
 @pytest.mark.parametrize("kind, message", [("index", "7 expected"), ("obs", "no group 'obs'")])
 def test_broken_h5ad_is_explained(kind, message, tmp_path):
     path, label = h5ad(tmp_path, sp.csr_matrix)
-    broken_h5ad(path, kind)
+    with h5py.File(path, "a") as file:
+        if kind == "index":
+            file["X/indptr"][-1] = 7
+        else:
+            del file["obs"]
     with pytest.raises(FileError, match=message):
         open_blocks(path, label)
     with pytest.raises(FileError, match=r"no layers/none; layers: double, raw"):
