@@ -66,21 +66,17 @@ class StayingRows:
     ) -> tuple[Accumulator, Any]:
         """Return the sums, and the rows if they must be read again for Gram columns.
 
-        ``n_select`` is the number of features the direct solver will look for, None for
-        solvers that need the whole scatter matrix.
+        ``n_select`` features are looked for; None needs the whole scatter matrix.
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
         sums = rows.summed(matrix=matrix, precise=precise)
         return sums, None if matrix else replace(rows, preview=sums.preview)
 
     def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
-        """Return at most n random rows with a label, or without one, and their labels.
-
-        There are fewer, but at least 2,000, if n would take a quarter of the memory.
-        """
+        """Return at most n random rows with a label, or without one, and their labels."""
         codes = self.labels.codes
         used = np.flatnonzero(codes >= 0 if labelled else codes == NO_LABEL)
-        n = min(n, max(2000, self.memory // (32 * self.n_features)))
+        n = min(n, max(2000, self.memory // (32 * self.n_features)))  # a quarter of it
         if len(used) > n:
             used = np.sort(np.random.default_rng(0).choice(used, n, replace=False))
         parts = self.rows_at(used)

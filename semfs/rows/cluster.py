@@ -60,10 +60,7 @@ class ClusterRows(StayingRows):
     fits = False
 
     def wants_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix: as one machine would for files.
-
-        Chunks may be costly to make: they are gone through once if there is room for d × d.
-        """
+        """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
         if self.source is not None:
             return self.source.wants_matrix(n_select)
         return n_select is None or 8 * self.n_features**2 <= self.memory

@@ -33,10 +33,8 @@ def opened(path: Path) -> Any:
         return need("zarr", "data", what=str(path)).open(str(path), mode="r")
     h5py = need("h5py", "data", what=str(path))
     if not survives(path):
-        raise FileError(
-            f"{path} is damaged: the HDF5 library crashed on it, or came to no end. "
-            "Copy or download it again."
-        )
+        text = "the HDF5 library crashed on it, or came to no end. Copy or download it again."
+        raise FileError(f"{path} is damaged: {text}")
     return h5py.File(path, "r")
 
 
@@ -238,7 +236,6 @@ class GeneMatrix:
 
     @property
     def names(self) -> list[str]:
-        """Distinct names (d,) of the genes."""
         names = self.var.index.to_series()
         if self.gene_symbols is not None:
             names = self.var[self.gene_symbols].astype(object).fillna(names)
@@ -292,12 +289,9 @@ def file_reader(path: Path, layer: str | None) -> Reader:
 def file_column(path: Path, frame: str, column: str | None) -> Any:
     """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
     io = need("anndata.io", "data", what=str(path))
-    file = opened(path)
-    group = file.get(frame)
+    group = opened(path).get(frame)
     if not hasattr(group, "keys"):
-        raise FileError(
-            f"{path} is not an AnnData file (of version 0.7 or later): no group {frame!r}."
-        )
+        raise FileError(f"{path} is no AnnData file (of 0.7 or later): no group {frame!r}.")
     name = str(group.attrs.get("_index", "_index")) if column is None else column
     if name not in group:
         names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
@@ -305,6 +299,8 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     found = node(path, f"{frame}/{name}")
     for part in found if hasattr(found, "keys") else [""]:
         open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
+    if "categories" in found.attrs:  # AnnData 0.7
+        return io.read_elem(group)[name].array
     return io.read_elem(found)
 
 

@@ -110,9 +110,8 @@ def _source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
-    if mapped and data.nbytes <= readers.MEMORY // 2:
-        return None
-    known = mapped or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
+    large = mapped and data.nbytes > readers.MEMORY // 2
+    known = large or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
     known = known or (y is None and _is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
 

@@ -166,8 +166,7 @@ class Reader:
 
     def load(self) -> Any:
         """Return all rows (n, d), dense or CSR."""
-        assert self.n_rows is not None
-        out = np.empty((self.n_rows, self.n_features), dtype=self.dtype)
+        out = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype)
         for first, X, _ in self.blocks(0, None, self.usual_step):
             out[first : first + len(X)] = X
         return out
@@ -180,7 +179,6 @@ class Reader:
 
     @property
     def usual_step(self) -> int:
-        """Rows of a block where nothing speaks for more or fewer."""
         return max(1, BLOCK_BYTES // max(1, self.row_bytes))
 
 

@@ -35,12 +35,7 @@ class SparseReader(Reader):
     sparse = True
 
     def __init__(
-        self,
-        open_arrays: Callable[[], tuple[Any, Any, Any]],
-        shape: Any,
-        *,
-        by_columns: bool = False,
-        path: Any = None,
+        self, open_arrays: Callable, shape: Any, *, by_columns: bool = False, path: Any = None
     ) -> None:
         self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
         self.shared = not by_columns

@@ -33,12 +33,10 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix == ".npy":
         shape = (source.n_rows or 0, len(columns))
-        out = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape)
-        first = 0
+        out, first = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape), 0
         for block in _chosen(source, columns):
             out[first : first + len(block)] = block
             first += len(block)
-        out.flush()
     elif suffix == ".npz":
         _write_npz(path, source, columns)
     else:

@@ -25,13 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Resource
 
 
 def local_cluster(n_workers):
-    return distributed.LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        memory_limit=None,
-    )
+    options = {"processes": True, "dashboard_address": None, "memory_limit": None}
+    return distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, **options)
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,8 @@ def feather(folder, labels=KINDS):
     return folder / "data.feather", "kind"
 
 
-def npy(folder, labels=KINDS, dtype=np.float64):
-    np.save(folder / "data.npy", X.astype(dtype))
+def npy(folder, labels=KINDS):
+    np.save(folder / "data.npy", X)
     np.save(folder / "labels.npy", np.asarray(labels))
     return folder / "data.npy", str(folder / "labels.npy")
 
@@ -292,6 +292,18 @@ def test_labels_may_be_lines_of_a_text_file(tmp_path):
         open_blocks(path, str(tmp_path / "wide.npy"))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
+    path, label = h5ad(tmp_path)
+    with h5py.File(path, "a") as file:
+        del file["obs/kind"]
+        file["obs/kind"] = CODES.astype(np.int8)
+        file["obs/__categories/kind"] = list(TEXTS.index)
+        file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
+        file["obs"].attrs["encoding-version"] = "0.1.0"
+    assert_array_equal(open_blocks(path, label).load()[1], KINDS)
+
+
 @pytest.mark.parametrize("kind, message", [("index", "7 expected"), ("obs", "no group 'obs'")])
 def test_broken_h5ad_is_explained(kind, message, tmp_path):
     path, label = h5ad(tmp_path, sp.csr_matrix)
@@ -310,6 +322,8 @@ def test_wrong_use_of_open_blocks_is_one_clear_line(tmp_path):
     path, label = npy(tmp_path)
     for data, y, options, message in (
         (path, label, {"block_rows": 0}, "block_rows must be at least 1"),
+        (path, label, {"passes": "many"}, "passes must be"),
+        (path, label, {"memory": "much"}, "memory is 'much'"),
         (path, label, {"sample_weight": [1.0]}, "sample_weight has shape"),
         ([(X, KINDS)], label, {}, "leave y out"),
         ([(X, KINDS)], None, {"sample_weight": [1.0]}, "number of rows is known"),

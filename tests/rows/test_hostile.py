@@ -179,9 +179,7 @@ def write_texts(path):
 
 
 @pytest.mark.parametrize("damage", [damaged_heap, endless_text])
-def test_texts_that_the_hdf5_library_does_not_survive_are_refused(
-    damage, tmp_path, monkeypatch
-):
+def test_texts_that_hdf5_does_not_survive_are_refused(damage, tmp_path, monkeypatch):
     monkeypatch.setattr(scout, "SECONDS", 1.0)
     path = tmp_path / "a.h5"
     write_texts(path)

@@ -192,20 +192,3 @@ def test_wrong_use_is_one_clear_line(wrong, message, tmp_path, monkeypatch):
     (tmp_path / "X.docx").write_text("1 2")
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         SemFS(3).fit(*wrong(X, y))
-
-
-def test_wrong_options_are_refused():
-    with pytest.raises(ValueError, match="passes must be"):
-        open_blocks(iter([]), passes="many")
-    with pytest.raises(ValueError, match="memory is 'much'"):
-        open_blocks([(np.eye(2), [0, 1])], memory="much")
-
-
-def test_progress_shows_rows_and_throughput(tmp_path, capfd):
-    pytest.importorskip("rich")
-    X, y, _ = make_problem(n=100)
-    SemFS(3, verbose=1).fit(as_npy(X, y, tmp_path, block_rows=10))
-    shown = capfd.readouterr().err
-    assert "scatter matrix" in shown
-    assert "100 rows" in shown
-    assert "MB/s" in shown
