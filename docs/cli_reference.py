@@ -65,7 +65,7 @@ def _options(command: Any) -> str:
             names = [_argument(parameter)]
         shown = ", ".join(f"`{name}`" for name in names)
         lines.append(f"| {shown} | {_help(parameter)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) if len(lines) > 2 else "No options."
 
 
 def _help(parameter: Any) -> str:

@@ -121,15 +121,6 @@ def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
         ) from error
 
 
-def cache_folder() -> Path:
-    """Return the folder for downloads and encodings: ``$SEMFS_CACHE`` or the user's cache."""
-    chosen = os.environ.get("SEMFS_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "semfs"
-
-
 # ---- sizes ----------------------------------------------------------------------------
 
 

@@ -139,7 +139,6 @@ def seeds() -> dict[str, tuple[str, list[Callable[[Path], Any]]]]:
         "npy": (".npy", [lambda p: np.save(p, X), lambda p: np.save(p, X.T.astype("f2").T)]),
         "csv": (".csv", [lambda p: frame().to_csv(p), lambda p: frame().to_csv(p, sep=";")]),
         "table": (".csv", [lambda p: table().to_csv(p)]),
-        "json": (".json", [lambda p: table().T.to_json(p)]),
         "xlsx": (".xlsx", [lambda p: table().to_excel(p)]),
         "parquet": (".parquet", [parquet, lambda p: frame().to_parquet(p, compression=None)]),
         "feather": (".feather", [lambda p: frame().to_feather(p),
@@ -172,7 +171,7 @@ def read(kind: str, path: Path) -> None:
                 raise AssertionError("the store has something else than was written")
     elif kind == "selector":
         semfs.load(path).get_support()
-    elif kind in ("xlsx", "table", "json"):
+    elif kind in ("xlsx", "table"):
         read_attributes(path)
     elif kind in ("mat", "mat73"):
         read_features(path)

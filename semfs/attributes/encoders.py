@@ -17,8 +17,6 @@ import numpy as np
 from semfs.files import FileError, need, open_existing, reading
 from semfs.validation import check_distinct
 
-__all__ = ["clean_name", "encode_class_names", "read_names"]
-
 _VECTOR_FILES = (".txt", ".vec", ".gz")
 _LONGEST_LINE = 2**20
 _SMALL_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
@@ -65,41 +63,33 @@ def encode_class_names(
     polar+bear  10.0  1.0
     cat          3.0  0.0
     """
-    labels, texts = _texts(names)
-    templates = [prompts] if isinstance(prompts, str) else list(prompts)
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of class names; write [{names!r}].")
+    labels, templates = list(names), [prompts] if isinstance(prompts, str) else list(prompts)
+    if not labels:
+        raise ValueError("names is empty. Give at least one class name.")
+    check_distinct(labels, "class {} is named more than once.")
     for template in templates:
         if "{}" not in template:
             raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
-    filled = [[t.replace("{}", text) for t in templates for text in group] for group in texts]
+    about = names if isinstance(names, Mapping) else {n: clean_name(n) for n in labels}
+    filled = []
+    for label, said in about.items():
+        texts = [said] if isinstance(said, str) else list(said)
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ValueError(f"class {label!r} has an empty name or description.")
+        filled.append([t.replace("{}", text) for t in templates for text in texts])
     flat = list(dict.fromkeys(text for group in filled for text in group))
     row_of = dict(zip(flat, _encode(flat, encoder)))
     values = [np.mean([row_of[text] for text in group], axis=0) for group in filled]
     return need("pandas", "data").DataFrame(values, index=labels).add_prefix("e")
 
 
-def _texts(names: Any) -> tuple[list, list[list[str]]]:
-    """Labels of the classes, and one or several texts about each."""
-    if isinstance(names, str):
-        raise TypeError(f"names must be a list of class names; write [{names!r}].")
-    labels = list(names)
-    if isinstance(names, Mapping):
-        texts = [[d] if isinstance(d, str) else list(d) for d in names.values()]
-    else:
-        texts = [[clean_name(name)] for name in labels]
-    if not labels:
-        raise ValueError("names is empty. Give at least one class name.")
-    check_distinct(labels, "class {} is named more than once.")
-    for label, group in zip(labels, texts):
-        if not group or not all(isinstance(text, str) and text.strip() for text in group):
-            raise ValueError(f"class {label!r} has an empty name or description.")
-    return labels, texts
-
-
 def clean_name(name: str) -> str:
     """Return a class name as plain words.
 
-    >>> clean_name("002.Laysan_Albatross"), clean_name("polar+bear"), clean_name("pickUpTruck")
-    ('Laysan Albatross', 'polar bear', 'pick Up Truck')
+    >>> clean_name("002.Laysan_Albatross"), clean_name("pickUpTruck")
+    ('Laysan Albatross', 'pick Up Truck')
     """
     text = re.sub(r"^\d+[._\s-]+(?=\D)", "", str(name))
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
@@ -130,9 +120,6 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     return dict(rows)
 
 
-# ---- encoders -----------------------------------------------------------------------------
-
-
 def _encode(texts: list[str], encoder: Any) -> np.ndarray:
     """One row (m,) for each text."""
     if not callable(encoder):
@@ -142,10 +129,8 @@ def _encode(texts: list[str], encoder: Any) -> np.ndarray:
         encoder = _model(str(encoder))
     rows = np.asarray(encoder(texts), dtype=np.float64)
     if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
-        raise ValueError(
-            f"the encoder returned shape {rows.shape} for {len(texts)} texts; one row of "
-            "numbers per text was expected."
-        )
+        found = f"the encoder returned shape {rows.shape} for {len(texts)} texts"
+        raise ValueError(f"{found}; one row of numbers per text was expected.")
     if not np.isfinite(rows).all():
         raise ValueError("the encoder returned NaN or infinity.")
     return rows
@@ -188,35 +173,27 @@ def _wordllama() -> Any:
     return partial(model.embed, norm=True)
 
 
-# ---- word vectors -------------------------------------------------------------------------
-
-
 def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     """Mean vector of each text's words; those without a vector are named in a warning."""
     words = [re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text) for text in texts]
-    forms = {w: (w, w.lower(), w.capitalize()) for group in words for w in group}
+    wanted = {word.lower(): word for group in words for word in group}
     with reading(path, "word-vector"):
-        found = _read_vectors(
-            path, {form for spellings in forms.values() for form in spellings}
-        )
-    vectors = {w: found[f] for w in forms for f in reversed(forms[w]) if f in found}
-    for text, group in zip(texts, words):
-        if not any(word in vectors for word in group):
-            raise FileError(
-                f"{path} has no vector for any word of {text!r}. Describe that class in other "
-                "words: {name: description}."
-            )
-    unknown = [word for word in forms if word not in vectors]
+        vectors = _read_vectors(path, set(wanted))
+    rows = [[vectors[w.lower()] for w in group if w.lower() in vectors] for group in words]
+    for text, row in zip(texts, rows):
+        if not row:
+            lacking = f"{path} has no vector for any word of {text!r}."
+            raise FileError(lacking + " Use other words: {name: description}.")
+    unknown = [word for lower, word in wanted.items() if lower not in vectors]
     if unknown:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         message = f"{len(unknown)} words have no vector: {shown}."
         warnings.warn(message, UserWarning, stacklevel=4)
-    rows = [[vectors[w] for w in group if w in vectors] for group in words]
     return np.array([np.mean(row, axis=0) for row in rows])
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
-    """The wanted vectors of GloVe, or word2vec text (with a header: count and size)."""
+    """The first vector of each wanted word, in any case, of GloVe or word2vec text."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     vectors: dict[str, np.ndarray] = {}
     size = 0
@@ -228,12 +205,12 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
             if parts == [""]:
                 continue
             if not size and len(parts) == 2 and all(part.isdigit() for part in parts):
-                size = int(parts[1])
+                size = int(parts[1])  # word2vec begins with count and size
                 continue
             size = size or len(parts) - 1
             if not 0 < size < len(parts):
                 raise FileError(f"{path}: {parts[0][:40]!r} is not followed by {size} numbers.")
-            word = " ".join(parts[:-size])
+            word = " ".join(parts[:-size]).lower()
             if word in wanted and word not in vectors:
                 vectors[word] = np.array(parts[-size:], dtype=np.float64)
                 if not np.isfinite(vectors[word]).all():

@@ -1,12 +1,12 @@
-"""Class attributes in files: tables (CSV, Parquet, Excel, JSON), and lists of markers."""
+"""Class attributes in files: tables (CSV, Parquet, Excel), and lists of markers."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import zipfile
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,8 @@ from semfs.files import FileError, appearing, check_archive, need, open_existing
 from semfs.rows import Labels
 from semfs.validation import check_distinct, is_missing
 
-__all__ = ["attributes_from_markers", "attributes_of", "read_attributes", "write_table"]
-
 _TEXT, _EXCEL, _PARQUET = (".csv", ".tsv", ".txt"), (".xlsx", ".xlsm"), (".parquet", ".pq")
-_SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL, ".json")
-_ONTOLOGIES = (".obo", ".owl")
+_SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL)
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _MARKERS = "a class, a marker and, if you like, a weight per row were expected"
 
@@ -33,9 +30,8 @@ def read_attributes(path: Any) -> Any:
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet``,
-        ``.xlsx`` or ``.json`` (label → {attribute: value}, or label → [values]). The stored
-        index (Parquet) or the first column holds the class labels.
+        ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet`` or
+        ``.xlsx``. The stored index (Parquet) or the first column holds the class labels.
 
     Returns
     -------
@@ -57,48 +53,31 @@ def read_attributes(path: Any) -> Any:
     path = open_existing(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise FileError(
-            f"{path}: class attributes are read from {', '.join(_SUFFIXES)} files, "
-            f"not {path.suffix or 'a file without ending'}."
+            f"{path}: a table of classes is read from {', '.join(_SUFFIXES)} files."
         )
     pandas = need("pandas", "data", what="A table")
     with reading(path, path.suffix.lower()):
         frame = _read(path)
-        labels = _labels(path, list(frame.index))
+        labels = ["" if is_missing(item) else str(item).strip() for item in frame.index]
+        if "" in labels:
+            raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
+        check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
         values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
         if not labels or not values:
-            raise FileError(
-                f"{path} holds {len(labels)} classes and {len(values)} attributes; a header "
-                "and one row of numbers per class were expected."
-            )
-        return pandas.DataFrame(values, index=pandas.Index(labels))
+            found = f"{path} holds {len(labels)} classes and {len(values)} attributes"
+            raise FileError(f"{found}; a header and rows of numbers were expected.")
+        return pandas.DataFrame(values, index=_whole_numbers(labels))
 
 
 def attributes_of(classes: Iterable[Any], source: Any) -> Any:
-    """Return descriptions of classes as a frame: a table in a file, or what their names say.
+    """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
 
-    Parameters
-    ----------
-    classes : iterable of class labels
-    source : path-like or str
-        A file for `read_attributes`; "names" for `encode_class_names` of the labels; "cl" (the
-        Cell Ontology) or an ``.obo`` or ``.owl`` file for `attributes_from_ontology`.
-
-    Returns
-    -------
-    pandas.DataFrame of shape (C, m)
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "farm.csv")
-    >>> with open(path, "w") as file:
-    ...     _ = file.write("class,legs\\ncat,4\\nhen,2\\n")
-    >>> attributes_of(["hen"], path).index.tolist()
-    ['cat', 'hen']
+    ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
+    "cl" (the Cell Ontology) or an ``.obo`` or ``.owl`` file for `attributes_from_ontology`.
     """
     terms = {label: str(label).strip() for label in classes}
     word = str(source) if not Path(source).exists() else ""
-    if word == "cl" or Path(source).suffix.lower() in _ONTOLOGIES:
+    if word == "cl" or Path(source).suffix.lower() in (".obo", ".owl"):
         return attributes_from_ontology(terms, str(source))
     if word == "names":
         return encode_class_names(list(terms.values())).set_axis(list(terms), axis=0)
@@ -120,26 +99,19 @@ def write_table(frame: Any, path: Any) -> None:
 def _read(path: Path) -> Any:
     """The table as found, indexed by class."""
     pandas, suffix = need("pandas"), path.suffix.lower()
-    if suffix == ".json":
-        content = json.loads(path.read_text("utf-8"))
-        if not isinstance(content, dict) or not content:
-            raise FileError(f"{path}: expected {{class: {{attribute: value}}}}.")
-        frame = pandas.DataFrame.from_dict(content, orient="index", dtype=object)
-        return frame.rename(columns=lambda name: f"a{name}" if isinstance(name, int) else name)
     if suffix in _PARQUET:
         frame = pandas.read_parquet(path)
         if not isinstance(frame.index, pandas.RangeIndex):
             return frame
     else:
-        frame = _cells(path, _sheet(path) if suffix in _EXCEL else _lines(path))
+        frame = _frame(path, _sheet(path) if suffix in _EXCEL else _lines(path))
     frame.columns = names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
     return frame.set_index(names[0])
 
 
 def _sheet(path: Path) -> list[list]:
-    """The first sheet, unless it has more places than its text pays for: one far cell makes
-    billions."""
+    """The first sheet, unless it has more places than its text pays for."""
     with zipfile.ZipFile(path) as archive:
         check_archive(path, archive.infolist())
         paid = 10_000 + sum(item.file_size for item in archive.infolist())
@@ -147,16 +119,13 @@ def _sheet(path: Path) -> list[list]:
     sheet, rows = book.worksheets[0], []
     sheet.reset_dimensions()  # what the file says of them may be wrong
     with contextlib.closing(book):
-        for row in sheet.iter_rows(values_only=True):
+        for row in sheet.iter_rows(values_only=True):  # one far cell makes billions of places
             paid -= 1 + len(row)
             if paid < 0:
-                raise FileError(
-                    f"{path}: the sheet reaches far beyond its cells. Delete empty rows and "
-                    "columns, or save the table as .csv."
-                )
-            rows.append(["" if cell is None else cell for cell in row])
-    longest = max(map(len, rows), default=0)
-    return [row + [""] * (longest - len(row)) for row in rows]
+                far = f"{path}: the sheet reaches far beyond its cells."
+                raise FileError(far + " Delete empty rows and columns, or save it as .csv.")
+            rows.append(row)
+    return [["" if c is None else c for c in cells] for cells in zip(*zip_longest(*rows))]
 
 
 def _lines(path: Path) -> list[list]:
@@ -167,7 +136,7 @@ def _lines(path: Path) -> list[list]:
         return list(csv.reader(file, delimiter=separator, skipinitialspace=True))
 
 
-def _cells(path: Path, rows: list[list]) -> Any:
+def _frame(path: Path, rows: list[list]) -> Any:
     """Rows of cells as a frame, under the names in the first one."""
     header, *records = rows or [[]]
     records = [row for row in records if any(cell != "" for cell in row)]
@@ -179,28 +148,21 @@ def _cells(path: Path, rows: list[list]) -> Any:
     return need("pandas").DataFrame(records, columns=header, dtype=object)
 
 
-def _labels(path: Path, labels: list) -> list:
-    for i, item in enumerate(labels):
-        if is_missing(item) or not str(item).strip():
-            raise FileError(f"{path}: row {i + 1} has no class label.")
-    text = [str(item).strip() for item in labels]
-    check_distinct(text, f"{path}: class {{}} has more than one row. Keep one.", FileError)
-    return Labels.of(text).whole_numbers().array().tolist()
+def _whole_numbers(labels: Iterable[Any]) -> list:
+    """The labels, as integers if all of them are written as such."""
+    return Labels.of(labels).whole_numbers().array().tolist()
 
 
-def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
-    words = [c.strip().lower() if isinstance(c, str) else c for c in column]
-    plain = [_WORDS.get(word, word) if isinstance(word, str) else word for word in words]
-    out = np.array([_number(cell) for cell in plain], dtype=np.float64)
-    wrong = ~np.isfinite(out)
+def _numbers(path: Path, name: str, column: list) -> np.ndarray:
+    plain = [_WORDS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in column]
+    numbers = np.array([_number(cell) for cell in plain], dtype=np.float64)
+    wrong = ~np.isfinite(numbers)
     if wrong.any():
         row = int(wrong.argmax())
         found = "nothing" if column[row] in ("", None) else repr(column[row])
-        raise FileError(
-            f"{path}: {found} in column {name!r}, row {row + 1}; a number was expected. Fill "
-            "it, or drop the column."
-        )
-    return out
+        place = f"{path}: {found} in column {name!r}, row {row + 1}"
+        raise FileError(f"{place}; a number was expected. Fill it, or drop the column.")
+    return numbers
 
 
 def _number(cell: Any) -> float:
@@ -208,9 +170,6 @@ def _number(cell: Any) -> float:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         return float("nan" if isinstance(cell, str) and "_" in cell else cell)
     return float("nan")
-
-
-# ---- marker lists -------------------------------------------------------------------------
 
 
 def attributes_from_markers(markers: Any) -> Any:
@@ -236,33 +195,36 @@ def attributes_from_markers(markers: Any) -> Any:
             CD3D  IL7R  CD19
     T cell   1.0   1.0   0.0
     B cell   0.0   0.0   1.0
-    >>> attributes_from_markers([("T cell", "CD3D", 2.5), ("B cell", "CD3D", 0.1)])
-            CD3D
-    T cell   2.5
-    B cell   0.1
     """
     pandas = need("pandas", "data", what="A table")
     in_file = isinstance(markers, (str, Path))
     rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
     if rows.shape[1] < 2 or not len(rows):
-        where = markers if in_file else "markers"
-        raise ValueError(
-            f"{where} has {rows.shape[0]} rows of {rows.shape[1]} cells; {_MARKERS}."
-        )
+        raise ValueError(f"markers has {len(rows)} rows of {rows.shape[1]} cells; {_MARKERS}.")
     rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     rows = rows.drop_duplicates()
-    weights = pandas.Series(1.0, rows.index)
-    if rows.shape[1] > 2:
-        weights = rows.iloc[:, 2].map(_number)
-    _check_markers(rows, weights.to_numpy(np.float64))
+    weights = rows.iloc[:, 2] if rows.shape[1] > 2 else pandas.Series(1.0, rows.index)
+    weights = weights.map(_number)
+    _check_markers(rows, weights)
     class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
     values[class_codes, marker_codes] = weights
-    labels: Any = classes.tolist()
-    if in_file:
-        labels = Labels.of(labels).whole_numbers().array().tolist()
+    labels = _whole_numbers(classes) if in_file else classes.tolist()
     return pandas.DataFrame(values, index=labels, columns=names.tolist())
+
+
+def _check_markers(rows: Any, weights: Any) -> None:
+    pairs = rows.iloc[:, :2]
+    problems = {
+        "an empty class or marker": (pairs.isna() | (pairs == "")).any(axis=1),
+        "a weight that is no number": ~np.isfinite(weights),
+        "a pair with two weights": pairs.duplicated(),
+    }
+    for problem, wrong in problems.items():
+        if wrong.any():
+            found = ", ".join(map(str, rows[wrong].iloc[0]))
+            raise ValueError(f"markers has {problem} ({found}); {_MARKERS}.")
 
 
 def _marker_frame(markers: Any, pandas: Any) -> Any:
@@ -270,9 +232,9 @@ def _marker_frame(markers: Any, pandas: Any) -> Any:
         return markers
     # frames of polars iterate over their columns
     rows = list(markers.rows() if hasattr(markers, "rows") else markers)
-    if any(isinstance(row, str) or not hasattr(row, "__len__") for row in rows):
-        found = next(row for row in rows if isinstance(row, str) or not hasattr(row, "__len__"))
-        raise ValueError(f"markers holds {found!r}; {_MARKERS}.")
+    odd = [row for row in rows if isinstance(row, str) or not hasattr(row, "__len__")]
+    if odd:
+        raise ValueError(f"markers holds {odd[0]!r}; {_MARKERS}.")
     return pandas.DataFrame(rows)
 
 
@@ -280,24 +242,8 @@ def _marker_file(path: Path) -> Any:
     if path.suffix.lower() not in _TEXT:
         raise FileError(f"{path}: markers are read from {', '.join(_TEXT)} files.")
     with reading(path, "marker"):
-        rows = _cells(path, _lines(path))
+        rows = _frame(path, _lines(path))
     if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
-        raise FileError(
-            f"{path} starts with class {rows.columns[0]!r}; a header line was expected. Put "
-            "class,marker above it."
-        )
+        start = f"{path} starts with class {rows.columns[0]!r}; a header line was expected"
+        raise FileError(f"{start}. Put class,marker above it.")
     return rows
-
-
-def _check_markers(rows: Any, weights: np.ndarray) -> None:
-    """Refuse what is missing, a weight that is no number, and a pair with two weights."""
-    pairs = rows.iloc[:, :2]
-    problems = {
-        "has an empty class or marker": (pairs.isna() | (pairs == "")).any(axis=1).to_numpy(),
-        "has a weight that is no number": ~np.isfinite(weights),
-        "has a pair with two weights": pairs.duplicated().to_numpy(),
-    }
-    for problem, wrong in problems.items():
-        if wrong.any():
-            found = ", ".join(map(str, rows.iloc[int(wrong.argmax())]))
-            raise ValueError(f"markers {problem} ({found}); {_MARKERS}.")

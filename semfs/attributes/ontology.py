@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from semfs.files import FileError, need, open_existing, reading
 from semfs.validation import check_distinct
-
-__all__ = ["attributes_from_ontology"]
 
 
 def attributes_from_ontology(
@@ -32,7 +29,7 @@ def attributes_from_ontology(
         Classes by name, exact synonym (in upper or lower case) or id such as
         ``"CL:0000236"``; or for each of your own labels one of these.
     ontology : path-like or "cl", default="cl"
-        A file in OBO, OWL (RDF/XML) or OBO-JSON format, which needs ``semfs[ontology]``.
+        A file in OBO or OWL (RDF/XML) format, which needs ``semfs[ontology]``.
         ``"cl"`` is the Cell Ontology without a file, which needs ``semfs[cl]`` (98 MB).
     own : bool, default=False
         Whether to keep the columns of terms that are an ancestor of no other given term.
@@ -62,193 +59,148 @@ def attributes_from_ontology(
     Hen   1.0
     F:3   0.0
     """
-    labels, wanted = _labels_and_terms(terms)
+    if isinstance(terms, str) or not isinstance(terms, Iterable):
+        raise TypeError(f"terms must be a list of classes, such as ['B cell']; got {terms!r}.")
+    mapped = terms if isinstance(terms, Mapping) else None
+    wanted = [str(term) for term in (terms if mapped is None else mapped.values())]
+    labels = wanted if mapped is None else list(mapped)
+    if not labels:
+        raise ValueError("terms is empty. Give the names or ids of at least two classes.")
+    check_distinct(labels, "class {} is given more than once.")
     pandas = need("pandas", "data", what="A table")
+    source = "the Cell Ontology" if ontology == "cl" else str(ontology)
     known = _cell_ontology(part_of) if ontology == "cl" else _read_file(ontology, part_of)
-    ids = _find_all(wanted, known)
+    ids = _find_all(wanted, known, source)
     again = [repr(term) for term, id_ in zip(wanted, ids) if ids.count(id_) > 1]
-    if again and not isinstance(terms, Mapping):
-        raise ValueError(
-            f"{', '.join(again[:4])} are the same class in {known.source}. Name it once, or "
-            "map labels of your own to it."
-        )
-    above = {id_: _ancestors(id_, known.parents) for id_ in ids}
+    if again and mapped is None:
+        same = f"{', '.join(again[:4])} are the same class"
+        raise ValueError(f"{source}: {same}. Name it once, or map labels of your own to it.")
+    above = {id_: _ancestors(id_, known) for id_ in ids}
     columns = set().union(*above.values())
     if not own:
-        inner = set().union(*(found - {id_} for id_, found in above.items()))
-        columns -= set(ids) - inner
-    table = pandas.DataFrame(
-        {c: [float(c in above[id_]) for id_ in ids] for c in sorted(columns)}
-    )
+        columns -= set(ids).difference(*(above[id_] - {id_} for id_ in ids))
+    found = {c: [float(c in above[id_]) for id_ in ids] for c in sorted(columns)}
+    table = pandas.DataFrame(found)
     table = table.loc[:, table.nunique() > 1].set_index([labels])
     if table.empty:
-        raise ValueError(
-            f"no ancestor in {known.source} tells the {len(labels)} classes apart. Give more "
-            "classes, or keep their own terms: own=True."
-        )
-    names = table.columns.map(lambda id_: known.names.get(id_, id_))
+        message = f"{source}: no ancestor tells the {len(labels)} classes apart. Give more, or "
+        raise ValueError(message + "keep their own terms: own=True.")
+    names = table.columns.map(lambda id_: known[id_].name if id_ in known else id_)
     twice = names.duplicated(keep=False)
     return table.set_axis(names.where(~twice, names + " (" + table.columns + ")"), axis=1)
 
 
-def _labels_and_terms(terms: Any) -> tuple[list, list[str]]:
-    if isinstance(terms, str) or not isinstance(terms, Iterable):
-        raise TypeError(f"terms must be a list of classes, such as ['B cell']; got {terms!r}.")
-    wanted = [str(term) for term in (terms.values() if isinstance(terms, Mapping) else terms)]
-    labels = list(terms) if isinstance(terms, Mapping) else wanted
-    if not labels:
-        raise ValueError("terms is empty. Give the names or ids of at least two classes.")
-    check_distinct(labels, "class {} is given more than once.")
-    return labels, wanted
-
-
-def _ancestors(id_: str, parents: Callable[[str], Iterable[str]]) -> set[str]:
-    """The class itself and all above it; each is visited once, so cycles do no harm."""
-    found, waiting = {id_}, [id_]
-    while waiting:
-        new = set(parents(waiting.pop())) - found
-        found |= new
-        waiting += new
-    return found
-
-
-# ---- ontologies -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class _Ontology:
-    """Classes by id: names, other names and ids, what replaces obsolete ones, parents."""
-
-    source: str
-    names: dict[str, str]
-    synonyms: dict[str, list[str]]
-    obsolete: dict[str, list[str]]
-    parents: Callable[[str], Iterable[str]]
+class _Term:
+    name: str
+    other_names: list[str]
+    parents: Iterable[str]  # or all ancestors
+    gone: bool  # obsolete
+    instead: list[str]
 
 
-def _cell_ontology(part_of: bool) -> _Ontology:
+def _cell_ontology(part_of: bool) -> dict[str, _Term]:
     """The Cell Ontology that cellxgene-ontology-guide brings along."""
     if part_of:
         raise ValueError('ontology="cl" knows no part_of. Give a file: ontology="cl.obo".')
     what = "The Cell Ontology without a file"
     guide = need("cellxgene_ontology_guide.ontology_parser", "cl", what=what)
-    terms = guide.OntologyParser().cxg_schema.ontology("CL")
-    return _Ontology(
-        source="the Cell Ontology",
-        names={id_: term["label"] for id_, term in terms.items()},
-        synonyms={id_: term.get("synonyms", []) for id_, term in terms.items()},
-        obsolete={
-            id_: [term["replaced_by"]] if "replaced_by" in term else term.get("consider", [])
-            for id_, term in terms.items()
-            if term["deprecated"]
-        },
-        parents=lambda id_: terms[id_]["ancestors"],
-    )
+    found = {}
+    for id_, term in guide.OntologyParser().cxg_schema.ontology("CL").items():
+        new = [term["replaced_by"]] if "replaced_by" in term else term.get("consider", [])
+        calls, above = (term["label"], term.get("synonyms", [])), term["ancestors"]
+        found[id_] = _Term(*calls, above, term["deprecated"], new)
+    return found
 
 
-def _read_file(path: Any, part_of: bool) -> _Ontology:
+def _read_file(path: Any, part_of: bool) -> dict[str, _Term]:
     pronto = need("pronto", "ontology", what="A file of an ontology")
     path = open_existing(path)
+    if path.read_bytes()[:99].lstrip().startswith(b"{"):  # JSON may end the interpreter
+        raise FileError(f"{path} is a JSON file; an ontology in OBO or OWL was expected.")
     with reading(path, "ontology"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what pronto does not understand is not needed here
-        content = _parse(path, pronto)
-        terms = {term.id: term for term in content.terms()}
-        if not terms:
-            raise FileError(f"{path} holds no classes; an ontology was expected.")
-        relations = content.relationships() if part_of else []
-        wholes = [r for r in relations if r.id == "part_of" or r.name == "part of"]
+        try:  # what it imports from elsewhere is not fetched
+            content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
+        except KeyError as error:
+            lost = (
+                f"{path}: {error} is the parent of a class, but is not in the file. Take the "
+            )
+            raise FileError(lost + "complete file, not one that imports others.") from error
+        kinds = content.relationships() if part_of else []
+        wholes = [kind for kind in kinds if "part of" in (kind.id.replace("_", " "), kind.name)]
         if part_of and not wholes:
             raise FileError(f"{path} declares no relation part_of. Leave part_of=False.")
-
-        def parents(id_: str) -> set[str]:
-            if id_ not in terms:  # the whole of a part may live in another ontology
-                return set()
-            found = set(terms[id_].superclasses(1, with_self=False).to_set().ids)
-            related = terms[id_].relationships if wholes else {}
-            return found.union(*(related[r].ids for r in wholes if r in related))
-
-        return _Ontology(
-            source=str(path),
-            names={id_: term.name or id_ for id_, term in terms.items()},
-            synonyms={id_: _other_names(term) for id_, term in terms.items()},
-            obsolete={
-                id_: sorted(term.replaced_by.ids or term.consider.ids)
-                for id_, term in terms.items()
-                if term.obsolete
-            },
-            parents=parents,
-        )
+        found = {term.id: _term(term, wholes) for term in content.terms()}
+    if not found:
+        raise FileError(f"{path} holds no classes; an ontology was expected.")
+    return found
 
 
-def _parse(path: Path, pronto: Any) -> Any:
-    """The ontology in a file; what it imports from elsewhere is not fetched."""
-    if path.suffix.lower() == ".json" and not json.loads(path.read_bytes()).get("graphs"):
-        raise FileError(f"{path} is not OBO-JSON: it has no graphs.")
-    try:
-        return pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
-    except KeyError as error:
-        raise FileError(
-            f"{path}: {error} is the parent of a class, but is not in the file. Take the "
-            "complete file of the ontology, not one that imports others."
-        ) from error
-
-
-def _other_names(term: Any) -> list[str]:
+def _term(term: Any, wholes: list) -> _Term:
     exact = [s.description for s in term.synonyms if s.scope == "EXACT"]
-    return exact + list(term.alternate_ids)
+    parents = set(term.superclasses(1, with_self=False).to_set().ids)
+    related = term.relationships if wholes else {}
+    parents.update(*(related[whole].ids for whole in wholes if whole in related))
+    calls, instead = [*exact, *term.alternate_ids], term.replaced_by.ids or term.consider.ids
+    return _Term(term.name or term.id, calls, parents, term.obsolete, sorted(instead))
 
 
-# ---- names to ids ---------------------------------------------------------------------
+def _ancestors(id_: str, known: dict[str, _Term]) -> set[str]:
+    """The class itself and all above it; each is visited once, so cycles do no harm."""
+    found, waiting = {id_}, [id_]
+    while waiting:
+        term = known.get(waiting.pop())  # the whole of a part may live in another ontology
+        new = set(term.parents if term else ()) - found
+        found |= new
+        waiting += new
+    return found
 
 
-def _find_all(wanted: list[str], known: _Ontology) -> list[str]:
+def _find_all(wanted: list[str], known: dict[str, _Term], source: str) -> list[str]:
     """The id of each class, or one error about all that were not found."""
-    spellings, ids, problems = _spellings(known), [], []
-    for term in wanted:
-        try:
-            ids.append(_find(term, spellings, known))
-        except LookupError as error:
-            problems.append(str(error.args[0]))
+    spellings = _spellings(known)
+    found = [spellings.get(_key(term), []) for term in wanted]
+    problems = [_problem(term, ids, known, spellings) for term, ids in zip(wanted, found)]
+    problems = [problem for problem in problems if problem]
     if problems:
         more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-        raise ValueError(" ".join(problems[:5]) + more)
-    return ids
+        raise ValueError(f"{source}: {' '.join(problems[:5])}{more}")
+    return [ids[0] for ids in found]
 
 
-def _find(term: str, spellings: list[dict[str, list[str]]], known: _Ontology) -> str:
-    found = next((s[_key(term)] for s in spellings if _key(term) in s), [])
-    if not found:
-        names = {key: ids[0] for s in reversed(spellings[:3]) for key, ids in s.items()}
-        near = difflib.get_close_matches(_key(term), names, n=1, cutoff=0.75)
-        hint = f"did you mean {_shown(names[near[0]], known)}?" if near else "give its id."
-        raise LookupError(f"{term!r} is not in {known.source}; {hint}")
-    if len(found) > 1:
-        choice = " or ".join(_shown(id_, known) for id_ in found)
-        raise LookupError(f"{term!r} may be {choice} in {known.source}. Give the id.")
-    if found[0] in known.obsolete:
-        instead = " or ".join(_shown(id_, known) for id_ in known.obsolete[found[0]])
-        use = instead or "another class"
-        raise LookupError(f"{term!r} is obsolete in {known.source}; use {use}.")
-    return found[0]
+def _problem(term: str, ids: list[str], known: dict, spellings: dict) -> str:
+    """Why a term does not stand for one class of today, and what to do; empty if it does."""
+
+    def shown(ids: list[str]) -> str:
+        return " or ".join(f"{known[i].name!r} ({i})" if i in known else i for i in ids)
+
+    if not ids:
+        in_use = {key: ids[:1] for key, ids in spellings.items() if not known[ids[0]].gone}
+        near = difflib.get_close_matches(_key(term), in_use, n=1, cutoff=0.75)
+        hint = f"did you mean {shown(in_use[near[0]])}?" if near else "give its id."
+        return f"{term!r} is unknown; {hint}"
+    if len(ids) > 1:
+        return f"{term!r} may be {shown(ids)}; give the id."
+    if known[ids[0]].gone:
+        return f"{term!r} is obsolete; use {shown(known[ids[0]].instead) or 'another class'}."
+    return ""
 
 
-def _spellings(known: _Ontology) -> list[dict[str, list[str]]]:
-    """Ids by what they may be called: ids, names, other names, names of obsolete classes."""
-    tiers: list[dict[str, dict[str, None]]] = [{}, {}, {}, {}]
-    for id_, name in known.names.items():
-        gone = id_ in known.obsolete
-        calls = [(0, id_), (3 if gone else 1, name)]
-        calls += [(3 if gone else 2, other) for other in known.synonyms[id_]]
+def _spellings(known: dict[str, _Term]) -> dict[str, list[str]]:
+    """Ids by what they may be called: ids go before names, other names, obsolete classes."""
+    tiers: list[dict[str, list[str]]] = [defaultdict(list) for _ in range(4)]
+    for id_, term in known.items():
+        old = 3 if term.gone else 0
+        calls = [(0, id_), (old or 1, term.name), *((old or 2, n) for n in term.other_names)]
         for tier, spelling in calls:
-            tiers[tier].setdefault(_key(spelling), {})[id_] = None  # each once, in order
-    return [{key: list(ids) for key, ids in tier.items()} for tier in tiers]
+            ids = tiers[tier][_key(spelling)]
+            if id_ not in ids:
+                ids.append(id_)
+    return tiers[3] | tiers[2] | tiers[1] | tiers[0]
 
 
 def _key(name: str) -> str:
     """A name without regard to case and spaces; CL_0000236 is CL:0000236."""
     text = " ".join(name.split()).casefold().removeprefix("obsolete ")
     return re.sub(r"^([a-z]+)_(\d+)$", r"\1:\2", text)
-
-
-def _shown(id_: str, known: _Ontology) -> str:
-    return f"{known.names[id_]!r} ({id_})" if id_ in known.names else id_

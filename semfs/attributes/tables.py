@@ -15,28 +15,17 @@ from sklearn.metrics.pairwise import cosine_similarity
 from semfs.files import need
 from semfs.validation import check_distinct, label_array
 
-__all__ = [
-    "AttributeTable",
-    "align_attributes",
-    "as_attribute_table",
-    "constant_attributes",
-    "describe_attributes",
-]
-
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
 _LARGEST = 1e150  # number whose squares can be added up
 
 
 @dataclass(frozen=True)
 class AttributeTable:
-    """One row of attributes per class, with names.
+    """One row of attributes per class, with names."""
 
-    ``values`` has shape (C, m); ``classes`` has C labels, ``names`` m attribute names.
-    """
-
-    values: np.ndarray
-    classes: np.ndarray
-    names: np.ndarray
+    values: np.ndarray  # (C, m)
+    classes: np.ndarray  # (C,), labels
+    names: np.ndarray  # (m,), of the attributes
 
     def rows_of(self, classes: Any) -> AttributeTable:
         """Return the rows of the given classes, in that order."""
@@ -81,14 +70,14 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         return attributes
     if hasattr(attributes, "index") and hasattr(attributes, "columns"):
         labels, names = list(attributes.index), list(attributes.columns)
-        values = attributes.to_numpy()
+        values = _numbers(attributes.to_numpy())
     elif hasattr(attributes, "get_columns"):  # polars
         labels, names = attributes.to_series(0).to_list(), attributes.columns[1:]
-        values = attributes[:, 1:].to_numpy()
+        values = _numbers(attributes[:, 1:].to_numpy())
     else:
         mapping = isinstance(attributes, Mapping)
         rows = [np.atleast_1d(row) for row in attributes.values()] if mapping else attributes
-        values = _matrix(rows)
+        values = _numbers(rows)
         labels = list(attributes if mapping else range(len(values)))
         names = [f"a{j}" for j in range(values.shape[1])]
     labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
@@ -99,9 +88,40 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         "attributes has more than one row for class {}. Keep one row per class, for example "
         "table.groupby(level=0).mean().",
     )
-    names = [str(name) for name in names]
-    values = _as_numbers(values, labels, names)
-    return AttributeTable(values, label_array(labels), np.array(names, dtype=object))
+    usable = np.abs(values) <= _LARGEST
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        value, place = values[row, column], f"{labels[row]!r} in column {str(names[column])!r}"
+        wrong = "too large to be squared" if np.isfinite(value) else "NaN or infinity"
+        held = f"attributes holds {value} for class {place}"
+        raise ValueError(f"{held}, {wrong}. Rescale or drop it.")
+    return AttributeTable(values, label_array(labels), np.array(list(map(str, names)), object))
+
+
+def _numbers(rows: Any) -> np.ndarray:
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        wanted = "attributes must be numeric, one row of the same length per class"
+        raise ValueError(f"{wanted}: {error}. Encode text as numbers, or drop it.") from error
+    if values.ndim != 2 or not values.size:
+        raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
+    return values
+
+
+def _missing_message(missing: list, known: list) -> str:
+    def letters(name: Any) -> str:  # polar bear, polar+bear
+        return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
+
+    plain = {letters(label): label for label in reversed(known)}
+    near = difflib.get_close_matches(letters(missing[0]), plain, n=1, cutoff=0.75)
+    more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    hint = f"; did you mean {plain[near[0]]!r}?" if near else "."
+    if known == list(range(len(known))):
+        hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
+    shown = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
+    text = f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
+    return f"{text}class from y; known classes: {shown}"
 
 
 def describe_attributes(table: Any) -> Any:
@@ -141,28 +161,13 @@ def describe_attributes(table: Any) -> Any:
     return need("pandas", "data").DataFrame(rows, columns=["finding", "what"])
 
 
-def constant_attributes(table: Any, classes: Any = None) -> list[str]:
-    """Return the names of the attributes that have one value for all of these classes.
+def constant_attributes(table: Any) -> list[str]:
+    """Return the names of the attributes that have one value for all classes of a table.
 
-    `SemFS` warns of those that are the same for all seen classes, as they teach nothing. In
-    tables of 0 and 1, such as ancestors or markers, some are bound to be: there it warns only
-    if more than half of them are.
-
-    Parameters
-    ----------
-    table : DataFrame, mapping or array of shape (C, m)
-        As for `SemFS(attributes=...)`.
-    classes : sequence of class labels, optional
-        All classes of the table by default.
-
-    Examples
-    --------
-    >>> table = {"cat": [4, 0], "dog": [4, 1], "hen": [2, 1]}
-    >>> constant_attributes(table), constant_attributes(table, ["cat", "dog"])
-    ([], ['a0'])
+    >>> constant_attributes({"cat": [4, 0], "dog": [4, 1]})
+    ['a0']
     """
     table = as_attribute_table(table)
-    table = table if classes is None else table.rows_of(classes)
     return table.names[~_varies(table.values)].tolist()
 
 
@@ -184,69 +189,3 @@ def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
     best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
     order = order if len(Z) > 1 else order[:0]
     return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]
-
-
-# ---- what is accepted as a table ----------------------------------------------------------
-
-
-def _matrix(rows: Any) -> np.ndarray:
-    try:
-        values = np.asarray(rows)
-    except ValueError:
-        values = np.empty(0)
-    if values.ndim != 2:
-        raise ValueError(
-            "attributes must be a table with one row of the same length per class, got "
-            f"{'an array of shape' if values.size else 'ragged or no rows:'} {values.shape}."
-        )
-    return values
-
-
-def _as_numbers(values: Any, labels: list, names: list[str]) -> np.ndarray:
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"attributes must be numeric: {error}. Encode text attributes as numbers "
-            "first, or drop those columns."
-        ) from error
-    if not numbers.size:
-        raise ValueError(
-            f"attributes is empty: {len(labels)} classes and {len(names)} attributes found. "
-            "Give one row of numbers per class."
-        )
-    usable = np.abs(numbers) <= _LARGEST
-    if not usable.all():
-        row, column = np.argwhere(~usable)[0]
-        finite = np.isfinite(numbers[row, column])
-        large, absent = "too large to be squared. Rescale", "NaN or infinity. Fill or drop"
-        raise ValueError(
-            f"attributes holds {numbers[row, column]} for class {labels[row]!r} in column "
-            f"{names[column]!r}: {large if finite else absent} it."
-        )
-    return numbers
-
-
-def _missing_message(missing: list, known: list) -> str:
-    text = f"attributes has no row for class {missing[0]!r}"
-    if len(missing) > 1:
-        text += f" (and {len(missing) - 1} more)"
-    near = _nearest_label(missing[0], known)
-    hint = "." if near is None else f"; did you mean {near!r}?"
-    if near is not None and str(near) == str(missing[0]):
-        hint += f" (y holds {type(missing[0]).__name__}, the table {type(near).__name__})"
-    if known == list(range(len(known))):
-        hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
-    shown = ", ".join(repr(k) for k in known[:8]) + (", …" if len(known) > 8 else "")
-    return f"{text}{hint} Add it, or drop that class from y; known classes: {shown}"
-
-
-def _nearest_label(label: Any, known: list) -> Any:
-    """The known label that reads most like this one, or None: polar bear, polar+bear."""
-
-    def letters(name: Any) -> str:
-        return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
-
-    plain = {letters(k): k for k in reversed(known)}
-    near = difflib.get_close_matches(letters(label), plain, n=1, cutoff=0.75)
-    return plain[near[0]] if near else None

@@ -7,6 +7,7 @@ paper's form: tell the classes to come apart.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,6 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 
 from semfs.attributes.tables import AttributeTable, as_attribute_table
 from semfs.method.objective import Objective, Quadratic
-
-__all__ = ["MeanModel", "classes_to_come", "target_problem"]
 
 #: Descriptions that predict less of the means of held-out classes than this are not used.
 SMALLEST_R2 = 0.02
@@ -30,7 +29,7 @@ WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of the Gaussian kernel, in median distance
 def classes_to_come(
     attributes: Any, target_attributes: Any, seen: AttributeTable
 ) -> AttributeTable | None:
-    """Return the descriptions of classes that were not seen; None if there are fewer than two.
+    """Return the descriptions of classes that were not seen, or None.
 
     ``target_attributes`` is "table" for the rows of ``attributes`` itself, None, or a table of
     its own, which must describe at least two.
@@ -62,14 +61,11 @@ def target_problem(
     The problem is None if descriptions predict too little. It weighs as much as that of the
     seen classes: the features would lower both by the same amount in a first step.
     """
-    moments, U = objective.moments, len(new.classes)
-    if U < 2 or len(table.classes) < FEWEST_CLASSES:
-        few = (
-            f"{len(table.classes)} seen classes; {FEWEST_CLASSES}"
-            if U > 1
-            else "one class; two"
-        )
-        return None, float("nan"), f"not used: {few} are needed"
+    moments, U, C = objective.moments, len(new.classes), len(table.classes)
+    if U < 2:
+        return None, float("nan"), "not used: one class; two are needed"
+    if C < FEWEST_CLASSES:
+        return None, float("nan"), f"not used: {C} seen classes; {FEWEST_CLASSES} are needed"
     model = MeanModel.fit(table.values, moments.means)
     said = f"descriptions predict {max(model.r2, 0.0):.0%} of the means of classes left out"
     if model.r2 < SMALLEST_R2:
@@ -94,15 +90,6 @@ class MeanModel:
 
     Kernel, scaling of the attributes and ridge are those that predict the means of the seen
     classes best when each is left out in turn.
-
-    Attributes
-    ----------
-    r2 : float
-        Share of the spread of class means that is explained for classes left out.
-    errors : ndarray of shape (C, d)
-        Mean of each seen class minus its prediction when left out.
-    slope : float
-        Share of the attributes that class means repeat, if both are the same columns; else 0.
     """
 
     A: np.ndarray
@@ -110,9 +97,9 @@ class MeanModel:
     mean: np.ndarray
     scale: np.ndarray
     width: float
-    slope: float
-    r2: float
-    errors: np.ndarray
+    slope: float  # share of the attributes that means repeat, if both are the same columns
+    r2: float  # share of the spread of class means explained for classes left out
+    errors: np.ndarray  # (C, d), mean of each seen class minus its prediction when left out
 
     @classmethod
     def fit(cls, A: np.ndarray, means: np.ndarray, same: np.ndarray | None = None) -> MeanModel:
@@ -137,9 +124,7 @@ class MeanModel:
         return repeating if repeating.r2 > plain.r2 else plain
 
     @classmethod
-    def _fit(
-        cls, A: np.ndarray, means: np.ndarray, same: np.ndarray, slope: float
-    ) -> MeanModel:
+    def _fit(cls, A: np.ndarray, means: np.ndarray, same: Any, slope: float) -> MeanModel:
         rest = means - slope * same
         mean, C = rest.mean(axis=0), len(A)
         R, spread = rest - mean, A.std(axis=0)
@@ -148,22 +133,20 @@ class MeanModel:
         total = max(((means - means.mean(axis=0)) ** 2).sum() * (C / (C - 1.0)) ** 2, tiny)
         on = spread > 0  # what no seen class varies in says nothing
         scales = (np.divide(1.0, spread, out=np.zeros_like(spread), where=on), on.astype(float))
-        products, best = R @ R.T, (np.inf, 0.0, scales[0], 1.0)
-        for scale in scales:
-            for width in WIDTHS:
-                K = _centred(_kernel(A * scale, A * scale, width))
-                for error, penalty in _left_out(K, products):
-                    if error < best[0]:
-                        best = error, width, scale, penalty
-        error, width, scale, penalty = best
+        products, best = R @ R.T, (np.inf, 1.0, 0.0, scales[0])
+        for scale, width in itertools.product(scales, WIDTHS):
+            K = _centred(_kernel(A * scale, A * scale, width))
+            for error, penalty in _left_out(K, products):
+                if error < best[0]:
+                    best = error, penalty, width, scale
+        error, penalty, width, scale = best
         K = _centred(_kernel(A * scale, A * scale, width))
         inverse = np.linalg.inv(K + penalty * np.eye(C))
         left = penalty * inverse @ R
         own = 1.0 - 1.0 / C - (1.0 - penalty * np.diag(inverse))
         errors = left / np.maximum(own, 1e-12)[:, None]
-        return cls(
-            A, inverse @ R, mean, scale, width, slope, float(1.0 - error / total), errors
-        )
+        r2 = float(1.0 - error / total)
+        return cls(A, inverse @ R, mean, scale, width, slope, r2, errors)
 
     def predict(self, A: np.ndarray, same: np.ndarray | None = None) -> np.ndarray:
         """Return the feature means (U, d) of classes with attributes A (U, m)."""
@@ -179,9 +162,8 @@ def _kernel(A: np.ndarray, seen: np.ndarray, width: float) -> np.ndarray:
         centre = seen.mean(axis=0)
         return (A - centre) @ (seen - centre).T
     distances = euclidean_distances(seen, squared=True)
-    typical = (
-        float(np.median(distances[distances > 1e-12])) if (distances > 1e-12).any() else 1.0
-    )
+    apart = distances[distances > 1e-12]
+    typical = float(np.median(apart)) if apart.size else 1.0
     return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
 
 

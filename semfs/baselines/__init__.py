@@ -2,10 +2,16 @@
 
 Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
 labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
-`WkNN`. Each has, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns,
-``order_`` (d,), the feature indices, best first, and ``ranking_`` (d,), the place of each
-feature, 1 = best. What differs from the original programs, and why, is on the page on the
-comparison methods.
+`WkNN`. What differs from the original programs, and why, is on the page on the comparison
+methods. They share, where they have them, the parameters
+
+- ``n_features_to_select`` (50);
+- ``attributes``: one row of numbers per class, as in `SemFS`; None takes the labels, one-hot;
+- ``random_state`` (0): an int, RandomState or None;
+
+and, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns, ``order_``
+(d,), the feature indices, best first, ``ranking_`` (d,), the place of each feature, 1 = best;
+supervised ones also ``classes_`` (C,), those that iterate ``n_iter_``.
 """
 
 from semfs.baselines.fsasl import FSASL

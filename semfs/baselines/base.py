@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
-
-__all__ = ["Baseline", "Training", "break_ties", "standardize_columns"]
 
 #: Largest entries of X, from and to, where parameters in the units of X have a meaning, and
 #: where the squares of float64 have one.
@@ -64,24 +61,27 @@ class Baseline(RankingSelector):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
-        with self._all_or_nothing(), self._breakdown_explained():
+        with self._all_or_nothing(), np.errstate(all="ignore"):  # overflow shows in scores
             data = self._training(X, y)
-            self._rank(self._scores(data), data)
+            try:
+                scores = self._scores(data)
+            except np.linalg.LinAlgError as error:
+                raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
+            self._rank(scores, data)
         return self
 
     def _scores(self, data: Training) -> np.ndarray:
         """Return one score per column of X, or per column that is not constant."""
         raise NotImplementedError
 
-    def _sample(self, X: Any) -> Any:
-        """Return the rows to learn from: all of them."""
-        return X
-
     def _training(self, X: Any, y: Any) -> Training:
         y = y if self._supervised else None
         X, classes, codes = self._check_training_data(X, y, accept_sparse=self._takes_sparse)
         self._check_parameters()
-        X = self._sample(X)
+        most = getattr(self, "max_samples", None)
+        if most is not None and most < len(X):
+            rng = check_random_state(getattr(self, "random_state", None))
+            X = X[np.sort(rng.choice(len(X), most, replace=False))]
         constant = constant_columns(X)
         self._check_numbers(X, constant)
         if classes is None or codes is None:
@@ -95,11 +95,8 @@ class Baseline(RankingSelector):
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
         if constant.all():
-            raise ValueError(
-                f"All {d} columns of X are constant: {name} has nothing to rank. Check that X "
-                "holds the features you meant."
-            )
-        low, high = COMPUTABLE if self._unit_free else ORDINARY
+            raise ValueError(f"All {d} columns of X are constant: {name} has nothing to rank.")
+        low, high = COMPUTABLE if getattr(self, "standardize", self._unit_free) else ORDINARY
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
@@ -107,15 +104,6 @@ class Baseline(RankingSelector):
                 f"meaning from {low:.0e} to {high:.0e}. Rescale X, for example by "
                 "sklearn.preprocessing.StandardScaler."
             )
-
-    @contextmanager
-    def _breakdown_explained(self) -> Iterator[None]:
-        """Turn a failure of linear algebra into advice; overflow shows in the scores."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                yield
-        except np.linalg.LinAlgError as error:
-            raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
 
     def _breakdown(self, what: str) -> str:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +12,9 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 from sklearn.utils import check_random_state
 
+from semfs.baselines import mcfs
 from semfs.baselines.base import Baseline, Training
-from semfs.baselines.mcfs import (
-    mean_distance,
-    nearest_neighbors,
-    neighbor_graph,
-    neighbor_matrix,
-)
-from semfs.progress import Progress
 from semfs.selectors.base import stable_order
-
-__all__ = ["FSASL", "exact_codes", "project_to_simplex", "row_sparse_ridge"]
 
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
@@ -38,20 +31,19 @@ class FSASL(Baseline):
         min  ‖Zᵀ - ZᵀS‖² + α‖S‖₁ + λ2 Σ_ij (‖z_i - z_j‖² P_ij + μ P_ij²) + λ3‖W‖_{2,1}
         s.t. S_ii = 0,  P1 = 1, P ≥ 0,  WᵀXᵀXW = I
 
-    and ranks by ``score_i = ‖w_i‖``. The released program, followed here, alternates:
-    codes by one lasso per sample, P by simplex projections over the nearest rows of Z,
-    then the eigenvectors Q of the smallest eigenvalues of
-    ``(I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves of
-    ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
+    The released program, followed here, alternates: codes by one lasso per sample, P by
+    simplex projections over the nearest rows of Z, then the eigenvectors Q of the smallest
+    eigenvalues of ``(I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves
+    of ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
+    n_features_to_select, random_state
+        As of all methods (see `semfs.baselines`).
     n_components : int or None, default=None
-        Number c of eigenvectors, the number of clusters if you know it (but not hundreds:
-        every step grows with it). None is 5.
+        Number c of eigenvectors, the number of clusters if you know it; None is 5.
     lambda2, lambda3 : float, default=1.0
-    ratio : float in (0, 1), default=0.01
+    ratio : float, default=0.01
         α of each code as a fraction of the smallest that gives 0.
     n_neighbors : int, default=5
     max_iter : int, default=20
@@ -59,21 +51,17 @@ class FSASL(Baseline):
     inner : {"exact", "reference"}, default="exact"
         Solve the lassos exactly (the paper), or stop them early (the released program).
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between rows of X, once (the released program; P is then nearly
-        uniform over the neighbours), or from Z in every round (closer to the paper).
+        μ from the distances between rows of X, once (the released program), or from Z in
+        every round (closer to the paper).
     max_samples : int or None, default=None
         Work on that many random rows: time grows with n³. 2,000 to 3,000 is a good size.
     n_iter_no_change : int or None, default=None
-        Stop when the selection has not changed for so many rounds; 3 is a good choice on
-        large data. None runs all rounds, as published.
-    random_state : int, RandomState or None, default=0
-    verbose : int, default=0
+        Stop when the selection has not changed for so many rounds, such as 3.
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Row norms of W, and the ranking by them.
     coef_ : ndarray of shape (d, c)
+        W; its row norms are the scores.
     objective_ : ndarray of shape (n_rounds,)
         The value the original prints after each round; it need not decrease.
     mu_ : float
@@ -98,7 +86,6 @@ class FSASL(Baseline):
     max_samples: int | None = None
     n_iter_no_change: int | None = None
     random_state: Any = 0
-    verbose: int = 0
 
     _words = {"inner": ("exact", "reference"), "mu": ("initial", "adaptive")}
     _whole = {"n_components": 1, "n_neighbors": 1, "max_iter": 1, "n_iter_no_change": 1}
@@ -106,42 +93,40 @@ class FSASL(Baseline):
     _at_least = {"lambda2": 0}
     _above = {"lambda3": 0, "ratio": 0}
 
-    def _sample(self, X: np.ndarray) -> np.ndarray:
-        if self.max_samples is None or self.max_samples >= X.shape[0]:
-            return X
-        rng = check_random_state(self.random_state)
-        return X[np.sort(rng.choice(X.shape[0], self.max_samples, replace=False))]
-
     def _scores(self, data: Training) -> np.ndarray:
-        with Progress("FSASL rounds", self.max_iter, self.verbose) as progress:
-            W = self._alternate(data.varying.astype(np.float64), progress)
-        self.coef_ = data.spread(W)
-        self.n_iter_ = len(self.objective_)
+        W = self._alternate(data.varying.astype(np.float64))
+        self.coef_, self.n_iter_ = data.spread(W), len(self.objective_)
         return np.linalg.norm(W, axis=1)
 
-    def _alternate(self, X: np.ndarray, progress: Progress) -> np.ndarray:
+    def _alternate(self, X: np.ndarray) -> np.ndarray:
         """Return W (d, c), in the order of steps of the released program."""
         n = len(X)
-        p = min(self.n_neighbors, n - 1)
-        width = mean_distance(X, check_random_state(self.random_state))
-        codes = exact_codes if self.inner == "exact" else codes_as_released
+        p, c = min(self.n_neighbors, n - 1), min(self.n_components or 5, n)
+        width = mcfs.mean_distance(X, check_random_state(self.random_state))
+        solve = exact_code if self.inner == "exact" else released_code
         Z, S, objective, unchanged, selected = X, None, [], 0, np.empty(0)
         for t in range(self.max_iter):
             if t > 0 or self.max_iter < 5:
-                S = codes(Z, self.ratio)
-            distance, index = nearest_neighbors(Z, p + 1)
+                S = lasso_codes(Z, self.ratio, solve)
+            distance, index = mcfs.nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
-                mu = neighborhood_scale(distance**2, p)
+                gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbour p + 1
+                mu = float(np.mean(0.5 * gaps.sum(axis=1)))
             near = distance[:, :p], index[:, :p]
-            P = neighbor_probabilities(*near, mu) if t > 0 else neighbor_graph(*near, width)
+            P = (
+                neighbor_probabilities(*near, mu)
+                if t > 0
+                else mcfs.neighbor_graph(*near, width)
+            )
             P = 0.5 * (P + P.T)
-            L = structure_laplacian(S, P, self.lambda2)
-            c = min(self.n_components or 5, n)
+            L = np.asarray((self.lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
+            if S is not None:
+                M = np.eye(n) - S
+                L += M @ M.T
             Q = scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
             W = row_sparse_ridge(X, Q, self.lambda3)
             Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
-            progress.step(f"objective {objective[-1]:.6g}")
             last, top = selected, stable_order(np.linalg.norm(W, axis=1))
             selected = np.sort(top[: self.n_features_to_select])
             unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
@@ -157,42 +142,20 @@ class FSASL(Baseline):
             value += self.ratio * np.abs(S).sum()
         return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.ratio >= 1:
-            raise ValueError(f"ratio must be below 1, at which codes are 0; got {self.ratio}.")
 
+def neighbor_probabilities(distance: np.ndarray, index: np.ndarray, mu: float) -> sp.csr_array:
+    """Return P (n, n): each row a distribution over its p nearest rows.
 
-def neighborhood_scale(squared: np.ndarray, p: int) -> float:
-    """Return μ, the mean over rows of ``½ (p d_(p+1) - Σ_{r≤p} d_(r))``, squared distances."""
-    last = squared[:, min(p, squared.shape[1] - 1)]
-    return float(np.mean(0.5 * (p * last - squared[:, :p].sum(axis=1))))
-
-
-def neighbor_probabilities(
-    distance: np.ndarray, index: np.ndarray, scale: float
-) -> sp.csr_array:
-    """Return P (n, n): each row a distribution over its p nearest rows."""
+    That is the point of the probability simplex nearest to ``V = -distance² / 2μ``.
+    """
     squared = distance**2
-    scale = max(scale, 1e-12 * squared.max(), 1e-300)  # μ = 0 when all neighbours are equal
-    return neighbor_matrix(project_to_simplex(-squared / (2.0 * scale)), index)
-
-
-def project_to_simplex(V: np.ndarray) -> np.ndarray:
-    """Return the nearest point of the probability simplex to each row of V (n, p)."""
+    mu = max(mu, 1e-12 * squared.max(), 1e-300)  # 0 when all neighbours are equal
+    V = -squared / (2.0 * mu)
     ordered = -np.sort(-V, axis=1)
     tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
     last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
-    return np.maximum(V - tau[np.arange(len(V)), last][:, None], 0.0)
-
-
-def structure_laplacian(S: np.ndarray | None, P: sp.csr_array, lambda2: float) -> np.ndarray:
-    """Return ``L = (I-S)(I-S)ᵀ + λ2 (diag(P1) - P)``, shape (n, n), for a symmetric P."""
-    L = np.asarray((lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
-    if S is not None:
-        M = np.eye(len(L)) - S
-        L += M @ M.T
-    return L
+    P = np.maximum(V - tau[np.arange(len(V)), last][:, None], 0.0)
+    return mcfs.neighbor_matrix(P, index)
 
 
 def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
@@ -209,42 +172,33 @@ def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
     return W
 
 
-def exact_codes(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n): column i solves the lasso of z_i on the other rows exactly.
-
-    ``½‖z_i - Σ_j S_ji z_j‖² + λ_i‖s‖₁`` with ``λ_i = ratio · max_{j≠i} |z_jᵀ z_i|``.
-    """
-    if Z.shape[1] > len(Z):  # the same products in n dimensions
-        Z = np.linalg.qr(Z.T)[1].T
+def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
+    """Return codes S (n, n): column i is the lasso of z_i on the other rows."""
     S = np.zeros((len(Z), len(Z)))
-    norms = np.linalg.norm(Z, axis=1)
-    unit = Z / np.where(norms > 0, norms, 1.0)[:, None]
-    for i in np.flatnonzero(norms).tolist():
-        S[:, i] = norms[i] * _lasso_code(Z, norms, unit[i], i, ratio)
+    for i, z in enumerate(Z):
+        others = np.arange(len(Z)) != i
+        S[others, i] = solve(Z[others], z, ratio)
     return S
 
 
-def _lasso_code(
-    Z: np.ndarray, norms: np.ndarray, z: np.ndarray, i: int, ratio: float
-) -> np.ndarray:
-    """Return the code (n,) of z (c,), sample i at unit length, on the other rows of Z."""
-    q = Z @ z
-    q[i] = 0.0
+def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the code (n-1,) of z (c,) on the rows of A (n-1, c)."""
+    norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
+    correlation = q = A @ (z / (length or 1.0))
     lam = ratio * np.abs(q).max()
-    code, correlation = np.zeros(len(Z)), q
+    code = np.zeros(len(A))
     allowed = lam * (1 + 1e-9) + 1e-14 * norms.max()  # rounding is no violation
     for _ in range(MOST_WORKING_SETS if lam > 0 else 0):
-        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * Z.shape[1]]
+        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * A.shape[1]]
         worst = worst[np.abs(correlation[worst]) > allowed]
         if not len(worst):
             break
         rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated
         code[:] = 0.0
         size = norms[rows]
-        code[rows] = _lasso_by_nnls(Z[rows].T / size, q[rows] / size, lam / size) / size
-        correlation = q - Z @ (code @ Z)
-        correlation[i] = 0.0
-    return code
+        code[rows] = _lasso_by_nnls(A[rows].T / size, q[rows] / size, lam / size) / size
+        correlation = q - A @ (code @ A)
+    return length * code
 
 
 def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
@@ -260,17 +214,9 @@ def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
     return p[: len(q)] - p[len(q) :]
 
 
-def codes_as_released(Z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return codes S (n, n) as the released program: proximal gradient, stopped early."""
-    S = np.zeros((len(Z), len(Z)))
-    for i, z in enumerate(Z):
-        others = np.arange(len(Z)) != i
-        S[others, i] = _released_code(Z[others].T, z, ratio)
-    return S
-
-
-def _released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return the code (n-1,) of z (c,) on the columns of A (c, n-1)."""
+def released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+    """Return the code as the released program does: proximal gradient, stopped early."""
+    A = A.T
     q = A.T @ z
     lam = ratio * np.abs(q).max()
     size, image = np.abs(q).sum(), A @ q

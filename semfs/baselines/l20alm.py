@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +12,6 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
-from semfs.progress import Progress
-from semfs.validation import check_integer
-
-__all__ = ["L20ALM", "RidgeSystem", "keep_top_rows"]
 
 LARGEST_MU = 1e10
 PATIENCE = 20  # iterations without a change of the support before stopping
@@ -31,13 +26,12 @@ class L20ALM(Baseline):
         min_{W,b}  Σ_i ‖W'x_i + b - t_i‖    s.t.  W has k = n_features_to_select non-zero rows
 
     a robust (unsquared) loss under an exact row-sparsity constraint; not convex. Supports
-    for different k are not nested: solve again for each (:meth:`path`).
+    for different k are not nested: solve again for each (`path`).
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
-    attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class; None takes the labels themselves, one-hot.
+    n_features_to_select, attributes, random_state
+        As of all methods (see `semfs.baselines`).
     mu, rho : float, default=1.0, 1.1
         First penalty of the augmented Lagrangian, and its growth per iteration.
     max_iter : int, default=150
@@ -49,21 +43,16 @@ class L20ALM(Baseline):
         uniform in [0, 1] as the original. With a pair constant columns take part.
     standardize : bool, default=True
         Divide columns by their standard deviation (they are centred in any case).
-    random_state : int, RandomState or None, default=0
-    verbose : int, default=0
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
+    scores_ : ndarray of shape (d,)
         ``‖v_i‖ · std_i`` for the k selected features, tiny negative scores for the others by
         their row of the last unconstrained step.
-    coef_ : ndarray of shape (d, m)
-        V for raw X, with k non-zero rows.
-    intercept_ : ndarray of shape (m,)
-        b for raw X: predictions are ``X @ coef_ + intercept_``.
+    coef_, intercept_ : ndarray of shape (d, m), (m,)
+        V, with k non-zero rows, and b for raw X: predictions are ``X @ coef_ + intercept_``.
     objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
-    classes_ : ndarray of shape (C,)
 
     Examples
     --------
@@ -82,46 +71,26 @@ class L20ALM(Baseline):
     init: Any = "zero"
     standardize: bool = True
     random_state: Any = 0
-    verbose: int = 0
 
     _supervised = True
     _whole = {"max_iter": 1}
     _at_least = {"rho": 1, "tol": 0}
     _above = {"mu": 0}
 
-    @property
-    def _unit_free(self) -> bool:  # type: ignore[override]
-        return bool(self.standardize)
-
     def path(self, X: Any, y: Any, ks: Iterable[int]) -> list[L20ALM]:
-        """Return one fitted selector per number of features k, by one factorisation."""
-        first, fitted = clone(self), []
-        with first._breakdown_explained():
-            data = first._training(X, y)
-            shared = first._factorize(data)
-            for k in ks:
-                check_integer("n_features_to_select", k, 1)
-                one = copy.copy(first).set_params(n_features_to_select=k)
-                one._rank(one._solve(*shared), data)
-                fitted.append(one)
-        return fitted
+        """Return one fitted selector per number of features k."""
+        return [clone(self).set_params(n_features_to_select=k).fit(X, y) for k in ks]
 
     def _scores(self, data: Training) -> np.ndarray:
-        return self._solve(*self._factorize(data))
-
-    def _factorize(self, data: Training) -> tuple[Training, RidgeSystem, Any]:
         if not isinstance(self.init, str):  # a start in all columns, as they are
             data = replace(data, constant=np.zeros_like(data.constant))
         X = data.varying.astype(np.float64)
         X, *scaling = standardize_columns(X, scale=self.standardize)
-        return data, RidgeSystem(X), scaling
-
-    def _solve(self, data: Training, system: RidgeSystem, scaling: Any) -> np.ndarray:
-        V, b, norms = self._iterate(data.T, system)
+        V, b, norms = self._iterate(data.T, RidgeSystem(X))
         self.coef_, self.intercept_ = data.raw(V, b, *scaling)
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardised
-        std = 1.0 if self.standardize else system.X.std(axis=0)
+        std = 1.0 if self.standardize else X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(
@@ -137,26 +106,25 @@ class L20ALM(Baseline):
         XV = _sparse_product(X, V)
         L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
         support, unchanged, objective = np.empty(0), 0, []
-        with Progress("L20ALM iterations", self.max_iter, self.verbose) as progress:
-            for _ in range(self.max_iter):
-                R = T + E - S
-                b = R.mean(axis=0)
-                W, XW = system.solve(V - L, XV - XL, R - b)
-                H = W + L
-                last, (V, support, norms) = support, keep_top_rows(H, self.n_features_to_select)
-                XV = _sparse_product(X, V)
-                U = XW + (b - T) + S
-                E = _shrink_rows(U, 1.0 / mu)
-                previous, mu = mu, min(LARGEST_MU, self.rho * mu)
-                L = (previous / mu) * (H - V)
-                XL = (previous / mu) * (XW + XL - XV)
-                S = (previous / mu) * (U - E)
-                objective.append(np.linalg.norm(XV + (b - T), axis=1).sum())
-                progress.step(f"objective {objective[-1]:.6g}")
-                unchanged = unchanged + 1 if np.array_equal(support, last) else 0
-                near = np.abs(W - V).max() <= self.tol * np.abs(W).max()
-                if self.tol > 0 and near and unchanged >= PATIENCE:
-                    break
+        for _ in range(self.max_iter):
+            R = T + E - S
+            b = R.mean(axis=0)
+            W, XW = system.solve(V - L, XV - XL, R - b)
+            H = W + L
+            last, (V, support, norms) = support, keep_top_rows(H, self.n_features_to_select)
+            XV = _sparse_product(X, V)
+            U = XW + (b - T) + S
+            lengths = np.maximum(np.linalg.norm(U, axis=1), np.finfo(np.float64).tiny)
+            E = np.maximum(0.0, 1.0 - 1.0 / mu / lengths)[:, None] * U
+            previous, mu = mu, min(LARGEST_MU, self.rho * mu)
+            L = (previous / mu) * (H - V)
+            XL = (previous / mu) * (XW + XL - XV)
+            S = (previous / mu) * (U - E)
+            objective.append(np.linalg.norm(XV + (b - T), axis=1).sum())
+            unchanged = unchanged + 1 if np.array_equal(support, last) else 0
+            near = np.abs(W - V).max() <= self.tol * np.abs(W).max()
+            if self.tol > 0 and near and unchanged >= PATIENCE:
+                break
         self.objective_ = np.array(objective)
         return V, b, norms
 
@@ -171,7 +139,7 @@ class L20ALM(Baseline):
             return rng.uniform(size=V.shape), rng.uniform(size=E.shape)
         if self.init == "zero":
             return V, E
-        given = [] if isinstance(self.init, (str, int, float)) else self.init
+        given = self.init if isinstance(self.init, (tuple, list)) else ()
         start = [check_array(part, dtype=np.float64, input_name="init") for part in given]
         if [part.shape for part in start] != [V.shape, E.shape]:
             raise ValueError(
@@ -221,9 +189,3 @@ def _sparse_product(X: np.ndarray, V: np.ndarray) -> np.ndarray:
     """Return XV (n, c) from the non-zero rows of V."""
     used = np.flatnonzero(V.any(axis=1))
     return X[:, used] @ V[used]
-
-
-def _shrink_rows(U: np.ndarray, amount: float) -> np.ndarray:
-    """Return U with each row shortened by ``amount``, to 0 if it is shorter."""
-    norms = np.maximum(np.linalg.norm(U, axis=1), np.finfo(np.float64).tiny)
-    return np.maximum(0.0, 1.0 - amount / norms)[:, None] * U

@@ -13,8 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
-__all__ = ["LassoSelector", "SparseRegression"]
-
 MANY_COEFFICIENTS = 1_000_000  # entries of W above which a looser tolerance must do
 CHECK_EVERY = 10  # steps between two computations of the duality gap
 
@@ -33,28 +31,25 @@ class LassoSelector(Baseline):
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
-    attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class; None takes the labels themselves, one-hot.
+    n_features_to_select, attributes
+        As of all methods (see `semfs.baselines`).
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
     fit_intercept, standardize : bool, default=True
         Centre X and T; divide columns by their standard deviation.
     tol : float or None, default=None
-        Duality gap relative to ``½‖t‖²`` at which to stop. None is 1e-12, or 1e-4 when W has
-        over 10⁶ entries (enough to rank).
+        Relative duality gap at which to stop. None is 1e-12, or 1e-4 for over 10⁶ entries.
     max_iter : int, default=10_000
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Row norms of W in standardised units. Zero rows have tiny negative scores that rank
-        them by ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
+    scores_ : ndarray of shape (d,)
+        Row norms of W in standardised units; tiny negative scores rank zero rows by
+        ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         For raw X.
-    gap_, n_iter_ : float, int
-        Largest relative duality gap reached; steps.
-    classes_ : ndarray of shape (C,)
+    gap_ : float
+        Largest relative duality gap reached.
 
     Examples
     --------
@@ -79,10 +74,6 @@ class LassoSelector(Baseline):
     _at_least = {"tol": 0}
     _above = {"lam": 0}
 
-    @property
-    def _unit_free(self) -> bool:  # type: ignore[override]
-        return bool(self.standardize)
-
     def _scores(self, data: Training) -> np.ndarray:
         center = self.fit_intercept
         X = data.varying.astype(np.float64)
@@ -103,24 +94,18 @@ class LassoSelector(Baseline):
         if not np.isfinite(self.gap_):
             raise ValueError(self._breakdown("found no finite duality gap"))
         scores = np.linalg.norm(W, axis=1)
-        self._warn(int(np.count_nonzero(scores)), len(scores))
-        return break_ties(scores, np.abs(XtR).max(axis=1))
-
-    def _warn(self, n_nonzero: int, d: int) -> None:
+        n_nonzero = np.count_nonzero(scores)
         if self.gap_ > 1e-3:
-            warnings.warn(
-                f"LassoSelector stopped after {self.n_iter_} iterations at a relative duality "
-                f"gap of {self.gap_:.1e}. Raise max_iter or lam.",
-                ConvergenceWarning,
-                stacklevel=4,
+            message = f"LassoSelector stopped after {self.n_iter_} iterations at a relative "
+            message += f"duality gap of {self.gap_:.1e}. Raise max_iter or lam."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if n_nonzero < min(self.n_features_to_select, len(scores)):
+            message = (
+                f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}"
             )
-        if n_nonzero < min(self.n_features_to_select, d):
-            warnings.warn(
-                f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                "the others are ranked by residual correlation. Lower lam for more.",
-                UserWarning,
-                stacklevel=4,
-            )
+            message += "; the others are ranked by residual correlation. Lower lam for more."
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return break_ties(scores, np.abs(XtR).max(axis=1))
 
 
 @dataclass(frozen=True)
@@ -134,10 +119,9 @@ class SparseRegression:
     penalty: str
 
     def solve(self, tol: float, max_iter: int) -> tuple[np.ndarray, int]:
-        """Return W (d, c) in float64, and the number of steps.
+        """Return W (d, c) in float64, and the number of steps of FISTA with restarts.
 
-        FISTA with restarts, until the relative duality gap is at most ``tol``. Unlike
-        coordinate descent this works on all outputs in one matrix product, serves both
+        Unlike coordinate descent it works on all outputs in one matrix product, serves both
         penalties, and bears strongly correlated features.
         """
         G, Q = self.G, self.Q
@@ -165,18 +149,16 @@ class SparseRegression:
 
         The dual point is the residual R, scaled until ``XᵀR`` (d, c) is feasible.
         """
-        along = self.t_squared - np.einsum("ij,ij->j", W, self.Q, dtype=np.float64)  # rᵀt
-        residual = along - np.einsum("ij,ij->j", W, XtR, dtype=np.float64)
         t_squared = self.t_squared
-        if self.penalty == "l1":
-            size = np.abs(W).sum(axis=0, dtype=np.float64)
-            largest = np.abs(XtR).max(axis=0)
-        else:
-            size = np.array([np.linalg.norm(W, axis=1).sum(dtype=np.float64)])
-            largest = np.array([np.linalg.norm(XtR, axis=1).max()])
+        along = t_squared - np.einsum("ij,ij->j", W, self.Q, dtype=np.float64)  # rᵀt
+        residual = along - np.einsum("ij,ij->j", W, XtR, dtype=np.float64)
+        rows, XtR_rows = np.abs(W), np.abs(XtR)
+        if self.penalty == "l21":  # the columns are one problem
+            rows, XtR_rows = (np.linalg.norm(v, axis=1, keepdims=True) for v in (W, XtR))
             residual, along, t_squared = (
                 v.sum(keepdims=True) for v in (residual, along, t_squared)
             )
+        size, largest = rows.sum(axis=0, dtype=np.float64), XtR_rows.max(axis=0)
         feasible = np.minimum(1.0, self.lam / np.maximum(largest, 1e-300))
         primal = 0.5 * residual + self.lam * size
         dual = feasible * along - 0.5 * feasible**2 * residual

@@ -16,9 +16,6 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training
-from semfs.progress import Progress
-
-__all__ = ["MCFS", "mean_distance", "nearest_neighbors", "neighbor_graph", "neighbor_matrix"]
 
 RIDGE = 1e-3  # added to the Gram matrix in the direction solve only
 ROWS_FOR_WIDTH = 3000  # rows used to estimate the mean distance, as in the original
@@ -39,8 +36,9 @@ class MCFS(Baseline):
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
-        Also the cardinality k of the regressions: scores depend on it.
+    n_features_to_select, random_state
+        As of all methods (see `semfs.baselines`). The first is also the cardinality k of the
+        regressions: scores depend on it.
     n_components : int, default=5
         Number K of embedding coordinates; the number of clusters if you know it.
     n_neighbors : int, default=5
@@ -48,13 +46,9 @@ class MCFS(Baseline):
         Edge weights ``exp(-distance²/(2 width²))``, or 1.
     heat_width : float or None, default=None
         None is the mean of all n² distances (of 3,000 random rows above 3,000).
-    random_state : int, RandomState or None, default=0
-    verbose : int, default=0
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Scores as above, and the ranking by them.
     embedding_ : ndarray of shape (n, K)
     eigenvalues_ : ndarray of shape (K,)
         Of ``D^-1/2 W D^-1/2``; 1 once per component of the graph beyond the first.
@@ -76,7 +70,6 @@ class MCFS(Baseline):
     weight: str = "heat"
     heat_width: float | None = None
     random_state: Any = 0
-    verbose: int = 0
 
     _words = {"weight": ("heat", "binary")}
     _whole = {"n_components": 1, "n_neighbors": 1}
@@ -91,30 +84,22 @@ class MCFS(Baseline):
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
             raise ValueError(
-                "The neighbour graph has no coordinate to explain. Raise n_neighbors (or "
-                "heat_width, if you set it)."
+                "The neighbour graph has no coordinate to explain: raise n_neighbors."
             )
-        coef = lars_coefficients(
-            X, self.embedding_, self.n_features_to_select, verbose=self.verbose
-        )
+        coef = lars_coefficients(X, self.embedding_, self.n_features_to_select)
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
 
 
-def lars_coefficients(
-    X: np.ndarray, embedding: np.ndarray, cardinality: int, *, verbose: int = 0
-) -> np.ndarray:
+def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) -> np.ndarray:
     """Return unit-length coefficients (d, K) of each coordinate of an embedding (n, K)."""
     X = X.astype(np.float64)
     gram = X.T @ X
     # the path of cy is c times that of y: the extremes of a heat kernel do not overflow
     scale = np.abs(embedding).max(axis=0)
-    scaled = embedding / np.where(scale > 0, scale, 1.0)
-    beta = X.T @ scaled
-    with Progress("MCFS coordinates", beta.shape[1], verbose) as progress:
-        for column in beta.T:
-            column[:] = lars_to_cardinality(gram, column, cardinality)
-            progress.step()
+    beta = X.T @ (embedding / np.where(scale > 0, scale, 1.0))
+    for column in beta.T:
+        column[:] = lars_to_cardinality(gram, column, cardinality)
     norms = np.linalg.norm(beta, axis=0)
     return beta / np.where(norms > 0, norms, 1.0)
 
@@ -122,10 +107,9 @@ def lars_coefficients(
 def lars_to_cardinality(
     gram: np.ndarray, correlation: np.ndarray, cardinality: int
 ) -> np.ndarray:
-    """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries.
+    """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or ends.
 
-    From XᵀX (d, d) and Xᵀy (d,). If the path ends earlier, its end is returned. As in the
-    original a ridge enters the direction solve, and that alone: scikit-learn's
+    As in the original a ridge enters the direction solve, and that alone: scikit-learn's
     ``lars_path_gram`` does not give its numbers.
     """
     m = min(cardinality, len(correlation))
@@ -176,14 +160,11 @@ def _positive(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return np.where(ratio > 0, ratio, np.inf)
 
 
-# ---- the neighbour graph ------------------------------------------------------------------
-
-
 def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and indices (n, p) of the p nearest other rows of X, nearest first.
 
     Equal distances go to the lower index, as in the original program (hence a few spare
-    neighbours are fetched). A row is never its own neighbour.
+    neighbours are fetched).
     """
     n = X.shape[0]
     p = min(p, n - 1)
@@ -201,13 +182,8 @@ def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
     return float(euclidean_distances(X).mean(dtype=np.float64))
 
 
-def neighbor_graph(
-    distance: np.ndarray, index: np.ndarray, width: float | None = None
-) -> sp.csr_array:
-    """Return the symmetric union graph W (n, n) of neighbour lists (n, p).
-
-    Weights are 1, or ``exp(-distance² / (2 width²))`` when a heat ``width`` is given.
-    """
+def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_array:
+    """Return the symmetric union graph W (n, n) of neighbour lists (n, p)."""
     weights = np.ones(distance.shape)
     if width is not None:
         weights = np.maximum(np.exp(-((distance / width) ** 2) / 2.0), SMALLEST_WEIGHT)
@@ -225,11 +201,10 @@ def neighbor_matrix(weights: np.ndarray, index: np.ndarray) -> sp.csr_array:
 def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
-    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. K is ``n_components``,
-    or less if W (symmetric, an edge in every row) has fewer. With q components of the graph
-    the eigenvalue 1 has multiplicity q and any rotation of its eigenvectors is as good. It is
-    fixed here: indicators of the components, largest first, made orthogonal to the constant
-    and to each other in that order.
+    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. With q components of the
+    graph the eigenvalue 1 has multiplicity q and any rotation of its eigenvectors is as good.
+    It is fixed here: indicators of the components, largest first, made orthogonal to the
+    constant and to each other in that order.
     """
     n = W.shape[0]
     n_components = min(n_components, n - 1)
@@ -238,13 +213,9 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
     N = sp.csr_array(scale @ W @ scale)
     V, first = _eigenvectors_of_one(W, root, n_components)
     if V.shape[1] > 1:
-        warnings.warn(
-            f"The neighbour graph falls into {V.shape[1]} components: the first "
-            f"{first.shape[1]} coordinates only tell components apart. Raise n_neighbors (or "
-            "heat_width, if you set it) for a connected graph.",
-            UserWarning,
-            stacklevel=3,
-        )
+        message = f"The neighbour graph falls into {V.shape[1]} components: the first "
+        message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
+        warnings.warn(message, UserWarning, stacklevel=3)
     values, rest = np.empty(0), np.empty((n, 0))
     n_rest = min(n_components - first.shape[1], n - V.shape[1])
     if n_rest > 0:
@@ -257,10 +228,7 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
 def _eigenvectors_of_one(
     W: sp.csr_array, root: np.ndarray, n_vectors: int
 ) -> tuple[sp.csr_array, np.ndarray]:
-    """Return the eigenvectors of eigenvalue 1: all q, sparse, and up to ``n_vectors`` to use.
-
-    The former are unit vectors D^1/2 1_component; the latter orthogonal to D^1/2 1.
-    """
+    """Return all q eigenvectors of 1, sparse, and up to ``n_vectors`` orthogonal to D^1/2 1."""
     q, labels = connected_components(W, directed=False)  # numbered by their first row
     labels = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))[labels]
     mass = np.sqrt(np.bincount(labels, weights=root**2))
@@ -278,18 +246,15 @@ def _next_eigenvectors(
     if n <= DENSE_LIMIT or n_vectors > n // 4:
         dense = N.toarray() - 2.0 * (V @ V.T).toarray()
         return eigh(dense, subset_by_index=[n - n_vectors, n - 1])
-    deflated = LinearOperator(
-        N.shape, lambda x: N @ x - 2.0 * (V @ (V.T @ x)), dtype=np.float64
-    )
-    start = np.random.RandomState(0).uniform(-1, 1, n)
-    size = {"ncv": min(n - 1, max(2 * n_vectors + 1, 40)), "maxiter": LANCZOS_RESTARTS}
+    deflated = LinearOperator(N.shape, lambda x: N @ x - 2.0 * (V @ (V.T @ x)), dtype=float)
+    options = {"ncv": min(n - 1, max(2 * n_vectors + 1, 40)), "maxiter": LANCZOS_RESTARTS}
+    options |= {"v0": np.random.RandomState(0).uniform(-1, 1, n), "tol": 1e-8}
     try:
-        values, U = eigsh(deflated, n_vectors, which="LA", v0=start, tol=1e-8, **size)
+        values, U = eigsh(deflated, n_vectors, which="LA", **options)
     except ArpackNoConvergence as error:
         raise ValueError(
             f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbour graph "
-            "were found: its pieces hang together by very little. Raise n_neighbors or "
-            "heat_width, lower n_components, or pass at most 3,000 rows."
+            "were found. Raise n_neighbors or heat_width, or pass at most 3,000 rows."
         ) from error
     ascending = np.argsort(values)
     return values[ascending], U[:, ascending]

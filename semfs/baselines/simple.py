@@ -12,10 +12,6 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from semfs.baselines.base import Baseline, Training
 
-__all__ = ["Markers", "RandomSelector", "VarianceSelector", "welch_statistics"]
-
-BLOCK_ROWS = 1024
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RandomSelector(Baseline):
@@ -36,8 +32,7 @@ class RandomSelector(Baseline):
 
     random_state: Any = None
 
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         return check_random_state(self.random_state).uniform(size=data.X.shape[1])
@@ -57,14 +52,10 @@ class VarianceSelector(Baseline):
     array([2, 0, 1])
     """
 
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
-        X = data.varying
-        if sp.issparse(X):
-            return mean_variance_axis(X.astype(np.float64), axis=0)[1]
-        return X.var(axis=0, dtype=np.float64)
+        return mean_and_variance(data.varying)[1]
 
 
 class Markers(Baseline):
@@ -84,12 +75,11 @@ class Markers(Baseline):
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Share of the features not ahead in the turns, and the ranking by it.
+    scores_ : ndarray of shape (d,)
+        Share of the features not ahead in the turns.
     statistics_ : ndarray of shape (C, d)
         t of each class and feature; finite also where both sides are constant. The variance
         of a class with one row is taken as 0.
-    classes_ : ndarray of shape (C,)
 
     Examples
     --------
@@ -101,15 +91,11 @@ class Markers(Baseline):
     """
 
     _supervised = True
-    _takes_sparse = True
-    _unit_free = True
+    _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         if len(data.table) < 2:
-            raise ValueError(
-                "Markers compares each class with the rest, but y has one class only. Pass "
-                "rows of at least two classes."
-            )
+            raise ValueError("y has one class only; Markers compares at least two.")
         self.statistics_ = welch_statistics(data.X, data.codes)
         # the best of each class, then the second best of each, …
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
@@ -120,38 +106,27 @@ class Markers(Baseline):
         return scores
 
 
+def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the variance (d,) of each column, in float64."""
+    if sp.issparse(X):
+        return mean_variance_axis(X.astype(np.float64), axis=0)
+    return X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
+
+
 def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
     """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest."""
-    counts = np.bincount(codes)[:, None].astype(np.float64)
-    sums, squares = _class_sums(X, codes)
-    rest, rest_sums = counts.sum() - counts, sums.sum(axis=0) - sums
-    difference = sums / counts - rest_sums / rest
+    n = np.bincount(codes)[:, None].astype(np.float64)
+    classes = [mean_and_variance(X[codes == c]) for c in range(len(n))]
+    means, variances = (np.array(part) for part in zip(*classes))
+    means -= n.T @ means / n.sum()  # a common offset would drown the variance
+    sums, squares = n * means, n * (variances + means**2)
+    rest, rest_sums = n.sum() - n, sums.sum(axis=0) - sums
+    rest_squares = squares.sum(axis=0) - squares
+    rest_spread = np.maximum(rest_squares - rest_sums**2 / rest, 0.0)
     error = np.sqrt(
-        _mean_variance(counts, sums, squares)
-        + _mean_variance(rest, rest_sums, squares.sum(axis=0) - squares)
+        variances / np.maximum(n - 1, 1) + rest_spread / np.maximum(rest - 1, 1) / rest
     )
+    difference = means - rest_sums / rest
     # equal rows on both sides: any difference is beyond doubt, but finite
     smallest = np.maximum(1e-12 * np.abs(difference), np.finfo(np.float64).tiny)
     return difference / np.maximum(error, smallest)
-
-
-def _class_sums(X: Any, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums and sums of squares (C, d) of the rows of each class."""
-    n, d = X.shape
-    member = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
-    if sp.issparse(X):
-        X = X.astype(np.float64)
-        return (member @ X).toarray(), (member @ X.multiply(X)).toarray()
-    sums, squares = (np.zeros((member.shape[0], d)) for _ in range(2))
-    for start in range(0, n, BLOCK_ROWS):
-        rows = slice(start, min(start + BLOCK_ROWS, n))
-        block = X[rows] - X[0].astype(np.float64)  # a common offset would drown the variance
-        sums += member[:, rows] @ block
-        squares += member[:, rows] @ block**2
-    return sums, squares
-
-
-def _mean_variance(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Return the variance of a mean of n rows, from their sums and sums of squares."""
-    spread = np.maximum(squares - sums**2 / n, 0.0)
-    return spread / np.maximum(n - 1, 1) / n

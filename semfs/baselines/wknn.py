@@ -14,9 +14,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
-from semfs.progress import Progress
-
-__all__ = ["WkNN", "class_balanced_batches", "loss_and_slope", "vote_gradient"]
 
 LARGEST_FULL_BATCH = 4000  # samples up to which all pairs are compared in every step
 DEFAULT_BATCH = 512  # rows per step above that
@@ -39,34 +36,26 @@ class WkNN(Baseline):
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
-    attributes : None, DataFrame, mapping or array, default=None
-        One row of numbers per class; None takes the labels themselves, one-hot.
+    n_features_to_select, attributes, random_state
+        As of all methods (see `semfs.baselines`).
     kernel : {"rbf", "exp"}, default="rbf"
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
-        With thousands of features and many classes the default ``lambda0`` takes all weights
-        to 0 within a few steps, with a warning: set it to 0 there.
+        With thousands of features and many classes set ``lambda0`` to 0.
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
         Rows per step, 8 of each of some random classes, at a learning rate that falls to a
-        tenth. None takes all rows up to 4,000, whose pairs are compared in every step, and
-        512 above.
+        tenth. None takes all rows up to 4,000, and 512 above.
     huber_delta : float, default=1.0
-    random_state : int, RandomState or None, default=0
-    verbose : int, default=0
 
     Attributes
     ----------
-    scores_, order_, ranking_ : ndarray of shape (d,)
-        Weights; tiny negative scores rank the features of weight 0 by the last gradient of
-        the loss (most negative first).
-    weights_ : ndarray of shape (d,)
+    weights_, scores_ : ndarray of shape (d,)
+        As scores, tiny negative numbers rank features of weight 0 by the slope of the loss.
     objective_ : ndarray of shape (n_rounds,)
         Objective before each step, on its batch.
-    classes_ : ndarray of shape (C,)
 
     Examples
     --------
@@ -88,7 +77,6 @@ class WkNN(Baseline):
     batch_size: int | None = None
     huber_delta: float = 1.0
     random_state: Any = 0
-    verbose: int = 0
 
     _supervised = True
     _unit_free = True
@@ -104,20 +92,16 @@ class WkNN(Baseline):
                 "loss='ce' needs attributes between 0 and 1, found values from "
                 f"{table.min():g} to {table.max():g}. Rescale them, or use loss='mse'."
             )
-        with Progress("WkNN steps", self.max_iter, self.verbose) as progress:
-            slope = self._descend(standardize_columns(data.X)[0], data, progress)
+        slope = self._descend(standardize_columns(data.X)[0], data)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
-            warnings.warn(
-                f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
-                "steps; features are ranked by the last slope of the loss. Lower lambda0 "
-                "first: with many features, which start at 1/d, it outweighs any loss.",
-                UserWarning,
-                stacklevel=3,
-            )
+            steps = f"{self.n_iter_} of {self.max_iter} steps"
+            message = f"The penalties drove all weights to 0 in {steps}; features are ranked "
+            message += "by the last slope of the loss. Lower lambda0 first."
+            warnings.warn(message, UserWarning, stacklevel=3)
         return break_ties(self.weights_, -slope)
 
-    def _descend(self, X: np.ndarray, data: Training, progress: Progress) -> np.ndarray:
+    def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
         """Minimise J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
@@ -135,7 +119,6 @@ class WkNN(Baseline):
             norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
             w = np.maximum(w - eta * gradient / norm, 0.0)
             objective.append(value + penalty)
-            progress.step(f"objective {objective[-1]:.6g}")
             if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
                 break
         self.weights_, self.objective_ = w, np.array(objective)
@@ -149,7 +132,7 @@ class WkNN(Baseline):
             return zip([self.learning_rate] * self.max_iter, repeat(slice(None)))
         rates = self.learning_rate * np.linspace(1.0, 0.1, self.max_iter)
         rng = check_random_state(self.random_state)
-        return zip(rates, class_balanced_batches(codes, batch_size, rng))
+        return zip(rates, _class_balanced_batches(codes, batch_size, rng))
 
     def _penalty(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Return ``λ0 Σ 2(σ(aw)-½) + λ1 Σ w + λ2 Σ w²`` and its gradient."""
@@ -207,7 +190,7 @@ def loss_and_slope(
     return float(values.sum() / len(e)), slope
 
 
-def class_balanced_batches(
+def _class_balanced_batches(
     codes: np.ndarray, batch_size: int, rng: np.random.RandomState, per_class: int = 8
 ) -> Iterator[np.ndarray]:
     """Yield indices of about ``per_class`` rows, to vote for each other, of some classes."""

@@ -6,17 +6,18 @@ dataclass, whose fields are its options. Imports are inside, so that `--help` is
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
-from semfs.cli.console import complain, print_json, print_table, say
+from semfs.cli.console import complain, print_table, say
 
 __all__ = ["attributes", "datasets", "demo", "evaluate", "report", "reproduce", "select"]
 
@@ -24,29 +25,23 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
-    "Class table (CSV, Parquet, Excel, JSON), an ontology (OBO, OWL; `cl`: Cell Ontology), "
-    "`names` to encode these, or `labels` alone."
+    "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; `cl`: "
+    "Cell Ontology), `names` to encode these, or (select only) `labels` alone."
 )
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
-ONTOLOGY = (
-    "Describe by the ancestors in this OBO, OWL or JSON file, or in `cl` (Cell Ontology)."
-)
+ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in `cl` (Cell Ontology)."
 MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
+COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
-Splits = Annotated[int | None, Option("--splits", help="At most so many class splits.")]
 DATASET = "sample, a name of `semfs datasets`, or a file: h5ad, CSV, Parquet, Feather, NPZ."
-COLUMN = "Column (tables), obs column (H5AD) or array (NPZ: default y) with the labels."
-DESCRIBED = (
-    "For a file of yours: class table (NPZ: default A), ontology (OBO, OWL; `cl`: Cell "
-    "Ontology), or `names` to encode these."
-)
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
-INSTEAD = "These methods instead of all, with commas; or module:Selector."
+METHOD = "With commas; or module:Selector."
+USUAL = "semfs-described,semfs,markers,variance,random"
 
 
 def _given(options: Any, *own: str) -> dict[str, Any]:
@@ -65,23 +60,15 @@ class Selection:
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[int, Option("-k", help="Number of features to keep.")] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
-    unseen: Annotated[
-        Names, Option(help="A class whose rows must not be used; repeatable.")
-    ] = None
+    unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
     drop: Annotated[Names, Option(help="A column that is no feature; repeatable.")] = None
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Annotated[str | None, Option(help="Layer of an H5AD file, or `raw`.")] = None
-    normalize: Annotated[
-        Literal["log1p"] | None, Option(help="The file holds counts: take log(1 + per 10⁴).")
-    ] = None
-    subset: Annotated[bool, Option("--subset", help="H5AD: write only the chosen genes.")] = (
-        False
-    )
+    normalize: Annotated[Literal["log1p"] | None, Option(help=COUNTS)] = None
+    subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
-    gamma: Annotated[float | None, Option(help="Ridge penalty; by default that of SemFS.")] = (
-        None
-    )
+    gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help="Keep the selector here, for semfs.load.")] = None
     as_json: AsJson = False
@@ -100,38 +87,27 @@ def select(options: Selection) -> None:
     from semfs.selectors.files import select_features
 
     values = _given(options)
-    source = open_blocks(
-        options.data,
-        options.label,
-        key=options.layer,
-        drop=options.drop or (),
-        normalize=options.normalize,
-    )
+    read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
+    source = open_blocks(options.data, options.label, key=options.layer, **read)
     assert source.labels is not None
     table, hidden = class_table(options.data, options.attributes, source.labels.classes)
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
     parameters = {name: values[name] for name in own if name in values}
     selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
-    done = select_features(
-        source,
-        selector,
-        options.out,
-        unseen=[*(options.unseen or ()), *hidden],
-        subset=options.subset,
-        scheduler=options.scheduler,
-    )
+    how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
+    unseen = [*(options.unseen or ()), *hidden]
+    done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
         done.files.append(semfs.save(selector, options.save))
     if options.as_json:
-        print_json(done.as_dict())
+        print(json.dumps(done.as_dict(), indent=1))
         return
     chosen = done.features["feature"][done.features["selected"]]
     say(
         f"{len(chosen)} of {len(done.features)} features chosen on {done.n_rows} rows of "
         f"{len(done.selector.classes_)} classes; best: {', '.join(chosen[:5])}"
     )
-    for path in done.files:
-        say(f"Wrote {path}")
+    say("\n".join(f"Wrote {path}" for path in done.files))
 
 
 def attributes(
@@ -148,43 +124,34 @@ def attributes(
 
     Example: `semfs attributes types.csv --ontology cl.obo -o table.csv`
     """
-    from semfs.attributes import (
-        attributes_from_markers,
-        attributes_from_ontology,
-        describe_attributes,
-        encode_class_names,
-        read_names,
-    )
+    from semfs import attributes as room
     from semfs.attributes.files import write_table
 
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
     if names is None:
-        table = attributes_from_markers(markers)
+        table = room.attributes_from_markers(markers)
     elif ontology is not None:
-        table = attributes_from_ontology(read_names(names), ontology, own=own, part_of=part_of)
+        terms = room.read_names(names)
+        table = room.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
     else:
-        table = encode_class_names(read_names(names), encoder, prompts=prompt or "{}")
+        words = room.read_names(names)
+        table = room.encode_class_names(words, encoder, prompts=prompt or "{}")
     write_table(table, out)
-    for finding, what in describe_attributes(table).head(12).to_numpy():
+    for finding, what in room.describe_attributes(table).head(12).to_numpy():
         say(f"{finding}: {what}")
     say(f"Wrote {out}")
 
 
-def datasets(as_json: AsJson = False) -> None:
+def datasets() -> None:
     """List the known data sets: what they are, where they were found, how to get them.
 
     Example: `SEMFS_DATA=/data semfs datasets`
     """
     from semfs.datasets.catalog import CATALOG, data_folders, find_files
 
-    found = {entry.name: find_files(entry) for entry in CATALOG}
-    if as_json:
-        places = {name: None if path is None else str(path) for name, path in found.items()}
-        print_json([asdict(entry) | {"found": places[entry.name]} for entry in CATALOG])
-        return
     for entry in CATALOG:
-        path = found[entry.name]
+        path = find_files(entry)
         where = "bundled" if not entry.files else f"found in {path}" if path else "not found"
         say(f"{entry.name}: {entry.what} [{where}]\n  {entry.loader}")
         if path is None and entry.files:
@@ -222,7 +189,6 @@ def demo(
 
 
 def _print_demo(found: Any) -> None:
-    """What the demo does in three lines, the genes, the scores, the leads."""
     facts, data = found.facts, found.data
     say(
         f"{facts['n_seen']} labelled lung cells of {len(facts['seen'])} types, "
@@ -251,15 +217,11 @@ class Evaluation:
     """Options of `evaluate`: the data, and those of `semfs.lab.paper.evaluate`."""
 
     data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
-    methods: Annotated[
-        str, Option("--method", "-m", help="With commas; or module:Selector.")
-    ] = "semfs-described,semfs,markers,variance,random"
+    methods: Annotated[str, Option("--method", "-m", help=METHOD)] = USUAL
     ks: Annotated[str, Option("-k", help="Numbers of features: 10,20 or 5:50:5.")] = "5:50:5"
-    label: Annotated[str | None, Option("--label", "-l", help=COLUMN)] = None
-    attributes: Annotated[Path | None, Option("--attributes", "-a", help=DESCRIBED)] = None
-    unseen: Annotated[
-        list[str] | None, Option(help="Unseen classes, with commas; repeatable.")
-    ] = None
+    label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
+    attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
+    unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
     n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
     n_jobs: Jobs = None
@@ -287,7 +249,7 @@ def evaluate(options: Evaluation) -> None:
     data = open_data(options.data, options.label, options.attributes, options.unseen or ())
     rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
     if options.as_json:
-        print_json(rows)
+        print(json.dumps(rows, indent=1))
     elif rows:
         _print_scores(rows)
     if options.out is not None:
@@ -308,8 +270,8 @@ class Reproduction:
     run_folder: Annotated[Path, Option("--out", "-o", help="Run directory.")]
     data: Annotated[Path | None, Option(help="Folder of data sets; else the sample.")] = None
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
-    methods: Annotated[str, Option("--method", "-m", help=INSTEAD)] = ""
-    splits: Splits = None
+    methods: Annotated[str, Option("--method", "-m", help=METHOD)] = ""
+    splits: Annotated[int | None, Option(help="At most so many class splits.")] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help="Fewer k, runs, splits, grids.")] = False
     seed: Seed = 0
@@ -346,9 +308,7 @@ def reproduce(options: Reproduction) -> None:
 
 def report(
     run: Annotated[Path, Argument(help="Run directory of `semfs reproduce`.")],
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="By default RUN/report.html.")
-    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Else RUN/report.html.")] = None,
     csv: Annotated[Path | None, Option(help="Write the finished rows here instead.")] = None,
 ) -> None:
     """Make one self-contained HTML page of a run, or a CSV file of its finished rows.
@@ -377,20 +337,18 @@ def report(
 
 def _print_scores(rows: list[dict[str, Any]]) -> None:
     """One line per method, best mean first, averaged over splits."""
+    from semfs.lab.report import METRICS, curves
+
     ks = sorted({row["k"] for row in rows})
     n_splits = len({row["split"] for row in rows})
-    for metric in ("acc", "nmi"):
-        values: dict[str, dict[int, list[float]]] = {}
-        for row in rows:
-            values.setdefault(row["label"], {}).setdefault(row["k"], []).append(row[metric])
-        means = {m: {k: fmean(v) for k, v in found.items()} for m, found in values.items()}
-        best = sorted(means, key=lambda m: -fmean(means[m].values()))
-        lines = [
-            [m, *(f"{means[m][k]:.3f}" if k in means[m] else "" for k in ks)]
-            + [f"{fmean(means[m].values()):.3f}"]
-            for m in best
-        ]
-        title = f"{metric.upper()} on unseen classes" + f", {n_splits} splits" * (n_splits > 1)
+    for metric, name in METRICS.items():
+        lines, means = [], {}
+        for method, points in curves(rows, metric).items():
+            at = {point.x: f"{point.mean:.3f}" for point in points}
+            means[method] = fmean(point.mean for point in points)
+            lines.append([method, *(at.get(k, "") for k in ks), f"{means[method]:.3f}"])
+        lines.sort(key=lambda line: -means[line[0]])
+        title = f"{name} on unseen classes" + f", {n_splits} splits" * (n_splits > 1)
         print_table(title, ["method", *(f">{k}" for k in ks), ">mean"], lines)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["complain", "print_json", "print_table", "say"]
+__all__ = ["complain", "print_table", "say"]
 
 # No escape codes at all; left to themselves typer and rich would only leave out colours.
 FORCE = False if os.environ.get("NO_COLOR") else None
@@ -88,8 +86,3 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console = Console(force_terminal=FORCE)
     whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
     Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
-
-
-def print_json(value: Any) -> None:
-    """Print a value for scripts."""
-    print(json.dumps(value, indent=1))

@@ -117,9 +117,8 @@ class ZeroShotDataset:
         Two may be equal when there are few classes; ``random_state`` is an int for the same
         splits every time.
         """
-        n_classes = self._check_count("n_unseen", n_unseen)
-        rng = check_random_state(random_state)
-        draws = (np.sort(rng.permutation(n_classes)[:n_unseen]) for _ in range(n_splits))
+        rng, n = check_random_state(random_state), len(self._classes)
+        draws = (np.sort(rng.permutation(n)[:n_unseen]) for _ in range(n_splits))
         return (self.with_unseen(self._classes[draw]) for draw in draws)
 
     def every_split(self, n_seen: int = 2) -> Iterator[ZeroShotDataset]:
@@ -127,8 +126,7 @@ class ZeroShotDataset:
 
         Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
         """
-        n_classes = self._check_count("n_seen", n_seen)
-        choices = itertools.combinations(range(n_classes), n_seen)
+        choices = itertools.combinations(range(len(self._classes)), n_seen)
         return (self.with_unseen(np.delete(self._classes, seen)) for seen in choices)
 
     def __repr__(self) -> str:
@@ -140,15 +138,6 @@ class ZeroShotDataset:
             f"× {m} attributes\n  seen ({(~unseen).sum()}): {_shorten(sized[~unseen])}\n"
             f"  unseen ({unseen.sum()}): {_shorten(sized[unseen])}"
         ).rstrip()
-
-    def _check_count(self, name: str, value: int) -> int:
-        n_classes = len(self._classes)
-        if not 1 <= value < n_classes:
-            raise ValueError(
-                f"{name} is {value}; {self.name!r} has {n_classes} classes, so choose from 1 "
-                f"to {n_classes - 1}: at least one class is seen and one unseen."
-            )
-        return n_classes
 
     def _is_unseen(self) -> np.ndarray:
         unseen = set(self.unseen.tolist())

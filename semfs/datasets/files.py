@@ -82,9 +82,6 @@ def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
     return pandas.DataFrame(table.values, index=table.classes, columns=table.names)
 
 
-# ---- NPZ ----------------------------------------------------------------------------------
-
-
 def load_npz(path: Any) -> ZeroShotDataset:
     """Return the data set stored in one ``.npz`` file.
 
@@ -102,11 +99,6 @@ def load_npz(path: Any) -> ZeroShotDataset:
 
         Other arrays are left alone. Nothing is unpickled. Rows of id -1 have no label and
         are left out.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Rows in the order of the file, which gives the name.
 
     Examples
     --------
@@ -173,11 +165,8 @@ def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, lis
     return own, unseen
 
 
-# ---- features -----------------------------------------------------------------------------
-
-
 def read_features(source: Any, n_rows: int | None = None) -> Any:
-    """Return a matrix of features from a file, with as many rows as expected.
+    """Return a matrix of features (n, d) from a file, with as many rows as expected.
 
     Parameters
     ----------
@@ -187,11 +176,6 @@ def read_features(source: Any, n_rows: int | None = None) -> Any:
         or the only one. That of a ``.mat`` file may have one column per sample.
     n_rows : int, optional
         The number of rows that is right.
-
-    Returns
-    -------
-    ndarray or sparse matrix of shape (n, d)
-        Half precision is widened to float32.
     """
     X, name = source, "features"
     if not (isinstance(source, np.ndarray) or sparse.issparse(source)):
@@ -220,8 +204,6 @@ def _read(path: Path) -> Any:
     names = names_in_mat(path)
     usual = [name for name in ("X", "features") if name in names]
     if not usual and len(names) != 1:
-        raise FileError(
-            f"{path} holds {len(names)} arrays ({', '.join(names[:8])}). Call the one with the "
-            "features X, or pass it as an array."
-        )
+        found = ", ".join(names[:8])
+        raise FileError(f"{path} holds {len(names)} arrays ({found}). Call the features X.")
     return read_mat(path, [*usual, *names][0])

@@ -8,7 +8,6 @@ indices start at 1. Everything leaves this module with one row per image or clas
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,15 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.base import ZeroShotDataset
+from semfs.datasets.catalog import STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
-from semfs.validation import check_distinct, check_option
+from semfs.validation import check_option
 
 __all__ = ["CIFAR10_CLASSES", "load_apy", "load_cifar10", "load_sun", "load_xlsa17"]
 
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
-# Test classes of the standard split where the literature lists them by name: Lampert et al.
-# (2009) for the animals; aYahoo for aPY.
-_ANIMALS = [
-    "chimpanzee", "giant+panda", "leopard", "persian+cat", "pig", "hippopotamus",
-    "humpback+whale", "raccoon", "rat", "seal",
-]  # fmt: skip
-_YAHOO = "donkey monkey goat wolf jetski zebra centaur mug statue building bag carriage"
-_STANDARD = {"AWA1": _ANIMALS, "AWA2": _ANIMALS, "APY": _YAHOO.split()}
-# The ten unseen scenes of the 707/10 split (Jayaraman & Grauman 2014, as kept by
-# Romera-Paredes & Torr 2015).
-_SUN_UNSEEN = (
-    "archive", "art_school", "chemical_plant", "flea_market_indoor", "inn_indoor",
-    "lab_classroom", "lake_natural", "mineshaft", "outhouse_outdoor", "shoe_shop",
-)  # fmt: skip
 _APY_FILES = ("apascal_train", "apascal_test", "ayahoo_test")
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
@@ -52,16 +38,12 @@ def _features(source: Any, n_rows: int) -> Any:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not empty, stripped."""
     lines = open_existing(path).read_text("utf-8", errors="replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-# ---- the benchmark layout: res101.mat, att_splits.mat ----------------------------------------
-
-
 def load_xlsa17(
-    root: Any, name: str, split: str = "proposed", *, table: str = "att", features: Any = None
+    root: Any, name: str, split: str = "proposed", *, table: str = "att"
 ) -> ZeroShotDataset:
     """Return a data set of the zero-shot benchmark layout.
 
@@ -77,8 +59,6 @@ def load_xlsa17(
     table : {"att", "original_att"}, default="att"
         "att" has unit length per class; "original_att" is as published, with -1 for
         values the annotators left open (AWA).
-    features : path-like or array of shape (N, d), optional
-        Other features than those of ``res101.mat``, one row per image in its order.
 
     Returns
     -------
@@ -90,12 +70,23 @@ def load_xlsa17(
     """
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
-    classes = np.array(attributes.index)
-    X, labels = _read_images(path.with_name("res101.mat"), len(classes), features)
-    _check_rows(path, rows, labels)
-    unseen = classes[np.unique(labels[rows["test_unseen"]])]
-    data = ZeroShotDataset(path.parent.name, X, classes[labels], attributes, unseen, info=rows)
-    return data if split == "proposed" else _standard_split(data)
+    folder, classes = path.parent.name, np.array(attributes.index)
+    X, labels = _read_images(path.with_name("res101.mat"), len(classes))
+    if split == "standard" and folder not in STANDARD:
+        raise ValueError(
+            f"the standard split of {folder} is not known, only those of "
+            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
+        )
+    last = max((index.max() for index in rows.values() if index.size), default=-1)
+    if last >= len(labels):
+        raise FileError(
+            f"{path} names image {last + 1}, but there are only {len(labels)} images. "
+            "Features and splits belong to different versions."
+        )
+    y, unseen = classes[labels], classes[np.unique(labels[rows["test_unseen"]])]
+    if split == "standard":
+        rows, unseen = {}, [label for label in STANDARD[folder] if label in y]
+    return ZeroShotDataset(folder, X, y, attributes, unseen, info=rows)
 
 
 def read_splits(
@@ -110,14 +101,14 @@ def read_splits(
             f"{places[0] / 'res101.mat'}; run `semfs datasets` for where to get them."
         )
     path = folder / "att_splits.mat"
-    att = read_mat(path, table)
-    frame = need("pandas", "data").DataFrame(
-        np.ascontiguousarray(att.T, dtype=np.float64),
-        index=_class_names(path, att),
-        columns=_attribute_names(folder.name, att.shape[0]),
-    )
-    names = names_in_mat(path)
-    return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in names}
+    A = np.ascontiguousarray(read_mat(path, table).T, dtype=np.float64)
+    text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
+    names = json.loads(text).get(folder.name.rstrip("12"), [])
+    if len(names) != A.shape[1]:
+        names = [f"a{j}" for j in range(A.shape[1])]
+    frame = need("pandas", "data").DataFrame(A, _class_names(path, A.T), names)
+    known = [*names_in_mat(path), "test_unseen_loc"]
+    return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in known}
 
 
 def _class_names(path: Path, att: np.ndarray) -> list:
@@ -125,7 +116,6 @@ def _class_names(path: Path, att: np.ndarray) -> list:
         return list(range(att.shape[1]))  # FLO comes without names
     names = [text.strip() for text in read_mat(path, "allclasses_names", list)]
     _check_columns(path, "the attribute matrix", att, len(names), "class names")
-    check_distinct(names, f"{path}: class {{}} is named twice in allclasses_names.", FileError)
     return names
 
 
@@ -138,67 +128,24 @@ def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -
         )
 
 
-def _attribute_names(name: str, m: int) -> list[str]:
-    text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
-    known = json.loads(text).get(name.rstrip("12"), [])
-    return known if len(known) == m else [f"a{j}" for j in range(m)]
-
-
 def _zero_based(path: Path, name: str) -> np.ndarray:
     numbers = read_mat(path, name).reshape(-1)
-    if (numbers != np.floor(numbers)).any() or (numbers < 1).any():
-        found = numbers[(numbers != np.floor(numbers)) | (numbers < 1)][0]
-        raise FileError(
-            f"{path}: {name} holds {found:g}; whole numbers from 1 are usual in this layout."
-        )
+    wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
+    if wrong.size:
+        raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
     return numbers.astype(np.int64) - 1
 
 
-def _read_images(path: Path, n_classes: int, features: Any) -> tuple[Any, np.ndarray]:
+def _read_images(path: Path, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     labels = _zero_based(path, "labels")
     if labels.size and labels.max() >= n_classes:
         raise FileError(
             f"{path}: labels go up to {labels.max() + 1}, but the attribute matrix has "
             f"{n_classes} columns; one column per class was expected."
         )
-    if features is not None:
-        return read_features(features, len(labels)), labels
     X = read_mat(path, "features")
     _check_columns(path, "features", X, len(labels), "labels")
     return X.T, labels  # its rows are contiguous: MATLAB stores columns together
-
-
-def _standard_split(data: ZeroShotDataset) -> ZeroShotDataset:
-    if data.name not in _STANDARD:
-        raise ValueError(
-            f"the standard split of {data.name} is not known, only those of "
-            f"{', '.join(_STANDARD)}. Take the proposed one and data.with_unseen([...])."
-        )
-    known = set(data.classes.tolist())
-    unseen = [label for label in _STANDARD[data.name] if label in known]
-    return replace(data, unseen=unseen, info=None)
-
-
-def _check_rows(where: Path, rows: dict[str, np.ndarray], labels: np.ndarray) -> None:
-    if "test_unseen" not in rows:
-        raise FileError(f"{where}: there is no test_unseen_loc.")
-    last = max((index.max() for index in rows.values() if index.size), default=-1)
-    if last >= len(labels):
-        raise FileError(
-            f"{where} names image {last + 1}, but there are only {len(labels)} images. "
-            "Features and splits belong to different versions."
-        )
-    none = np.zeros(0, dtype=np.intp)
-    seen = [rows.get(key, none) for key in ("trainval", "test_seen")]
-    mixed = np.intersect1d(labels[rows["test_unseen"]], labels[np.concatenate(seen)])
-    if mixed.size:
-        raise FileError(
-            f"{where}: class number {mixed[0] + 1} is in test_unseen_loc and in trainval_loc "
-            "or test_seen_loc; unseen classes must not be trained on."
-        )
-
-
-# ---- SUN (Patterson & Hays 2012) -------------------------------------------------------------
 
 
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
@@ -210,8 +157,7 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
         Folder with ``images.mat``, ``attributes.mat`` and
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
-        Features, one row per image in the order of ``images.mat`` (see `read_features`).
-        Without them X has no columns; labels and attributes are complete.
+        One row per image (see `read_features`). Without them X has no columns.
 
     Returns
     -------
@@ -224,19 +170,13 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     names = read_mat(folder / "attributes.mat", "attributes", list)
     path = folder / "attributeLabels_continuous.mat"
     votes = read_mat(path, "labels_cv")
-    if votes.shape != (len(images), len(names)):
-        raise FileError(
-            f"{path}: labels_cv has shape {votes.shape}, expected "
-            f"{(len(images), len(names))}: images × attributes."
-        )
+    if votes.shape != (expected := (len(images), len(names))):
+        raise FileError(f"{path}: labels_cv has shape {votes.shape}, not {expected}.")
     classes = np.array(["_".join(image.strip("/").split("/")[1:-1]) for image in images])
     frame = need("pandas", "data").DataFrame(votes, columns=[name.strip() for name in names])
     table = frame.groupby(classes).mean()
-    unseen = [label for label in _SUN_UNSEEN if label in table.index]
+    unseen = [label for label in UNSEEN["scenes"] if label in table.index]
     return ZeroShotDataset("SUN", _features(features, len(images)), classes, table, unseen)
-
-
-# ---- aPascal and aYahoo (Farhadi et al. 2009) ------------------------------------------------
 
 
 def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
@@ -249,8 +189,7 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
         object per line: file, class, bounding box, 64 bits), ``attribute_names.txt`` and
         ``class_names.txt``.
     features : path-like or array of shape (15339, d), optional
-        Features, one row per object in the order of the three files (see
-        `read_features`). Without them X has no columns.
+        One row per object (see `read_features`). Without them X has no columns.
 
     Returns
     -------
@@ -264,10 +203,7 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     objects = [words for part in parts for words in part]
     classes = np.array([words[1] for words in objects])
     if sorted(order) != sorted(set(classes.tolist())):
-        raise FileError(
-            f"{folder}: class_names.txt has {len(order)} names, not the {len(set(classes))} "
-            "classes of the annotations; one line per class was expected."
-        )
+        raise FileError(f"{folder}: class_names.txt must name the classes of the annotations.")
     bits = np.array([words[6:] for words in objects], dtype=np.float64)
     table = need("pandas", "data").DataFrame(bits, columns=names).groupby(classes).mean()
     stops = np.cumsum([len(part) for part in parts])
@@ -279,7 +215,6 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
 
 
 def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
-    """File, class, the four numbers of the box and the attributes of each object."""
     objects = [line.split() for line in _read_lines(path)]
     for i, words in enumerate(objects, start=1):
         if len(words) != 6 + n_attributes or not set(words[6:]) <= {"0", "1"}:
@@ -287,12 +222,7 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
                 f"{path}, object {i}: {len(words)} columns; {6 + n_attributes} were expected "
                 f"(file, class, 4 numbers of the box, {n_attributes} times 0 or 1)."
             )
-    if not objects:
-        raise FileError(f"{path} is empty; one object per line was expected.")
     return objects
-
-
-# ---- CIFAR-10 (Krizhevsky 2009) --------------------------------------------------------------
 
 
 def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> ZeroShotDataset:
@@ -307,9 +237,8 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
         Features, one row per image: the five training batches, then the test batch.
         "pixels" takes the raw pixels, scaled to [0, 1]. Without features X has no columns.
     attributes : path-like or table, optional
-        Class descriptions: ``cifar10_wordTable.mat`` (50 × 10 ``wordTable`` and
-        ``label_names``), a table file (see `semfs.attributes.read_attributes`) or a table.
-        By default ``cifar10_wordTable.mat`` is looked for in and beside the folder.
+        Class descriptions: a table, or a file of one. By default ``cifar10_wordTable.mat``
+        (50 × 10 ``wordTable`` and ``label_names``), in or beside the folder.
 
     Returns
     -------
@@ -320,10 +249,8 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
     places = [Path(root), Path(root) / "cifar-10-batches-bin"]
     folder = next((place for place in places if (place / _BATCHES[0]).exists()), None)
     if folder is None:
-        raise FileNotFoundError(
-            f"{root} holds no CIFAR-10 batches. Unpack cifar-10-binary.tar.gz there (see "
-            "`semfs datasets`)."
-        )
+        advice = "Unpack cifar-10-binary.tar.gz there (see `semfs datasets`)."
+        raise FileNotFoundError(f"{root} holds no CIFAR-10 batches. {advice}")
     batches = [_read_batch(folder / name) for name in _BATCHES]
     y = np.array(CIFAR10_CLASSES)[np.concatenate([batch[:, 0] for batch in batches])]
     if isinstance(features, str) and features == "pixels":
@@ -340,10 +267,8 @@ def _read_batch(path: Path) -> np.ndarray:
     """Records (n, 3073) of 1 label byte and 3,072 pixel bytes."""
     size = open_existing(path).stat().st_size
     if size == 0 or size % _RECORD:
-        raise FileError(
-            f"{path} has {size} bytes, not a multiple of {_RECORD} (1 label and {_RECORD - 1} "
-            "pixels per image). It is truncated: download it again."
-        )
+        advice = "It is truncated: download it again."
+        raise FileError(f"{path} has {size} bytes, not a multiple of {_RECORD}. {advice}")
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
     highest = records[:, 0].max()
     if highest > 9:
@@ -352,7 +277,6 @@ def _read_batch(path: Path) -> np.ndarray:
 
 
 def _word_vectors(folder: Path, attributes: Any) -> Any:
-    """Attributes of the ten classes as a frame."""
     if attributes is None:
         places = (folder / _WORDS, folder.parent / _WORDS)
         attributes = next((place for place in places if place.exists()), None)

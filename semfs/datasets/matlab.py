@@ -147,7 +147,7 @@ class _Mat5:
         if header.kind not in _NUMERIC or header.is_complex:
             raise FileError(
                 f"{self.path}: {header.name or 'a variable'} is a struct, an object, text, "
-                "sparse or complex; an array of numbers or a cell array of text was expected."
+                "sparse or complex, not an array of numbers or a cell array of text."
             )
         if 0 in header.shape:
             return np.zeros(header.shape)

@@ -6,7 +6,6 @@ from semfs.evaluation.scores import (
     clustering_accuracy,
     normalized_mutual_info,
     starting_rows,
-    zero_shot_accuracy,
 )
 from semfs.evaluation.splits import ClassKFold, ClassShuffleSplit
 
@@ -18,5 +17,4 @@ __all__ = [
     "clustering_accuracy",
     "normalized_mutual_info",
     "starting_rows",
-    "zero_shot_accuracy",
 ]

@@ -1,4 +1,4 @@
-"""How well columns tell unseen classes apart: the paper's clustering protocol, and others.
+"""How well columns tell unseen classes apart: the paper's clustering protocol.
 
 The K-means runs are scikit-learn's, with the limits of litekmeans, and in one thread: several
 would add up the centres in an order of their own, and runs on two machines might differ.
@@ -20,11 +20,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-from semfs.attributes import align_attributes
 from semfs.rows.memory import libraries
 from semfs.validation import check_integer, check_option, encode_labels
-
-__all__ = ["cluster_scorer", "cluster_scores", "starting_rows", "zero_shot_accuracy"]
 
 
 def cluster_scores(
@@ -200,34 +197,3 @@ def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, f
 def _entropy(p: np.ndarray) -> float:
     p = p[p > 0]
     return float(-(p @ np.log(p)))
-
-
-def zero_shot_accuracy(selector: Any, X: Any, y: Any, class_table: Any = None) -> float:
-    """Return the mean over classes of the share of rows that ``selector.predict`` gets right.
-
-    Parameters
-    ----------
-    selector : fitted SemFS, or any object with ``predict(X, class_table=...)``
-    X : array-like of shape (n, d)
-        Rows with all features, as ``predict`` expects them.
-    y : array-like of shape (n,)
-        Their classes.
-    class_table : DataFrame, mapping or array, optional
-        Descriptions of the candidate classes; by default those of the fit.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> selector = SimpleNamespace(predict=lambda X: ["ant", "cat", "ant"])
-    >>> zero_shot_accuracy(selector, [[0.1], [0.9], [0.2]], ["ant", "cat", "cat"])
-    0.75
-    """
-    classes, codes = encode_labels(y)
-    if class_table is None:
-        predicted = selector.predict(X)
-    else:
-        align_attributes(class_table, classes)  # a class that cannot be predicted is an error
-        predicted = selector.predict(X, class_table=class_table)
-    check_consistent_length(predicted, y)
-    hits = np.asarray(predicted) == classes[codes]
-    return float(np.mean(np.bincount(codes, weights=hits) / np.bincount(codes)))

@@ -11,8 +11,6 @@ from sklearn.model_selection import BaseCrossValidator, KFold, ShuffleSplit
 
 from semfs.validation import check_integer, encode_labels
 
-__all__ = ["ClassKFold", "ClassShuffleSplit"]
-
 
 class _ClassSplitter(BaseCrossValidator):
     """Splits the classes as another splitter would split rows."""

@@ -16,23 +16,12 @@ from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.files import appearing, need
 from semfs.lab.methods import Case, Ranking, scores
 from semfs.lab.paper import case_of, random_splits, split_facts
-from semfs.lab.report import (
-    METRICS,
-    Interval,
-    Panel,
-    Section,
-    Table,
-    colours,
-    lead,
-    score_panels,
-)
+from semfs.lab.report import METRICS, Panel, Section, Table, colours, lead, score_panels
 from semfs.lab.runner import run
 from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
 
 __all__ = ["Demo", "draw", "run_demo"]
-
-Gene = tuple[str, float, str]  # its share of the fall of J, the attribute it speaks of most
 
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
@@ -41,27 +30,21 @@ OURS, LABELS, MARKERS = "SemFS + descriptions", "SemFS (labels)", "Markers per t
 RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
-CAUTION = (
-    "Paired over the class splits, with 95 % intervals: too narrow, as splits share classes."
-)
-
-
-def _semfs(attributes: Any = None, **options: Any) -> SemFS:
-    return SemFS(max(KS), attributes=attributes, **options)
+CAUTION = "Paired over class splits, with 95 % intervals: too narrow, as splits share classes."
 
 
 #: The lines of the figure: a fitted selector from the seen cells of a split. None: all genes.
 LINES: dict[str, Callable[[Case], Any]] = {
-    OURS: lambda case: _semfs(case.attributes).fit(case.X, case.y),
-    "SemFS": lambda case: _semfs(case.attributes, target_attributes=None).fit(case.X, case.y),
-    "SemFS + unlabelled cells": lambda case: _semfs(case.attributes).fit(
-        case.X, case.y, X_unlabeled=case.X_unseen
+    OURS: lambda c: SemFS(50, c.attributes).fit(c.X, c.y),
+    "SemFS": lambda c: SemFS(50, c.attributes, target_attributes=None).fit(c.X, c.y),
+    "SemFS + unlabelled cells": lambda c: SemFS(50, c.attributes).fit(
+        c.X, c.y, X_unlabeled=c.X_unseen
     ),
-    LABELS: lambda case: _semfs().fit(case.X, case.y),
-    MARKERS: lambda case: Markers().fit(case.X, case.y),
-    "Variance": lambda case: VarianceSelector().fit(case.X),
-    "Random": lambda case: RandomSelector(random_state=0).fit(case.X),
-    "All genes (reference)": lambda case: None,
+    LABELS: lambda c: SemFS(50).fit(c.X, c.y),
+    MARKERS: lambda c: Markers().fit(c.X, c.y),
+    "Variance": lambda c: VarianceSelector().fit(c.X),
+    "Random": lambda c: RandomSelector(random_state=0).fit(c.X),
+    "All genes (reference)": lambda c: None,
 }
 
 
@@ -70,7 +53,7 @@ class Demo:
     """Data set, chosen genes, and one row per split, method and k (as `semfs report` reads)."""
 
     data: ZeroShotDataset
-    genes: list[Gene]
+    genes: list[tuple[str, float, str]]  # share of the fall of J, what it speaks of most
     rows: list[dict[str, Any]]
 
     @property
@@ -78,8 +61,8 @@ class Demo:
         """Sizes and classes of the split on which the genes were chosen."""
         return {"name": self.data.name, **split_facts(self.data, list(self.data.unseen))}
 
-    def leads(self) -> list[tuple[str, str, Interval]]:
-        """Measure, other method, and how far SemFS with descriptions is ahead of it."""
+    def leads(self) -> list[tuple[str, str, Any]]:
+        """Measure, other method, and the interval by which SemFS with descriptions leads."""
         others = [(metric, other) for metric in METRICS for other in RIVALS]
         return [(METRICS[m], other, lead(self.rows, m, OURS, other)) for m, other in others]
 
@@ -116,7 +99,6 @@ _sample = lru_cache(load_sample)
 
 
 def _result(splits: Mapping[str, list], cell: Cell) -> Result:
-    """Scores of one line on one split."""
     case = case_of(_sample(), tuple(splits[cell.split]))
     with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
         warnings.simplefilter("ignore", UserWarning)
@@ -129,7 +111,7 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
     return Result(found, 0.0, case.names(order[: max(KS)]))
 
 
-def _chosen(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
+def _chosen(data: ZeroShotDataset, n_genes: int) -> list[tuple[str, float, str]]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
@@ -159,7 +141,6 @@ def sections(demo: Demo) -> list[Section]:
 
 
 def _leads_by_k(demo: Demo) -> list[Panel]:
-    """For each measure: (k, lead, half of its interval, in words) by rival."""
     panels = []
     for metric, title in METRICS.items():
         series: dict[str, list] = {other: [] for other in RIVALS}
@@ -173,7 +154,6 @@ def _leads_by_k(demo: Demo) -> list[Panel]:
 
 
 def _dots(demo: Demo) -> Panel:
-    """Means and shares of expressing cells, of the chosen genes by type."""
     means, shares, types = demo.expression()
     words = "mean {:.2f}, in {:.0%} of the cells".format
     series = {
@@ -202,7 +182,6 @@ def draw(demo: Demo, path: Any) -> Path:
 
 
 def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
-    """Curves, or points with bars, side by side at each number of genes."""
     looks = colours(LINES)
     for ax, panel in zip(axes, panels):
         for i, (name, points) in enumerate(panel.series.items()):

@@ -30,7 +30,6 @@ from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit
-from semfs.selectors.base import stable_order
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
 __all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
@@ -39,8 +38,7 @@ __all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank"
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
 FAST_GRID = (0.1, 1.0, 10.0)
 
-# From these sizes on a method runs with the options that bound its cost. They are recorded
-# with the results.
+# From these sizes on a method runs with options that bound its cost; results record them.
 WKNN_FULL_BATCH = 1000
 WKNN_BATCH = 512
 FSASL_SAMPLES = 500
@@ -49,6 +47,7 @@ MOST_COMPONENTS = 50
 DENSE_SHARE = 1 / 16  # of the memory: workers and their copies share it
 
 Params = dict[str, Any]
+Scores = dict[int, dict[str, tuple[float, float]]]  # k -> metric -> mean and sd
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +89,11 @@ class Case:
         return self.sample(np.concatenate(kept))
 
 
-def scaling_data(
-    n: int, d: int, seed: int, n_classes: int = 20, n_attributes: int = 50
-) -> Case:
+def scaling_data(n: int, d: int, seed: int, n_classes: int = 20) -> Case:
     """Return n seen rows of d features made from class attributes plus noise, in float32."""
     rng = np.random.RandomState(seed)
-    A = (rng.uniform(size=(n_classes, n_attributes)) < 0.3).astype(np.float64)
-    mixing = rng.standard_normal((n_attributes, d)) * (rng.uniform(size=d) < 0.2)
+    A = (rng.uniform(size=(n_classes, 50)) < 0.3).astype(np.float64)
+    mixing = rng.standard_normal((50, d)) * (rng.uniform(size=d) < 0.2)
     y = np.arange(n) % n_classes
     X = (A[y] @ mixing + 2.0 * rng.standard_normal((n, d))).astype(np.float32)
     names = np.array([f"x{j}" for j in range(d)], dtype=object)
@@ -105,15 +102,12 @@ def scaling_data(
 
 @dataclass(frozen=True)
 class Size:
-    """What parameters may depend on: rows and classes of the seen part, and haste.
-
-    ``dense_bytes`` is what the seen rows take as an array; 0 if they are one.
-    """
+    """What parameters may depend on: rows and classes of the seen part, and haste."""
 
     n_samples: int
     n_classes: int
     fast: bool = False
-    dense_bytes: int = 0
+    dense_bytes: int = 0  # of the seen rows as an array, if they are none
 
 
 @dataclass(frozen=True)
@@ -146,34 +140,28 @@ class Method:
 
 def find_method(name: Any) -> Method:
     """Return a method by name, or a selector of the user's: an object, or ``module:Name``."""
-    if isinstance(name, str) and name in METHODS:
+    if not isinstance(name, str):
+        name, selector = type(name).__name__, name
+    elif name in METHODS:
         return METHODS[name]
-    if isinstance(name, str) and ":" not in name:
-        known = ", ".join(METHODS)
-        raise ValueError(
-            f"There is no method {name!r}. Known: {known}; or give your own as module:Selector."
-        )
-    selector = _import(name) if isinstance(name, str) else name
+    else:
+        selector = _import(name)
     if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
-        raise ValueError(
-            f"The method {name!r} is not a scikit-learn selector: it has no fit and "
-            "get_params. Derive it from BaseEstimator and SelectorMixin."
-        )
-    name = name if isinstance(name, str) else type(name).__name__
+        raise ValueError(f"{name} is no scikit-learn selector: it has no fit and get_params.")
     method = Method(name, name.rpartition(":")[2], selector)
     return replace(method, attributes=method.takes(["attributes"]) or None)
 
 
 def _import(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
+    module_name, _, attribute = name.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
     try:
         return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"Cannot import the method {name!r}: {error}. Give it as module:Selector, the "
-            "module in this directory or installed."
+            f"There is no method {name!r} ({error}). Known: {', '.join(METHODS)}; or give your "
+            "own as module:Selector, the module in this directory or installed."
         ) from error
 
 
@@ -189,12 +177,10 @@ def _mcfs(size: Size) -> Params:
 
 
 def _mcfs_grid(size: Size) -> list[Params]:
-    """Heat widths in units of the automatic one (1 is that one), and binary weights.
-
-    With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
-    converge; then a sample of the rows, small enough for a dense one, must do.
-    """
+    """Heat widths in units of the automatic one (1 is that one), and binary weights."""
     widths = _grid("heat_width_factor")(size)
+    # With a narrow kernel the graph all but falls apart, and iterative eigensolvers do not
+    # converge; then a sample of the rows, small enough for a dense one, must do.
     for point in widths:
         if point["heat_width_factor"] < 1.0 and size.n_samples > MCFS_NARROW_ROWS:
             point["max_rows"] = MCFS_NARROW_ROWS
@@ -208,9 +194,6 @@ def _fsasl(size: Size) -> Params:
     return params | ({"max_iter": 6} if size.fast else {})
 
 
-_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
-
-
 def _wknn(size: Size) -> Params:
     params: Params = {"max_iter": 100} if size.fast else {}
     return params | ({"batch_size": WKNN_BATCH} if size.n_samples > WKNN_FULL_BATCH else {})
@@ -218,6 +201,9 @@ def _wknn(size: Size) -> Params:
 
 def _lasso(size: Size) -> Params:
     return {"tol": 1e-4, "max_iter": 1000}
+
+
+_wknn_grid = _grid("lambda1", lambda0=0.0, lambda2=0.0)
 
 
 def _ours(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
@@ -235,14 +221,7 @@ METHODS: dict[str, Method] = {
         Method("fsasl", "FSASL", baselines.FSASL, _fsasl, _grid("lambda2", "lambda3")),
         Method("lasso", "LASSO", baselines.LassoSelector, _lasso, _grid("lam"), False),
         Method("l20alm", "L20ALM", baselines.L20ALM, grid=_grid("mu"), attributes=False),
-        Method(
-            "wknn",
-            "WkNN",
-            baselines.WkNN,
-            _wknn,
-            _wknn_grid,
-            False,
-        ),
+        Method("wknn", "WkNN", baselines.WkNN, _wknn, _wknn_grid, False),
         _ours("semfs", "SemFS", target_attributes=None),
         _ours("semfs-described", "SemFS, new classes described"),
         _ours("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
@@ -262,18 +241,9 @@ class Ranking:
     seconds: float = 0.0
 
 
-def rank(
-    method: Method,
-    params: Mapping[str, Any],
-    case: Case,
-    ks: Sequence[int],
-    *,
-    attributes: bool | None = None,
-    seed: int = 0,
-) -> Ranking:
+def rank(method: Method, params: Any, case: Case, ks: Sequence[int], seed: int = 0) -> Ranking:
     """Fit a method to the seen rows of a case and return its ranking.
 
-    ``attributes`` says whether it is given the class table; by default as the method wants.
     Two parameters are our own: ``max_rows`` fits on a random sample of the rows,
     ``heat_width_factor`` gives MCFS's heat width in units of the automatic one.
     """
@@ -288,8 +258,7 @@ def rank(
     if factor is not None:
         params["heat_width"] = factor * mean_distance(case.X, check_random_state(0))
     takes = selector.get_params(deep=False)
-    wants = method.attributes if attributes is None else attributes
-    if wants and takes.get("attributes", case) is None:
+    if method.attributes and takes.get("attributes", case) is None:
         params["attributes"] = case.attributes
     if takes.get("random_state", 0) is None:
         params["random_state"] = seed
@@ -317,8 +286,7 @@ def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.nda
         if len(by_k[k]) != k:
             raise ValueError(
                 f"{type(selector).__name__} chose {len(by_k[k])} features when {k} were asked "
-                "for, and has no order_, ranking_, scores_ or feature_importances_ to rank "
-                "them by."
+                "for, and has no order_, ranking_ or scores_ to rank them by."
             )
     return by_k, selector
 
@@ -338,9 +306,7 @@ def ranking_of(selector: Any) -> np.ndarray | None:
     return None
 
 
-def scores(
-    case: Case, ranking: Ranking, n_repeats: int, seed: int
-) -> dict[int, dict[str, tuple[float, float]]]:
+def scores(case: Case, ranking: Ranking, n_repeats: int, seed: int) -> Scores:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen rows, for each k.
 
     The Random baseline has its own random features in each run.
@@ -348,9 +314,12 @@ def scores(
     if not len(case.y_unseen):
         return {}
     starts = starting_rows(len(case.y_unseen), len(np.unique(case.y_unseen)), n_repeats, seed)
-    draws = range(n_repeats) if isinstance(ranking.selector, baselines.RandomSelector) else ()
-    orders = [_random_order(ranking.selector, 1000 * seed + i) for i in draws]
-    found: dict[int, dict[str, tuple[float, float]]] = {}
+    orders = []
+    if isinstance(ranking.selector, baselines.RandomSelector):
+        for number in range(1000 * seed, 1000 * seed + n_repeats):
+            selector = clone(ranking.selector).set_params(random_state=number)
+            orders.append(selector.fit(case.X).order_)
+    found: Scores = {}
     for k, features in ranking.by_k.items():
         chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)] or [(features, starts)]
         runs = [
@@ -365,22 +334,8 @@ def scores(
     return found
 
 
-def _random_order(fitted: Any, seed: int) -> np.ndarray:
-    """What ``RandomSelector(random_state=seed)`` would give on the same data, without a fit."""
-    draw = np.random.RandomState(seed).uniform(size=len(fitted.scores_))
-    return stable_order(np.where(np.isinf(fitted.scores_), -np.inf, draw))
-
-
 def _instance(selector: Any) -> Any:
-    if not isinstance(selector, type):
-        return clone(selector)
-    try:
-        return selector()
-    except TypeError as error:
-        raise ValueError(
-            f"{selector.__name__} cannot be made without arguments: {error}. Name a ready-made "
-            "object instead, such as my_module:my_selector."
-        ) from error
+    return selector() if isinstance(selector, type) else clone(selector)
 
 
 def _with_size(selector: Any, k: int) -> Any:

@@ -2,8 +2,7 @@
 
 `plan` turns its entries, data sets and methods into cells; a `Bench` computes one of them;
 `reproduce` and `evaluate` are what the commands call. One fit on the seen classes gives a
-ranking for all numbers of features k (L20ALM, whose solutions are not nested, is solved for
-each k; MCFS is run at the largest). Scores are means over single K-means runs on the unseen
+ranking for all numbers of features k. Scores are means over single K-means runs on the unseen
 classes, from the same starting rows for all. Baselines use class labels, at their defaults
 and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
@@ -11,7 +10,6 @@ and, labelled "(oracle)", at the best point of the paper's grid for every k and 
 from __future__ import annotations
 
 import difflib
-import itertools
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -25,16 +23,8 @@ import joblib
 import numpy as np
 from scipy import sparse
 
-from semfs.datasets import (
-    CATALOG,
-    ZeroShotDataset,
-    find_files,
-    load_npz,
-    load_sample,
-    load_table,
-    load_xlsa17,
-)
-from semfs.datasets.catalog import data_folders
+from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
+from semfs.datasets.catalog import CATALOG, data_folders, find_files
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
@@ -96,8 +86,7 @@ def open_data(
     Parameters
     ----------
     name : str or path
-        "sample", "blood", a benchmark of `semfs datasets`, an ``.h5ad`` file, a table (CSV,
-        Parquet, Feather), or an ``.npz`` file.
+        "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file.
     label : str, optional
         Where a file has its class labels: a column, a column of ``obs``, an array.
     attributes : path, optional
@@ -114,17 +103,14 @@ def open_data(
     elif Path(name).suffix == ".npz" and attributes is None:
         data = load_npz(name)
     else:
-        raise ValueError(
-            f"{name}: say where the class labels are (--label) and which file describes the "
-            "classes (--attributes)."
-        )
+        advice = "say where the labels are (--label) and what describes them (--attributes)."
+        raise ValueError(f"{name}: {advice}")
     if not unseen:
         return data
-    # A name may have commas in it; other texts are several names.
     known = {str(label): label for label in data.classes.tolist()}
-    words = [
-        w.strip() for text in unseen for w in ([text] if text in known else text.split(","))
-    ]
+    # A name may have commas in it; other texts are several names.
+    parts = [[text] if text in known else text.split(",") for text in unseen]
+    words = [word.strip() for part in parts for word in part]
     return data.with_unseen([known.get(word, word) for word in words])
 
 
@@ -134,30 +120,28 @@ def _known(name: str) -> Loader:
     for known, loader in found.items():
         if known.lower() == name.lower():
             return loader
-    for entry in CATALOG:
-        if entry.name.lower() == name.lower():
-            place = find_files(entry)
-            raise ValueError(
-                f"{entry.name} was not found on this machine. To get it: {entry.source}"
-                if place is None
-                else f"{entry.name} was found in {place}; features must be computed from it "
-                f"first: load it with {entry.loader}, give it to semfs.lab.paper.evaluate."
-            )
-    near = difflib.get_close_matches(name, [*found, *(e.name for e in CATALOG)], n=1)
+    entry = next((entry for entry in CATALOG if entry.name.lower() == name.lower()), None)
+    if entry is None:
+        near = difflib.get_close_matches(name, found, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"There is no data set {name!r}.{hint} Give sample, a file of yours (.h5ad, .csv, "
+            ".parquet, .npz), or a name that `semfs datasets` lists as found."
+        )
+    place = find_files(entry)
+    if place is None:
+        raise ValueError(f"{entry.name} was not found. To get it: {entry.source}")
     raise ValueError(
-        f"There is no data set {name!r}"
-        + (f"; did you mean {near[0]!r}?" if near else ".")
-        + " Give sample, a file of yours (.h5ad, .csv, .parquet, .npz), or a name that "
-        "`semfs datasets` lists as found."
+        f"{entry.name} was found in {place}; features must be computed from it first: load it "
+        f"with {entry.loader}, give it to semfs.lab.paper.evaluate."
     )
 
 
 def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
     """Return the data sets of a folder, or the sample without a folder, by name.
 
-    They are its ``.npz`` files with X, y and A (`semfs.datasets.load_npz`), and folders of
-    the xlsa17 benchmark (``CUB/res101.mat`` and ``CUB/att_splits.mat``, say). ``wanted`` are
-    names or beginnings of names; "sample" and "blood" are bundled.
+    They are its ``.npz`` files with X, y and A, and folders of the xlsa17 benchmark.
+    ``wanted`` are names or beginnings of names; "sample" and "blood" are bundled.
     """
     found: dict[str, Loader] = {"sample": BUNDLED["sample"]}
     if folder is not None:
@@ -168,16 +152,20 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
         found |= _xlsa17([Path(folder)])
     if not found:
         raise ValueError(
-            f"{folder} holds no data set: no .npz file with arrays X, y and A, and no folder "
-            "with res101.mat and att_splits.mat. See: semfs datasets"
+            f"{folder} holds no data set: no .npz file with X, y and A, and no folder with "
+            "res101.mat and att_splits.mat. See: semfs datasets"
         )
-    known, chosen = BUNDLED | found, dict[str, Loader]()
+    chosen: dict[str, Loader] = {}
     for start in wanted:
-        named = {n: known[n] for n in known if n.lower().startswith(start.lower())}
+        named = _named(BUNDLED | found, start)
         if not named:
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
         chosen |= named
     return chosen or found
+
+
+def _named(data: Mapping[str, Loader], start: str) -> dict[str, Loader]:
+    return {name: data[name] for name in data if name.lower().startswith(start.lower())}
 
 
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
@@ -198,20 +186,18 @@ def _is_dataset(file: Path) -> bool:
 def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[str, list]:
     """Return the unseen classes of each split of a data set, by the name of the split.
 
-    The data set's own ``unseen`` if it has any; all pairs of seen classes for CIFAR10, in
-    random order; else random splits with 30 % of the classes unseen. ``limit`` bounds their
-    number; with a larger one the first splits stay the same.
+    The data set's own ``unseen`` if it has any; pairs of seen classes for CIFAR10, in random
+    order; else random splits. With a larger ``limit`` the first splits stay the same.
     """
     if limit is not None:
         check_integer("n_splits", limit, 1)
-    classes = data.classes.tolist()
     if len(data.unseen):
         return {"given": data.unseen.tolist()}
-    if data.name.lower().startswith("cifar10") and len(classes) == 10:
-        pairs = list(itertools.combinations(classes, 2))
+    if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
+        pairs = list(data.every_split(n_seen=2))
         order = np.random.RandomState(seed).permutation(len(pairs))[:limit]
         chosen = [pairs[i] for i in order]
-        return {f"{a}+{b}": [c for c in classes if c not in (a, b)] for a, b in chosen}
+        return {"+".join(map(str, pair.seen)): pair.unseen.tolist() for pair in chosen}
     return random_splits(data, limit or RANDOM_SPLITS, seed)
 
 
@@ -242,13 +228,6 @@ def split_facts(data: ZeroShotDataset, unseen: list) -> dict[str, Any]:
     }
 
 
-def _fingerprint(data: ZeroShotDataset) -> str:
-    """Hash of the numbers and labels: other data under the same name must not be mixed."""
-    X = data.X
-    parts = [X.data, X.indices, X.indptr, X.shape] if sparse.issparse(X) else [X]
-    return joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
-
-
 @dataclass(frozen=True)
 class Protocol:
     """What all cells of a run have in common."""
@@ -261,10 +240,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Bench:
-    """Computes cells: data sets, their class splits, the protocol, methods of the user's own.
-
-    It is sent to worker processes; ``sizes`` says how large each split is.
-    """
+    """Computes cells, in worker processes; ``own`` are methods of the user's."""
 
     data: Mapping[str, Loader]
     splits: Mapping[str, Mapping[str, list]]
@@ -288,12 +264,11 @@ class Bench:
             case = case.with_ratio(setting.get("ratio", 1.0), cell.seed)
             ks = tuple(k for k in protocol.ks if k <= case.X.shape[1])
         if not ks:
-            raise ValueError(
-                f"{cell.dataset} has only {case.X.shape[1]} features. Ask for fewer."
-            )
-        targets = setting.get("targets", "attributes" if method.attributes else "labels")
-        attributes, seed = targets == "attributes", protocol.seed
-        found = rank(method, cell.params, case, ks, attributes=attributes, seed=seed)
+            n_features = case.X.shape[1]
+            raise ValueError(f"{cell.dataset} has only {n_features} features. Ask for fewer.")
+        if "targets" in setting:
+            method = replace(method, attributes=setting["targets"] == "attributes")
+        seed, found = protocol.seed, rank(method, cell.params, case, ks, protocol.seed)
         names = {str(k): case.names(features) for k, features in found.by_k.items()}
         most = names[str(max(ks))]
         nested = all(chosen == most[: len(chosen)] for chosen in names.values())
@@ -303,9 +278,9 @@ class Bench:
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # the next cells need the same rows
 def case_of(data: ZeroShotDataset, unseen: tuple) -> Case:
-    """Return seen and unseen rows of a split, which are kept for the next cells."""
+    """Return seen and unseen rows of a split."""
     return Case.of(data.with_unseen(list(unseen)))
 
 
@@ -314,9 +289,9 @@ def plan(
 ) -> tuple[list[Cell], list[str]]:
     """Return the cells of the experiments, and what was left out, in words.
 
-    Data set by data set, split by split; grids last: a run that is stopped early has the
-    comparison at defaults. ``methods`` replace the experiments' own; an experiment leaves out
-    those that lack the parameter it varies, or need dense rows where there is no room.
+    Grids come last: a run that is stopped early has the comparison at defaults. ``methods``
+    replace the experiments' own; those that lack the parameter it varies, or need dense rows
+    where there is no room, are left out.
     """
     cells: list[Cell] = []
     grids: list[Cell] = []
@@ -366,15 +341,13 @@ class Study:
     experiments : sequence of str
         Names of `EXPERIMENTS`, or "all".
     data : path, optional
-        Folder of ``.npz`` data sets; by default the bundled sample.
+        Folder of data sets; by default the bundled sample.
     datasets, methods : sequence of str, optional
-        Restrict to these data sets (beginnings of names will do); run these methods instead
-        of the experiments' own.
+        Only these data sets (beginnings of names will do); these methods instead of all.
     splits : int, optional
         At most so many class splits per data set.
     fast : bool, default=False
         Fewer k, K-means runs, grid points and splits.
-    seed : int, default=0
     """
 
     experiments: Sequence[str]
@@ -384,12 +357,6 @@ class Study:
     splits: int | None = None
     fast: bool = False
     seed: int = 0
-
-    @property
-    def protocol(self) -> Protocol:
-        """What all cells have in common; `fast`: three k, five K-means runs, small grids."""
-        quick = Protocol((5, 20, 50), 5, self.seed, True)
-        return quick if self.fast else Protocol(seed=self.seed)
 
 
 def reproduce(
@@ -405,18 +372,12 @@ def reproduce(
     Parameters
     ----------
     study : Study
-        What to run.
     run_folder : path
         Results are in its ``results.sqlite``.
     n_jobs, verbose
         See `semfs.lab.run`.
     command : str, optional
         How this was called, for the report.
-
-    Returns
-    -------
-    Summary
-        Its ``notes`` name the paper's data sets that are absent and what was left out.
     """
     entries = find_experiments(study.experiments)
     for name in study.methods:
@@ -425,36 +386,27 @@ def reproduce(
     data = {} if made_up else find_data(study.data, study.datasets)
     with closing(Store(run_folder)) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
-        splits = {
-            name: class_splits(_loaded(loader), limit, study.seed)
-            for name, loader in data.items()
-        }
-        bench = _prepare(store, data, splits, study.protocol)
+        splits = {n: class_splits(_loaded(load), limit, study.seed) for n, load in data.items()}
+        quick = Protocol((5, 20, 50), 5, study.seed, True)
+        protocol = quick if study.fast else Protocol(seed=study.seed)
+        bench = _prepare(store, data, splits, protocol)
         advice = "Use another --out, or the same options as before (--fast, --seed)."
-        store.pin("protocol", asdict(study.protocol), advice)
+        store.pin("protocol", asdict(protocol), advice)
         cells, notes = plan(entries, bench, study.methods)
         if not cells:
-            raise ValueError(
-                f"{' '.join(notes)} Name other methods, or none for the experiment's own."
-            )
-        total = Summary(notes=[*_absent(data), *notes])
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        store.set_info("started", store.info().get("started", now))
-        facts = {"command": command, "versions": versions(), "notes": total.notes}
-        for name, value in facts.items():
-            store.set_info(name, value)
+            raise ValueError(f"{' '.join(notes)} Name other methods, or none for its own.")
+        missing = [p for p in PAPER["datasets"] if not _named(data, p)] if data else []
+        if missing:
+            notes.insert(0, f"Data sets of the paper that are absent: {', '.join(missing)}.")
+        total = Summary(notes=notes)
+        facts = {"started": datetime.now(UTC).isoformat(timespec="seconds")} | store.info()
+        facts |= {"command": command, "versions": versions(), "notes": total.notes}
+        for name in ("started", "command", "versions", "notes"):
+            store.set_info(name, facts[name])
         for timed, jobs in ((False, n_jobs), (True, 1)):  # timings are taken one at a time
             part = [cell for cell in cells if ("n" in cell.setting) == timed]
             total += run(part, store, bench, n_jobs=jobs, verbose=verbose)
         return total
-
-
-def _absent(data: Mapping[str, Loader]) -> list[str]:
-    """A line that names the paper's data sets which are not among these."""
-    names = [name.lower() for name in data]
-    absent = [p for p in PAPER["datasets"] if not any(n.startswith(p.lower()) for n in names)]
-    text = f"Data sets of the paper that are absent: {', '.join(absent)}."
-    return [text] if data and absent else []
 
 
 def evaluate(
@@ -479,13 +431,10 @@ def evaluate(
         Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
     n_splits : int, optional
         Number of random class splits.
-    ks : sequence of int
-        Numbers of features.
-    n_repeats : int, default=20
-        K-means runs per score.
+    ks, n_repeats : sequence of int, int
+        Numbers of features; K-means runs per score.
     n_jobs, verbose
         See `semfs.lab.run`.
-    seed : int, default=0
 
     Returns
     -------
@@ -508,11 +457,8 @@ def evaluate(
         names.append(method.name)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
-    splits = (
-        class_splits(data, None, seed)
-        if n_splits is None
-        else random_splits(data, n_splits, seed)
-    )
+    draw: Any = class_splits if n_splits is None else random_splits
+    splits = draw(data, n_splits, seed)
     store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
     cells, notes = plan([Experiment("clustering", names)], bench)
@@ -532,14 +478,15 @@ def _prepare(
     sizes, facts = {}, store.info().get("datasets", {})
     for name, loader in loaders.items():
         data = _loaded(loader)
-        itemsize = 8 if sparse.issparse(data.X) else 0
+        X, is_sparse = data.X, sparse.issparse(data.X)
         by_split = {s: split_facts(data, unseen) for s, unseen in splits[name].items()}
         for split, fact in by_split.items():
-            room = fact["n_seen"] * data.X.shape[1] * itemsize
+            room = fact["n_seen"] * X.shape[1] * 8 * is_sparse
             sizes[name, split] = Size(fact["n_seen"], len(fact["seen"]), protocol.fast, room)
+        parts = [X.data, X.indices, X.indptr, X.shape] if is_sparse else [X]
+        found = joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
         advice = "Its contents have changed; use another --out for the new data."
-        store.pin(f"fingerprint of {name}", _fingerprint(data), advice)
-        first = next(iter(by_split.values()))
-        facts |= {name: {"name": name, **first, "splits": by_split}}
+        store.pin(f"fingerprint of {name}", found, advice)
+        facts[name] = {"name": name, **next(iter(by_split.values())), "splits": by_split}
     store.set_info("datasets", facts)
     return Bench(loaders, splits, protocol, sizes, own or {})

@@ -1,8 +1,7 @@
 """What the results of a run say: numbers one can compare, words, and one HTML page.
 
 A row is a flat dict, see `Store.rows`. `curves`, `lead` and `standings` compare;
-`build_sections` arranges what is said, ``report.html`` finds the words and lays them out,
-``report.js`` draws; `write_report` makes the page, `write_csv` a table of the rows.
+`build_sections` arranges what is said, ``report.html`` says it, ``report.js`` draws.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
-import hashlib
 import io
 import json
 import math
@@ -19,6 +17,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from importlib import resources
 from itertools import cycle, pairwise, product, zip_longest
 from pathlib import Path
@@ -30,32 +29,19 @@ from scipy.special import stdtrit
 from semfs.files import appearing, need
 
 __all__ = ["Interval", "Panel", "Point", "Section", "Standings", "Table", "build_sections"]
-__all__ += [
-    "colours",
-    "curves",
-    "lead",
-    "paired_interval",
-    "render",
-    "score_panels",
-    "standings",
-]
-__all__ += ["write_csv", "write_report"]
+__all__ += ["colours", "curves", "lead", "paired_interval", "render", "score_panels"]
+__all__ += ["standings", "write_csv", "write_report"]
 
+HERE = resources.files("semfs.lab")
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 FEATURES = "number of selected features"
 MOST_FEATURES = 100  # named per method when splits differ; the download has all of them
 MOST_CURVES = 8  # drawn at once; a click shows the others
-# Each colour has a contrast of 3:1 or more on white and on near-black; the first is for SemFS.
-COLOURS = [
-    *("#e0245e", "#1f77d0", "#128a5e", "#c46a00", "#8a63d2", "#0e8fa6", "#a8559b", "#7a7f87"),
-    *("#8a7a00", "#5b8c2a", "#b5553c", "#ff00ff", "#6e3dff", "#7c613c", "#00a300", "#c23bce"),
-    *("#c07c87", "#ff5747", "#006aff", "#948ac7", "#ce3b85", "#276b9b", "#ff14b1", "#ff0000"),
-]
 CSV_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
 CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "semfs_version"]
 
-#: The paper as data: its experiments and data sets, titles of data sets.
-PAPER = tomllib.loads(resources.files("semfs.lab").joinpath("paper.toml").read_text("utf-8"))
+#: The paper as data: its experiments and data sets, titles of data sets, colours of curves.
+PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
 
 Row = Mapping[str, Any]
 Scores = dict[str, dict[tuple[str, Any], float]]  # label -> (split, x) -> value
@@ -109,8 +95,8 @@ class Standings:
     verdict: str  # "clear", "unclear" (some are tied), "one split" or "too few"
 
 
-def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interval:
-    """Return the mean of paired differences and its Student t interval.
+def paired_interval(differences: Sequence[float]) -> Interval:
+    """Return the mean of paired differences and its Student t interval of 95 %.
 
     Examples
     --------
@@ -120,7 +106,7 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
     n, mean = len(differences), fmean(differences)
     if n == 1:
         return Interval(mean, None, None, 1)
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * stdev(differences) / math.sqrt(n)
+    half = float(stdtrit(n - 1, 0.975)) * stdev(differences) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
 
 
@@ -128,8 +114,7 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
     """Return the curve of every method on one data set: ``metric`` against ``x``.
 
     ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
-    ``extra`` or ``params``. Unless it is "k", values are first averaged over k, as in the
-    paper's figures, and draws with other seeds are told apart.
+    ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
 
     Examples
     --------
@@ -167,8 +152,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     """Rank the methods of one data set by their mean over k and splits.
 
     The lead of a method over the best other one is paired over splits. Methods that lack a
-    (split, k) which others have are not ranked; methods tuned with the unseen labels are
-    ranked apart, against the best method that was not.
+    (split, k) which others have are not ranked; oracles are ranked apart.
     """
     cells = _cells(rows, metric, "k")
     wanted = set().union(*cells.values()) if cells else set()
@@ -196,11 +180,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
 
 
 def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
-    """One number per label, split and x, averaged over k.
-
-    Several parameter settings under one oracle label count with the best of them, for each k
-    and metric separately (the paper's "best results"); other repetitions are averaged.
-    """
+    """One number per label, split and x, averaged over k."""
     found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         at, value = _value_of(row, x), row.get(metric)
@@ -208,6 +188,8 @@ def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
             # Draws of a sweep (their seeds) are repetitions like splits; those of k are not.
             unit = str(row["split"]) if x == "k" else f"{row['split']} seed {row.get('seed')}"
             found[row["label"]][unit, at][row.get("k")].append(float(value))
+    # Several parameter settings under one oracle label count with the best of them, for each k
+    # and metric separately (the paper's "best results"); other repetitions are averaged.
     return {
         label: {
             place: fmean((max if is_oracle(label) else fmean)(v) for v in by_k.values())
@@ -218,13 +200,12 @@ def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
 
 
 def _value_of(row: Row, name: str) -> Any:
-    """What a row says about ``name``: a column, else ``extra``, else ``params``."""
     sources = (row, row.get("extra") or {}, row.get("params") or {})
     return next((s[name] for s in sources if s.get(name) is not None), None)
 
 
 def _by_split(cells: Mapping[tuple[str, Any], float]) -> dict[str, float]:
-    """Mean over x of every split, in the order of the splits."""
+    """Mean over x of every split."""
     values: dict[str, list[float]] = defaultdict(list)
     for (split, _), value in cells.items():
         values[split].append(value)
@@ -242,30 +223,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves by name: (x, y, spread, remark) points, drawn by ``report.js``.
-
-    With ``kind="dots"`` a row of dots per name: (x, colour, size from 0 to 1, remark).
-    """
+    """Curves by name, (x, y, spread, remark) points, drawn by ``report.js``; or dots."""
 
     title: str
     x: str
     y: str
     series: Mapping[str, Sequence[tuple]]
     log: str = ""  # the axes that are logarithmic: "x", "xy"
-    kind: str = "lines"
+    kind: str = "lines"  # "dots": rows of (x, colour, size from 0 to 1, remark)
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page; ``text`` are paragraphs; without a table the panels' points are one.
-
-    ``standings`` of each (data set, measure) are told in words in the summary, else listed;
-    ``leads`` of one method over another, of each (data set, measure, method), are listed.
-    """
+    """One part of a page, of which ``standings`` are told in words if it is the summary."""
 
     title: str
-    text: list[str] = field(default_factory=list)
-    table: Table | None = None
+    text: list[str] = field(default_factory=list)  # paragraphs
+    table: Table | None = None  # else the points of the panels are one
     panels: Sequence[Panel] = ()
     standings: Mapping[tuple[str, str], Standings] = field(default_factory=dict)
     leads: Mapping[tuple[str, str, str], Interval] = field(default_factory=dict)
@@ -277,7 +251,7 @@ def colours(labels: Iterable[str]) -> dict[str, str]:
     >>> colours(["MCFS", "MCFS (oracle)", "SemFS"])
     {'SemFS': '#e0245e', 'MCFS': '#1f77d0', 'MCFS (oracle)': '#128a5e'}
     """
-    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(COLOURS)))
+    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(PAPER["colours"])))
 
 
 def is_oracle(label: str) -> bool:
@@ -303,7 +277,6 @@ def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
-    """Who wins, the curves of every data set, standings, the features."""
     datasets = _grouped(rows, "dataset")
     found = {
         (name, title): standings(part, metric)
@@ -338,7 +311,6 @@ def _selected_features(rows: Sequence[Row]) -> Section:
 
 
 def _sweep(rows: Sequence[Row]) -> list[Section]:
-    """Scores against what an experiment varies, averaged over k."""
     said = PAPER["sweeps"][rows[0]["experiment"]]
     panels = score_panels(_grouped(rows, "dataset"), said["x"], said["axis"])
     return [Section(said["title"], [said["text"]], None, panels)]
@@ -359,7 +331,6 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
 
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
-    """The objective per iteration, of the first split."""
     runs = [row for row in _largest_k(rows) if (row.get("extra") or {}).get("objective")]
     panels = []
     for name, part in _grouped(runs, "dataset").items():
@@ -376,7 +347,6 @@ def _convergence(rows: Sequence[Row]) -> list[Section]:
 
 
 def _scaling(rows: Sequence[Row]) -> list[Section]:
-    """Fitting time against the numbers of samples and features."""
     names = {"n": "samples", "d": "features"}
     panels = []
     for x, other in (("n", "d"), ("d", "n")):
@@ -426,7 +396,6 @@ def _title(name: str) -> str:
 
 
 def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
-    """Rows by the value of a column, in the order of appearance."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[str(row[column])].append(row)
@@ -435,17 +404,12 @@ def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
 
 def _largest_k(rows: Sequence[Row]) -> list[Row]:
     """The row with the largest k of every cell: it names all the features chosen."""
-    cells: dict[tuple, Row] = {}
-    for row in rows:
-        place = (row["experiment"], row["dataset"], str(row["split"]), row["label"])
-        cell = (*place, _flat(row.get("params")), row.get("seed"))
-        if cell not in cells or (cells[cell]["k"] or 0) < (row["k"] or 0):
-            cells[cell] = row
-    return list(cells.values())
+    names = ("dataset", "split", "label", "params", "seed")
+    rows = sorted(rows, key=lambda row: row["k"] or 0)
+    return list({_flat([row.get(name) for name in names]): row for row in rows}.values())
 
 
 def _counted(n: int, noun: str) -> str:
-    """A number with its noun: "1 split", "2 splits"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
@@ -461,11 +425,8 @@ def write_report(
 
     Parameters
     ----------
-    rows : sequence of dict
-        One per finished cell and k, from `evaluate` or `Store.rows`.
-    path : path
-    failures : sequence of dict
-        From `Store.failures`.
+    rows, failures : sequence of dict
+        From `evaluate` or `Store.rows`, one per finished cell and k; from `Store.failures`.
     info : mapping, optional
         From `Store.info`: command, versions, datasets, protocol, notes, …; all may be missing.
     sections : iterable of Section
@@ -479,26 +440,22 @@ def write_report(
     >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
     'report.html'
     """
-    text = render(rows, failures, info or {}, sections)
+    return _write(render(rows, failures, info or {}, sections), path)
+
+
+def write_csv(rows: Iterable[Row], path: Any) -> Path:
+    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
+    return _write(_csv(rows), path)
+
+
+def _write(text: str, path: Any) -> Path:
     with appearing(path) as beside:
         beside.write_bytes(text.encode("utf-8", "replace"))
     return Path(path)
 
 
-def write_csv(rows: Iterable[Row], path: Any) -> Path:
-    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
-    with appearing(path) as beside:
-        beside.write_bytes(_csv(rows).encode("utf-8", "replace"))
-    return Path(path)
-
-
-def render(
-    rows: Sequence[Row],
-    failures: Sequence[Row],
-    info: Mapping[str, Any],
-    sections: Iterable[Section] = (),
-) -> str:
-    """Return the HTML of a page that opens with the network blocked: all is in it.
+def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = ()) -> str:
+    """Return the HTML of `write_report`'s page, which opens with the network blocked.
 
     All text is untrusted: the template and the script escape it, and a content security
     policy lets only our own two scripts run.
@@ -508,7 +465,7 @@ def render(
     parts[1:] = sorted(parts[1:], key=lambda part: not part.panels)
     panels = [panel for part in parts for panel in part.panels]
     found = colours(name for p in panels if p.kind == "lines" for name in p.series)
-    script = resources.files("semfs.lab").joinpath("report.js").read_text(encoding="utf-8")
+    script = HERE.joinpath("report.js").read_text("utf-8")
     plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
     return _template().render(
         sections=parts,
@@ -522,19 +479,16 @@ def render(
         csv=_packed(_csv(rows)),
         plotly=_packed(plotly),
         script=script,
-        script_hashes=[_hash(script), _hash(plotly)],
+        script_hashes=[_base64(sha256(s.encode()).digest()) for s in (script, plotly)],
     )
 
 
 def _hidden(panels: Sequence[Panel]) -> set[str]:
     """Curves not drawn at first: all but ours and the best others where there are many."""
-    means: dict[str, float] = {}
-    for panel in panels:
-        if panel.kind == "lines" and len(panel.series) > MOST_CURVES:
-            for name, points in panel.series.items():
-                means.setdefault(name, fmean(point[1] for point in points))
-    order = sorted(means, key=lambda name: (*_place(name), -means[name]))
-    return set(order[MOST_CURVES:])
+    crowded = [p for p in panels if p.kind == "lines" and len(p.series) > MOST_CURVES]
+    lines = [line for panel in crowded for line in panel.series.items()]
+    means = {name: fmean(point[1] for point in points) for name, points in reversed(lines)}
+    return set(sorted(means, key=lambda name: (*_place(name), -means[name]))[MOST_CURVES:])
 
 
 def _template() -> Any:
@@ -545,23 +499,19 @@ def _template() -> Any:
     environment.filters |= {"cell": _cell, "flat": _flat, "in_words": _title}
     environment.filters["trusted"] = need("markupsafe", "plots").Markup
     environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
-    text = resources.files("semfs.lab").joinpath("report.html").read_text(encoding="utf-8")
-    return environment.from_string(text)
+    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8"))
 
 
 def _packed(text: str) -> str:
     """Compressed and base64-coded (plotly.js: 4.8 MB → 2.0 MB), always in the same way."""
-    data = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return _base64(gzip.compress(text.encode("utf-8", "replace"), mtime=0))
+
+
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return "sha256-" + base64.b64encode(digest).decode("ascii")
-
-
 def _cell(value: Any) -> str:
-    """The text of a table cell."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if not isinstance(value, float):

@@ -1,9 +1,7 @@
 """Run a grid of cells: resumable and in parallel.
 
-`run` takes cells, a `Store` and a function that computes one; what the function does is not
-its business. A finished cell is never computed again, a failed one is recorded and tried
-again by the next run, and a run may be killed at any moment. Several processes with the same
-store share the work.
+A finished cell is never computed again, a failed one is recorded and tried again by the next
+run, and a run may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from joblib import cpu_count
@@ -30,13 +28,12 @@ from threadpoolctl import threadpool_limits
 
 from semfs.lab.store import Cell, Result, Store
 from semfs.progress import Progress
+from semfs.validation import check_integer
 
 __all__ = ["Summary", "run", "versions"]
 
 WATCH_SECONDS = 0.5
-# A fixed number of threads, whatever the number of workers: sums in BLAS depend on it in
-# their last digits, and results must not depend on how many workers computed them.
-BLAS_THREADS = 1
+BLAS_THREADS = 1  # sums depend on it in their last digits: the same for any number of workers
 
 Function = Callable[[Cell], Result]
 Outcome = tuple[Cell, Result | None, str]  # the result, or what went wrong
@@ -45,10 +42,7 @@ Outcomes = Generator[Outcome, None, None]
 
 @dataclass
 class Summary:
-    """What a run did: cells in all, finished before, computed now; errors by cell.
-
-    ``notes`` are lines for the reader: data sets that are absent, methods left out.
-    """
+    """What a run did: cells in all, finished before, computed now; errors by cell; remarks."""
 
     n_cells: int = 0
     n_before: int = 0
@@ -84,26 +78,22 @@ def run(
         cells are computed in this process.
     verbose : bool, default=False
         Show progress and the time left.
-
-    Returns
-    -------
-    Summary
     """
-    if n_jobs is not None and n_jobs < 1:
-        raise ValueError(f"The number of jobs must be at least 1, got {n_jobs}.")
+    if n_jobs is not None:
+        check_integer("n_jobs", n_jobs, 1)
     cells = list({cell.key: cell for cell in cells}.values())
     todo = [cell for cell in cells if not store.is_done(cell)]
     summary = Summary(len(cells))
     started = time.perf_counter()
-    n_workers = min(n_jobs or cpu_count(), len(todo))
     with Progress("cells", len(todo), verbose) as progress:
         while todo:
             others: list[Cell] = []  # other processes are at these; perhaps they give them up
-            mine = _claimed(todo, store, others)
             if store.path is None and n_jobs == 1:
-                outcomes: Outcomes = (_outcome(function, cell) for cell in mine)
+                outcomes: Outcomes = (_outcome(cell, function) for cell in todo)
             else:
-                outcomes = _from_workers(function, mine, n_workers)
+                mine = partial(_is_mine, store, others)
+                n_workers = min(n_jobs or cpu_count(), len(todo))
+                outcomes = _from_workers(function, todo, n_workers, mine)
             with closing(outcomes):
                 for cell, result, error in outcomes:
                     if result is not None:
@@ -113,8 +103,7 @@ def run(
                         store.fail(cell, error)
                         summary.failures.append((cell, error))
                     store.release(cell)
-                    note = f"FAILED: {error.splitlines()[0]}" if error else "done"
-                    progress.step(f"{_name(cell)}: {_printable(note)}")
+                    progress.step(_line(cell, error))
             todo = others
             time.sleep(WATCH_SECONDS if todo else 0.0)
     summary.n_before = len(cells) - summary.n_computed - len(summary.failures)
@@ -122,15 +111,15 @@ def run(
     return summary
 
 
-def _claimed(todo: list[Cell], store: Store, others: list[Cell]) -> Iterator[Cell]:
-    """The cells nobody is at and nobody has finished meanwhile; ``others`` gets the rest."""
-    for cell in todo:
-        if not store.claim(cell):
-            others.append(cell)
-        elif store.is_done(cell):
-            store.release(cell)
-        else:
-            yield cell
+def _is_mine(store: Store, others: list[Cell], cell: Cell) -> bool:
+    """Claim a cell; not if another process is at it (``others`` gets it) or has finished it."""
+    if not store.claim(cell):
+        others.append(cell)
+        return False
+    if store.is_done(cell):
+        store.release(cell)
+        return False
+    return True
 
 
 def versions() -> dict[str, str]:
@@ -142,41 +131,39 @@ def versions() -> dict[str, str]:
     return {"semfs": semfs.__version__, "python": sys.version.split()[0]} | found
 
 
-def _name(cell: Cell) -> str:
+def _line(cell: Cell, error: str) -> str:
+    """What became of a cell, without control characters: a terminal may be given it."""
     values = ", ".join(f"{name}={value}" for name, value in cell.setting.items())
     place = (cell.experiment, cell.dataset, cell.split, cell.label or cell.method, values)
-    return _printable(" · ".join(word for word in place if word))
+    note = f"FAILED: {error.splitlines()[0]}" if error else "done"
+    text = f"{' · '.join(word for word in place if word)}: {note}"
+    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def _printable(text: Any) -> str:
-    """Text on one line without control characters, as a terminal may be given it."""
-    words = " ".join(str(text).split())
-    return "".join(letter for letter in words if letter.isprintable())
-
-
-def _from_workers(function: Function, cells: Iterator[Cell], n_workers: int) -> Outcomes:
-    """Compute cells in worker processes; one that dies costs the one cell it was at."""
-    busy: dict[Future[Outcome], Cell] = {}
-    suspects: list[Cell] | None = None  # what was under way when a worker died
-    while suspects is None or suspects:
-        suspects = []
-        with _workers(function, n_workers) as submit:
-            while busy or not suspects:
-                for cell in islice(cells, 0 if suspects else n_workers - len(busy)):
-                    busy[submit(cell)] = cell
-                if not busy:
-                    break
+def _from_workers(
+    function: Function, todo: Sequence[Cell], n_workers: int, mine: Callable[[Cell], bool]
+) -> Outcomes:
+    """Compute cells in worker processes; what was under way when one died goes one by one."""
+    left, suspects = deque(todo), deque[Cell]()
+    while left or suspects:
+        cells, n_at_once = (suspects, 1) if suspects else (left, n_workers)
+        busy: dict[Future[Outcome], Cell] = {}
+        whole = True
+        with _workers(function, n_at_once) as submit:
+            while busy or (cells and whole):
+                while cells and whole and len(busy) < n_at_once:
+                    cell = cells.popleft()
+                    if mine(cell):
+                        busy[submit(cell)] = cell
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
                     cell, error = busy.pop(future), future.exception()
-                    if isinstance(error, BrokenProcessPool):
-                        suspects.append(cell)
+                    whole = whole and not isinstance(error, BrokenProcessPool)
+                    if error is None:
+                        yield future.result()
+                    elif whole or cells is suspects:
+                        yield cell, None, _describe(error)
                     else:
-                        yield (cell, None, _describe(error)) if error else future.result()
-        for cell in suspects:
-            with _workers(function, 1) as submit:
-                future = submit(cell)
-                error = future.exception()
-                yield (cell, None, _describe(error)) if error else future.result()
+                        suspects.append(cell)
 
 
 @contextmanager
@@ -195,7 +182,7 @@ def _submit(pool: Any, cell: Cell) -> Future[Outcome]:
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     try:
-        return pool.submit(_compute, cell)
+        return pool.submit(_outcome, cell)
     except BrokenProcessPool as error:
         broken: Future[Outcome] = Future()
         broken.set_exception(error)
@@ -223,16 +210,12 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
-def _compute(cell: Cell) -> Outcome:
-    assert _function is not None
-    return _outcome(_function, cell)
-
-
-def _outcome(function: Function, cell: Cell) -> Outcome:
+def _outcome(cell: Cell, function: Function | None = None) -> Outcome:
     """Compute a cell with one BLAS thread; an exception becomes text."""
+    compute: Any = function or _function
     try:
         with threadpool_limits(BLAS_THREADS):
-            return cell, function(cell), ""
+            return cell, compute(cell), ""
     except Exception as error:
         return cell, None, _describe(error)
 

@@ -47,11 +47,6 @@ class Cell:
 
     ``params`` are the method's, as JSON values; ``setting`` is what the experiment varies
     besides, for example ``{"ratio": 0.1}``; ``label`` is shown instead of the method's name.
-
-    >>> a = Cell("alpha", "sample", "given", "semfs", {"alpha": 1, "gamma": 0.5})
-    >>> b = Cell("alpha", "sample", "given", "semfs", {"gamma": 0.5, "alpha": 1.0})
-    >>> a.key == b.key
-    True
     """
 
     experiment: str
@@ -65,8 +60,8 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the identifying values; 1 and 1.0, and any order of names, are the same."""
-        return _digest(_as_json(_canonical(vars(self))))
+        """Hash of the identifying values."""
+        return _digest(_as_json(vars(self)))
 
     @property
     def place(self) -> Row:
@@ -78,15 +73,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name.
-
-    ``extra["features_by_k"]`` names the features of each k where they are not nested.
-    """
+    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name."""
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
     seconds: float
     features: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)  # features_by_k, if not nested
 
 
 class Store:
@@ -164,7 +156,7 @@ class Store:
             _lock(self._locks, int(cell.key[:12], 16), release=True)
 
     def is_done(self, cell: Cell) -> bool:
-        """Whether a cell is finished, by any process."""
+        """Whether a cell is finished."""
         with self._errors():
             sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
             return self._db.execute(sql, [cell.key]).fetchone() is not None
@@ -215,15 +207,12 @@ class Store:
                     row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
                 rows.append(row)
         names = ("experiment", "dataset", "split", "method", "label")
-        return sorted(
-            rows,
-            key=lambda r: [
-                *(r[n] for n in names),
-                _as_json(r["params"]),
-                r["seed"],
-                r["k"] or 0,
-            ],
-        )
+
+        def place(row: Row) -> list:
+            own = [_as_json(row["params"]), row["seed"], row["k"] or 0]
+            return [row[name] for name in names] + own
+
+        return sorted(rows, key=place)
 
     def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity and ``error``."""
@@ -291,10 +280,13 @@ class Store:
 
 def _connect(path: str) -> sqlite3.Connection:
     """Open a database; every statement is a transaction."""
-    uri = path.startswith("file:")
-    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=uri)
+    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=True)
     db.text_factory = lambda data: data.decode("utf-8", "replace")  # checksums find it
     return db
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _lock(file: Any, place: int, release: bool = False) -> bool:
@@ -314,21 +306,6 @@ def _lock(file: Any, place: int, release: bool = False) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _canonical(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _as_json(value: Any) -> str:
-    """JSON of plain values and of NumPy's numbers and arrays."""
-    return json.dumps(
-        value, sort_keys=True, default=lambda v: getattr(v, "tolist", v.__str__)()
-    )
 
 
 def _digest(text: str) -> str:

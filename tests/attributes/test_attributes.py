@@ -1,18 +1,18 @@
-"""Class-attribute tables: reading, aligning, scaling, checking."""
+"""Class-attribute tables: reading, aligning, checking, and lists of markers."""
 
-import json
 import re
 import warnings
 from functools import partial
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from semfs import SemFS
 from semfs.attributes import (
     align_attributes,
     as_attribute_table,
-    constant_attributes,
+    attributes_from_markers,
     describe_attributes,
     read_attributes,
 )
@@ -60,38 +60,20 @@ def test_whole_number_labels_become_numbers_but_007_stays_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        {"cat": {"legs": 4, "fur": True}, "hen": {"legs": 2, "fur": False}},
-        {"cat": [4, 1], "hen": [2, 0]},
-    ],
-)
-def test_json_of_records_and_of_lists(tmp_path, content):
-    (tmp_path / "t.json").write_text(json.dumps(content))
-    table = read_attributes(tmp_path / "t.json")
-    assert table.index.tolist() == ["cat", "hen"]
-    assert table.to_numpy().tolist() == [[4.0, 1.0], [2.0, 0.0]]
-
-
-@pytest.mark.parametrize(
     "ending, content, message",
     [
         ("csv", "c,x\ncat,1\ncat,2\n", "class 'cat' has more than one row"),
         ("csv", "c,x\ncat,1\nhen,many\n", "'many' in column 'x', row 2; a number was expected"),
         ("csv", "c,x\ncat,1\nhen,1e9993547034516\n", "row 2; a number was expected"),
         ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
-        ("csv", "c,x\ncat,1\nhen,-inf\n", "'-inf' in column 'x', row 2; a number"),
         ("csv", "c,x\n,1\n", "row 1 has no class label"),
         ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),
         ("csv", "c\ncat\n", "holds 1 classes and 0 attributes"),
         ("csv", "", "it is empty"),
         ("csv", "c,x\n", "holds 0 classes and 1 attributes"),
-        ("json", "[1, 2]", "expected"),
-        ("json", "{", "not a readable"),
-        ("json", '{"a": [1], "b": [1, 2]}', "'a1', row 1; a number was expected"),
         ("parquet", "PAR1 no", "not a readable"),
         ("xlsx", "PK no", "not a readable"),
-        ("docx", "hello", "not .docx"),
+        ("docx", "hello", "read from .csv"),
     ],
 )
 def test_broken_tables_are_one_line(tmp_path, ending, content, message):
@@ -112,7 +94,7 @@ def test_broken_tables_are_one_line(tmp_path, ending, content, message):
         (ZOO, "polar bear", r"class 'polar bear'; did you mean 'polar\+bear'\?"),
         (ZOO, "HEN", "class 'HEN'; did you mean 'hen'?"),
         (ZOO, "xylophone", r"class 'xylophone'\. Add it"),
-        ({"3": [1.0]}, 3, "class 3.*y holds int, the table str"),
+        ({"3": [1.0]}, 3, "class 3; did you mean '3'?"),
         (ZOO.to_numpy(), "hen", r"class 'hen'.*integer label r; 3 rows"),
         (ZOO.to_numpy(), -1, "class -1"),
     ],
@@ -126,11 +108,11 @@ def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, mes
     "table, message",
     [
         ({"cat": [1.0, np.inf]}, "holds inf for class 'cat' in column 'a1'"),
-        ({}, "got ragged or no rows"),
-        (np.zeros((0, 2)), "attributes is empty: 0 classes and 2 attributes"),
-        ({"a": [1], "b": [1, 2]}, "ragged"),
+        ({}, r"length per class, got \(0,\)"),
+        (np.zeros((0, 2)), r"length per class, got \(0, 2\)"),
+        ({"a": [1], "b": [1, 2]}, "one row of the same length per class"),
         ({"a": ["much"]}, "must be numeric"),
-        ([1.0, 2.0], r"shape \(2,\)"),
+        ([1.0, 2.0], r"length per class, got \(2,\)"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_explained(table, message):
@@ -162,13 +144,6 @@ def test_findings_are_constants_copies_twins_and_neighbours():
     assert len(describe_attributes({"only": [1.0, 2.0]})) == 4
 
 
-def test_attributes_that_are_constant_over_some_classes_are_named():
-    assert constant_attributes(ZOO) == []
-    assert constant_attributes(ZOO, np.array(["polar+bear", "NA"])) == ["can fly"]
-    with pytest.raises(ValueError, match="no row for class 'cow'"):
-        constant_attributes(ZOO, ["cow"])
-
-
 @pytest.mark.parametrize(
     "rows, message",
     [
@@ -184,3 +159,65 @@ def test_fit_warns_of_constant_attributes_unless_they_are_usual(rows, message):
         SemFS(1, attributes=rows).fit([[0.0, 1], [1, 0], [1, 1]], [0, 1, 1])
     assert len(caught) == (message is not None)
     assert all(re.search(message, str(w.message).rstrip(".")) for w in caught)
+
+
+# --- marker lists ----------------------------------------------------------------------
+
+PAIRS = [("T", "CD3D"), ("T", "IL7R"), ("B", "CD19"), ("mono", "IL7R"), ("T", "CD3D")]
+
+
+def write(path, rows, separator=","):
+    path.write_text("".join(separator.join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
+def test_pairs_frames_and_files_give_the_same_table(tmp_path):
+    table = attributes_from_markers(PAIRS)
+    assert table.index.tolist() == ["T", "B", "mono"]
+    assert table.columns.tolist() == ["CD3D", "IL7R", "CD19"]
+    assert_array_equal(table, [[1, 1, 0], [0, 0, 1], [0, 1, 0]])
+    frame = pd.DataFrame(PAIRS, columns=["type", "gene"])
+    rows = [("type", "gene"), *PAIRS]
+    files = [write(tmp_path / "m.csv", rows), write(tmp_path / "m.tsv", rows, "\t")]
+    others = [frame, frame.astype("category"), iter(PAIRS), *files, str(files[0])]
+    for other in others:
+        pd.testing.assert_frame_equal(attributes_from_markers(other), table)
+    polars = pytest.importorskip("polars").DataFrame(PAIRS, orient="row")
+    pd.testing.assert_frame_equal(attributes_from_markers(polars), table)
+
+
+def test_a_third_column_holds_weights_and_integer_classes_stay_integers(tmp_path):
+    path = write(tmp_path / "m.csv", ["cgwx", (2, "a", 0.5, "?"), (1, "b", -3, "!")])
+    table = attributes_from_markers(path)
+    assert table.index.tolist() == [2, 1]
+    assert_array_equal(table, [[0.5, 0], [0, -3]])
+    SemFS(1, attributes=table).fit([[0.0, 1], [1, 0], [1, 1]], [1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    "markers, message",
+    [
+        ([], "0 rows of 0 cells"),
+        ([("T",), ("B",)], "2 rows of 1 cells; a class, a marker"),
+        (["CD19", "CD3D"], "holds 'CD19'; a class, a marker"),
+        ({"T": ["CD3D"]}, "holds 'T'; a class"),
+        ([("T", "CD3D"), ("T", None)], r"empty class or marker \(T, None\)"),
+        ([("T", "CD3D", 1), ("T", "CD3D", 2)], r"two weights \(T, CD3D, 2\)"),
+        ([("T", "CD3D", "high")], "weight that is no number .*high"),
+        ([("T", "CD3D", 1.0), ("T", "IL7R")], "weight that is no number"),
+    ],
+)
+def test_lists_that_are_no_markers_are_refused(markers, message):
+    with pytest.raises(ValueError, match=message):
+        attributes_from_markers(markers)
+
+
+def test_files_that_are_no_markers_are_refused(tmp_path):
+    with pytest.raises(FileError, match=r"read from \.csv"):
+        attributes_from_markers(write(tmp_path / "m.xlsx", PAIRS))
+    with pytest.raises(FileError, match="starts with class 'T'; a header line was expected"):
+        attributes_from_markers(write(tmp_path / "m.csv", PAIRS))
+    with pytest.raises(FileError, match="rows of 2 and of 3 cells"):
+        attributes_from_markers(write(tmp_path / "m.csv", ["cg", "ab", "abc"]))
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        attributes_from_markers(tmp_path / "none.csv")

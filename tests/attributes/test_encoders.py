@@ -98,6 +98,8 @@ def test_names_are_read_from_files_and_lists(tmp_path):
     assert read_names(str(tmp_path / "n.txt")) == ["cat", "polar bear"]
     assert read_names(str(tmp_path / "d.tsv")) == {"cat": "a pet", "dog": "a hound"}
     assert read_names("cat, polar bear") == ["cat", "polar bear"]
+    (tmp_path / "t.csv").write_text('B cell\n"CD4-positive, alpha-beta T cell"\n')
+    assert read_names(str(tmp_path / "t.csv")) == ["B cell", "CD4-positive, alpha-beta T cell"]
 
 
 @pytest.mark.parametrize(
@@ -145,17 +147,3 @@ def test_missing_packages_are_named(encoder, package, hint, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=hint):
         encode_class_names(["cat"], encoder)
-
-
-def test_a_model2vec_model_is_read_from_its_folder(tmp_path):
-    model2vec = pytest.importorskip("model2vec")
-    tokenizers = pytest.importorskip("tokenizers")
-    words = ["[UNK]", "cat", "dog", "truck"]
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    rows = np.array([[0, 0], [1, 0], [0.9, 0.1], [0, 1]], dtype=np.float32)
-    model2vec.StaticModel(rows, tokenizer).save_pretrained(tmp_path / "m")
-    table = encode_class_names(["cat", "dog", "truck"], f"model2vec:{tmp_path / 'm'}")
-    assert "cat – dog" in describe_attributes(table)["what"].str.cat()

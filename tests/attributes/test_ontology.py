@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from semfs.attributes import attributes_from_ontology, read_names
+from semfs.attributes import attributes_from_ontology
 from semfs.files import FileError
 
 pd = pytest.importorskip("pandas")
@@ -75,7 +75,7 @@ def test_cycles_do_no_harm(farm):
     assert table["snake"].tolist() == table["tail eater"].tolist() == [1, 1, 0]
 
 
-@pytest.mark.parametrize("ending, form", [("owl", "rdf"), ("json", "json"), ("obo", "obo")])
+@pytest.mark.parametrize("ending, form", [("owl", "rdf"), ("obo", "obo")])
 def test_formats_of_ontologies_agree(farm, tmp_path, ending, form):
     written = io.BytesIO()
     pronto.Ontology(str(farm)).dump(written, format=form)
@@ -92,19 +92,16 @@ def test_formats_of_ontologies_agree(farm, tmp_path, ending, form):
 @pytest.mark.parametrize(
     "terms, message",
     [
-        (["henn", "cow"], r"'henn' is not in .*; did you mean 'hen' \(F:3\)\?"),
-        (["henn", "zebra"], r"did you mean .* 'zebra' is not in .*; give its id"),
-        (["fowl", "cow"], "'fowl' is not in"),
+        (["henn", "cow"], r"'henn' is unknown; did you mean 'hen' \(F:3\)\?"),
+        (["henn", "zebra"], r"did you mean .* 'zebra' is unknown; give its id"),
         (list("uvwxyz"), r"\(and 1 more\)"),
-        (["aurochs", "hen"], r"'aurochs' is obsolete in .*; use 'cow' \(F:5\)\."),
-        (["group", "hen"], r"may be 'group' \(F:9\) or 'group' \(F:10\) .* Give the id"),
-        (["hen", "Duck"], "no ancestor .* tells the 2 classes apart.*own=True"),
+        (["aurochs", "hen"], r"'aurochs' is obsolete; use 'cow' \(F:5\)\."),
+        (["group", "hen"], r"may be 'group' \(F:9\) or 'group' \(F:10\); give the id"),
+        (["hen", "Duck"], "no ancestor tells the 2 classes apart.*own=True"),
         (["hen", "hen"], "class 'hen' is given more than once"),
-        (["hen", "chicken", "cow"], "'hen', 'chicken' are the same class in .*map labels"),
-        (["F:03", "cow"], r"'F:03' is not in .*; did you mean 'hen' \(F:3\)"),
-        (["", "cow"], "'' is not in"),
-        ([None, "cow"], "'None' is not in"),
-        (["cow"], "no ancestor .* tells the 1 classes apart"),
+        (["hen", "chicken", "cow"], "'hen', 'chicken' are the same class.*map labels"),
+        (["F:03", "cow"], r"'F:03' is unknown; did you mean 'hen' \(F:3\)"),
+        ([None, "cow"], "'None' is unknown"),
         ([], "terms is empty"),
     ],
 )
@@ -128,8 +125,7 @@ def test_what_is_no_list_of_classes_is_refused(farm, terms):
         ("a.obo", OBO.replace("is_a: F:1\n", "is_a: F:99\n").encode(), "'F:99' is the parent"),
         ("a.obo", OBO.replace("hen", "h\xe9n").encode("latin-1"), "UTF-8"),
         ("a.owl", b"<html><body>404</body></html>", "not a readable ontology"),
-        ("a.json", b'{"graphs": []}', "no graphs"),
-        ("a.json", b"[1]", "not a readable ontology"),
+        ("a.json", b'{"graphs": []}', "OBO or OWL was expected"),
     ],
 )
 def test_a_garbled_file_is_one_clear_error(tmp_path, name, content, message):
@@ -177,13 +173,5 @@ def test_the_cell_ontology_without_a_file_knows_synonyms_and_obsolete_classes():
     pytest.importorskip("cellxgene_ontology_guide")
     table = attributes_from_ontology(["b lymphocyte", "monocyte", "T cell"])
     assert table["lymphocyte"].tolist() == [1, 0, 1]
-    with pytest.raises(ValueError, match=r"obsolete in the Cell Ontology; use 'cell' \(CL:000"):
+    with pytest.raises(ValueError, match=r"the Cell Ontology: .* is obsolete; use 'cell' \(CL"):
         attributes_from_ontology(["native cell", "monocyte"])
-
-
-def test_names_with_commas_are_read_from_csv_files(tmp_path):
-    path = tmp_path / "types.csv"
-    path.write_text('B cell\n"CD4-positive, alpha-beta T cell"\n')
-    assert read_names(str(path)) == ["B cell", "CD4-positive, alpha-beta T cell"]
-    path.write_text("T4,CL:0000624\nB,CL:0000236\n")
-    assert read_names(str(path)) == {"T4": "CL:0000624", "B": "CL:0000236"}

@@ -1,8 +1,5 @@
 """ZeroShotDataset and the bundled samples."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,11 +65,6 @@ def test_labels_of_any_hashable_type(labels):
     assert data.with_unseen(data.seen[:1]).unseen.tolist() == data.seen[:1].tolist()
 
 
-def test_splits_of_an_impossible_size_are_refused_at_once():
-    with pytest.raises(ValueError, match=r"n_unseen is 4; .* from 1 to 3"):
-        farm().random_splits(2, 4)
-
-
 def test_random_splits_are_reproducible_and_every_split_takes_each_choice_once():
     def draw(seed):
         return [tuple(s.unseen) for s in farm().random_splits(6, 2, random_state=seed)]
@@ -135,11 +127,6 @@ def test_lung_attributes_are_ancestors_that_some_types_have(lung):
     assert_array_equal(table["leukocyte"], immune)
 
 
-def test_an_unknown_sample_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="name must be 'lung' or 'blood', got 'liver'"):
-        load_sample("liver")
-
-
 # --- the bundled blood cells -----------------------------------------------------------
 
 
@@ -160,26 +147,3 @@ def test_blood_attributes_tell_all_types_apart_and_none_is_constant(blood):
     assert not table.T.duplicated().any()  # no fact is said twice
     assert set(np.unique(table)) == {0.0, 0.5, 1.0}
     assert not table.loc[blood.seen].duplicated().any()
-
-
-@pytest.mark.slow
-def test_build_script_reproduces_the_lung_files(tmp_path):
-    pytest.importorskip("anndata")
-    folder = Path(os.environ.get("SEMFS_DATA", ROOT / "data"))
-    sources = [folder / "ts_lung_subset.h5ad", folder / "cl-basic.obo"]
-    if not all(source.exists() for source in sources):
-        pytest.skip("the sources are not in $SEMFS_DATA; tools/build_lung_sample.py names them")
-    script = ROOT / "tools" / "build_lung_sample.py"
-    subprocess.run([sys.executable, script, *sources, "--out", tmp_path], check=True)
-    table = (tmp_path / "lung_attributes.csv").read_bytes()
-    assert table == (DATA / "lung_attributes.csv").read_bytes()
-    assert_same_arrays(tmp_path / "lung_tabula_sapiens.npz", DATA / "lung_tabula_sapiens.npz")
-
-
-def assert_same_arrays(one, other):
-    # values, not bytes: another zlib may compress the same arrays differently
-    with np.load(one) as new, np.load(other) as old:
-        assert list(new) == list(old)
-        for name in old:
-            assert new[name].dtype == old[name].dtype
-            assert_array_equal(new[name], old[name])

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
-from sklearn.feature_selection import SelectKBest, VarianceThreshold
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.feature_selection import SelectKBest
+from sklearn.model_selection import cross_val_score
 
 from semfs.evaluation import ClassKFold, ClassShuffleSplit, cluster_scorer, cluster_scores
 
@@ -57,17 +55,6 @@ def test_cross_validation_scores_a_selector_on_classes_it_has_not_seen():
         selector = SelectKBest(k=20).fit(X[train], y[train])
         by_hand.append(cluster_scores(selector.transform(X[test]), y[test], 4)[1].mean())
     assert_allclose(scores, by_hand)
-
-
-def test_grid_search_tunes_a_pipeline_ending_in_a_selector():
-    X, y = digits()
-    steps = make_pipeline(VarianceThreshold(1.0), StandardScaler(), SelectKBest())
-    search = GridSearchCV(
-        steps, {"selectkbest__k": [1, 30]}, cv=ClassShuffleSplit(3, random_state=0),
-        scoring=cluster_scorer(n_repeats=5), n_jobs=1,
-    ).fit(X, np.array([f"digit {v}" for v in y]))  # fmt: skip
-    assert search.best_params_ == {"selectkbest__k": 30}
-    assert 0.5 < search.best_score_ <= 1
 
 
 X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]

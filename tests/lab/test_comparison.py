@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row
 from scipy import stats
 
-from semfs.lab.report import COLOURS, colours, curves, lead, paired_interval, standings
+from semfs.lab.report import PAPER, curves, lead, paired_interval
 
 
 def rows_of(scores):
@@ -65,31 +65,6 @@ def test_rows_without_a_score_are_no_points():
     assert [p.x for p in curves(rows, "acc")["SemFS"]] == [5]
 
 
-def test_oracles_are_not_ranked():
-    found = standings(
-        rows_of({"SemFS": [0.5, 0.6], "MCFS": [0.4, 0.5], "A (oracle)": [0.9, 0.9]}), "acc"
-    )
-    assert [s.label for s in found.ranked] == ["SemFS", "MCFS"]
-    assert [s.label for s in found.oracles] == ["A (oracle)"]
-    assert found.oracles[0].lead.mean == pytest.approx(0.35)
-
-
-def test_winner_is_clear_only_if_ahead_of_every_other_method():
-    noisy = {"A": [0.50, 0.51, 0.52], "B": [0.40, 0.41, 0.42], "C": [0.1, 0.9, 0.3]}
-    found = standings(rows_of(noisy), "acc")
-    assert (found.verdict, found.tied) == ("unclear", ["C"])
-    clear = standings(rows_of({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}), "acc")
-    assert (clear.verdict, clear.tied) == ("clear", [])
-
-
-def test_one_split_or_one_method_is_no_comparison_and_gaps_are_not_ranked():
-    assert standings(rows_of({"A": [0.9], "B": [0.1]}), "acc").verdict == "one split"
-    assert standings(rows_of({"A": [0.5, 0.6]}), "acc").verdict == "too few"
-    found = standings(rows_of({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}), "acc")
-    assert [s.label for s in found.ranked] == ["A", "B"]
-    assert found.incomplete == {"C": 0.5}
-
-
 def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
     rows = rows_of({"SemFS": [0.5, 0.7, 0.6], "MCFS": [0.4, 0.5, 0.5]})
     expected = stats.ttest_1samp([0.1, 0.2, 0.1], 0.0).confidence_interval(0.95)
@@ -102,14 +77,6 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
         lead(rows, "acc", "SemFS", "LASSO")
 
 
-def test_no_two_methods_have_one_colour():
-    found = colours(
-        ["SemFS", *(f"m{i}" for i in range(12)), *(f"m{i} (oracle)" for i in "123")]
-    )
-    assert len(set(found.values())) == 16
-    assert next(iter(found)) == "SemFS"
-
-
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
@@ -119,6 +86,6 @@ def luminance(colour):
 @pytest.mark.parametrize("background", ["#ffffff", "#14171c"])
 def test_colours_have_the_contrast_that_graphics_need(background):
     """WCAG 2: at least 3:1, on the light and on the dark page."""
-    for colour in COLOURS:
+    for colour in PAPER["colours"]:
         low, high = sorted([luminance(colour), luminance(background)])
         assert (high + 0.05) / (low + 0.05) >= 3

@@ -56,9 +56,3 @@ def test_the_dot_plot_shows_means_and_shares_of_all_types(demo):
     gene = demo.data.feature_names.tolist().index(demo.genes[0][0])
     assert means[0, 0] == pytest.approx(cells[:, gene].mean())
     assert shares[0, 0] == pytest.approx((cells[:, gene] > 0).mean())
-
-
-def test_leads_are_told_for_both_measures_and_rivals(demo):
-    others = ("SemFS (labels)", "Markers per type")
-    expected = [(measure, other) for measure in ("ACC", "NMI") for other in others]
-    assert [(measure, other) for measure, other, _ in demo.leads()] == expected

@@ -85,25 +85,10 @@ def test_clustering_compares_all_methods_at_defaults_and_the_baselines_on_the_pa
     plain = {label: n for label, n in counts.items() if not label.endswith("(oracle)")}
     assert set(plain.values()) == {1}
     assert list(plain) == [METHODS[name].label for name in EXPERIMENTS["clustering"].methods]
-    grids = {label: n for label, n in counts.items() if label.endswith("(oracle)")}
-    assert grids == {
-        "MCFS (oracle)": 6,
-        "FSASL (oracle)": 25,
-        "LASSO (oracle)": 5,
-        "L20ALM (oracle)": 5,
-        "WkNN (oracle)": 5,
-    }
+    grids = {"MCFS": 6, "FSASL": 25, "LASSO": 5, "L20ALM": 5, "WkNN": 5}
+    assert all(counts[f"{name} (oracle)"] == n for name, n in grids.items())
     lasso = [cell.params["lam"] for cell in cells if cell.label == "LASSO (oracle)"]
     assert lasso == [0.01, 0.1, 1.0, 10.0, 100.0]
-
-
-def test_large_data_get_bounded_options_that_are_recorded():
-    small, large = Size(400, 6), Size(12_000, 20)
-    assert "max_samples" not in METHODS["fsasl"].params(small)
-    assert METHODS["fsasl"].params(large)["max_samples"] == 500
-    assert METHODS["wknn"].params(large)["batch_size"] == 512
-    narrow = [p for p in METHODS["mcfs"].grid(large) if p.get("heat_width_factor", 1.0) < 1]
-    assert [point["max_rows"] for point in narrow] == [1000, 1000]
 
 
 def test_cifar10_has_45_splits_of_two_seen_classes_and_fewer_are_the_first_of_them():
@@ -150,8 +135,8 @@ def test_benchmarks_are_found_by_name_or_said_to_be_absent(tmp_path, monkeypatch
     monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
     for name, said in {
         "cub": r"CUB.*att_splits.mat",  # found, and empty
-        "awa2": "AWA2 was not found on this machine",
-        "smaple": "did you mean 'sample'",
+        "awa2": "AWA2 was not found",
+        "smaple": "Did you mean 'sample'",
         "aPY": r"was found in .*features must be computed",
     }.items():
         with pytest.raises(ValueError, match=said):
@@ -354,19 +339,13 @@ def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, m
     assert summary.notes == ["LASSO needs dense rows, too many of them in cells: left out."]
 
 
-def test_methods_without_the_parameter_that_varies_are_left_out(bench):
-    cells, notes = plan(find_experiments(["alpha"]), bench, ["variance", "semfs"])
-    assert {cell.method for cell in cells} == {"semfs"}
-    assert notes == ["Variance has no parameter that alpha varies: left out."]
-
-
 @pytest.mark.parametrize(
     "name, message",
     [
         ("mcsf", "no method 'mcsf'"),
         ("no_such_module:A", "No module named 'no_such_module'"),
         ("own_methods:Absent", "no attribute 'Absent'"),
-        ("own_methods:number", "not a scikit-learn selector"),
+        ("own_methods:number", "no scikit-learn selector"),
     ],
 )
 def test_a_method_that_cannot_be_found_is_explained(own, name, message):

@@ -115,28 +115,6 @@ def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
     assert _gone_within(int(pid.read_text()), 5.0)
 
 
-@pytest.mark.parametrize("kill", [False, True])
-def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
-    log = tmp_path / "log"
-    code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"
-    both = [python(code, tmp_path, LOG=str(log)) for _ in range(2)]
-    while kill and len(_finished_at(tmp_path)) < 3:
-        time.sleep(0.02)
-    if kill:
-        both[0].kill()
-    printed = [process.communicate(timeout=60)[0].strip() for process in both]
-    assert sorted(row["params"]["i"] for row in Store(tmp_path).rows()) == list(range(12))
-    begun = [line.split() for line in log.read_text().splitlines()]
-    twice = [i for i, n in Counter(i for i, _ in begun).items() if n > 1]
-    if kill:
-        assert len(twice) <= 1  # what the killed one was at
-        assert begun[-1][1] == str(both[1].pid)
-    else:
-        assert twice == []
-        assert sum(map(int, printed)) == 12
-        assert min(map(int, printed)) > 0
-
-
 def test_zero_jobs_are_refused_and_functions_of_a_notebook_can_be_sent():
     with pytest.raises(ValueError, match="at least 1"):
         run([cell()], Store(None), square, n_jobs=0)
@@ -250,3 +228,25 @@ def _gone_within(pid, seconds):
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
+    log = tmp_path / "log"
+    code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"
+    both = [python(code, tmp_path, LOG=str(log)) for _ in range(2)]
+    while kill and len(_finished_at(tmp_path)) < 3:
+        time.sleep(0.02)
+    if kill:
+        both[0].kill()
+    printed = [process.communicate(timeout=60)[0].strip() for process in both]
+    assert sorted(row["params"]["i"] for row in Store(tmp_path).rows()) == list(range(12))
+    begun = [line.split() for line in log.read_text().splitlines()]
+    twice = [i for i, n in Counter(i for i, _ in begun).items() if n > 1]
+    if kill:
+        assert len(twice) <= 1  # what the killed one was at
+        assert begun[-1][1] == str(both[1].pid)
+    else:
+        assert twice == []
+        assert sum(map(int, printed)) == 12
+        assert min(map(int, printed)) > 0

@@ -26,9 +26,7 @@ def filled(run, order=(0, 1, 2)):
     return store
 
 
-def test_the_key_of_a_cell_depends_on_all_its_values_but_not_on_how_they_are_written():
-    same = Cell("toy", "numbers", "given", "square", {"i": 0.0}, label="Square")
-    assert same.key == cell(0).key
+def test_the_key_of_a_cell_depends_on_all_its_values():
     others = [cell(1), cell(0, "cube"), cell(0, seed=1), cell(0, setting={"ratio": 0.1})]
     assert len({c.key for c in [cell(0), *others]}) == 5
 
@@ -61,13 +59,6 @@ def test_reading_a_directory_without_results_says_how_to_make_some(tmp_path):
     with pytest.raises(ValueError, match="semfs reproduce"):
         Store(tmp_path / "nothing", create=False)
     assert not (tmp_path / "nothing").exists()
-
-
-def test_what_must_stay_the_same_is_pinned(tmp_path):
-    for _ in range(2):
-        Store(tmp_path).pin("protocol", {"n_repeats": 20}, "Use another --out.")
-    with pytest.raises(ValueError, match="Use another --out"):
-        Store(tmp_path).pin("protocol", {"n_repeats": 5}, "Use another --out.")
 
 
 def test_a_store_that_cannot_be_written_says_where_to_look(tmp_path):

@@ -55,8 +55,8 @@ CASES = {
     "infinity in table": (
         X, NAMES, {"attributes": table(cat=[np.inf, 1.0])}, ValueError, "NaN or infinity",
     ),
-    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "ragged"),
-    "ragged list": (X, Y, {"attributes": [[1], [1, 2], [3], [4]]}, ValueError, "ragged"),
+    "ragged mapping": (X, NAMES, {"attributes": table(cat=[1.0])}, ValueError, "same length"),
+    "ragged list": (X, Y, {"attributes": [[1], [1, 2], [3], [4]]}, ValueError, "same length"),
     "text table": (
         X, NAMES, {"attributes": table(cat=["big", "furry"])}, ValueError, "must be numeric",
     ),
@@ -67,7 +67,7 @@ CASES = {
     "empty mapping": (X, NAMES, {"attributes": {}}, ValueError, "same length per class"),
     "table without columns": (
         X, NAMES, {"attributes": pd.DataFrame(index=list(table()))}, ValueError,
-        "attributes is empty",
+        "same length per class",
     ),
     "1-d table": (X, Y, {"attributes": [1.0, 2.0, 3.0]}, ValueError, "same length per class"),
     "duplicate rows": (
