@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,16 @@ import numpy as np
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.memory import spans
-from semfs.rows.readers import BLOCK_BYTES, Blocks, Labels, Reader, working_dtype
+from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+
+# Row groups up to this size are read one at a time; larger ones would not stay within memory.
+LARGEST_GROUP = 4 * BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
@@ -82,6 +88,13 @@ class TableReader(Reader):
             size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
         self.shared = self.kind == "parquet"
+        fragments = self._dataset().get_fragments() if self.shared else ()
+        self.largest_group = max(
+            (g.num_rows for f in fragments for g in f.row_groups), default=0
+        )
+        self._copy: ArrayReader | None = None
+        if self.largest_group * self.row_bytes > LARGEST_GROUP:  # a page of each column is open
+            self.shared = False
 
     def _dataset(self) -> Any:
         import pyarrow.dataset as ds
@@ -126,6 +139,10 @@ class TableReader(Reader):
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
+        if self.kind == "parquet" and not self.shared:
+            self._copy = self._copy or self._copied()
+            yield from self._copy.blocks(start, stop, step)
+            return
         done, stop = start, (self.n_rows or 0) if stop is None else stop
         with reading(Path(self.name), str(self.kind)):
             for at, batch in self._batches(start, stop, step):
@@ -158,10 +175,24 @@ class TableReader(Reader):
                             at += batch.num_rows
                     at = end
 
-    def _matrix(self, batch: Any, first: int) -> np.ndarray:
+    def _copied(self) -> ArrayReader:
+        """The features in a temporary file, as many columns at a time as fit."""
+        self.folder = tempfile.TemporaryDirectory(prefix="semfs-")
+        path, shape = Path(self.folder.name) / "features", (self.n_rows or 0, self.n_features)
+        width = max(1, BLOCK_BYTES // (8 * self.largest_group))
+        with path.open("wb") as file:
+            for part in spans(shape[1], width):
+                first = 0
+                for batch in self.scan(self.columns[part]):
+                    self._matrix(batch, first, self.columns[part]).tofile(file)
+                    first += batch.num_rows
+        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path)
+
+    def _matrix(self, batch: Any, first: int, columns: list[str] | None = None) -> np.ndarray:
         """The features of a batch as one matrix."""
-        out = np.empty((batch.num_rows, self.n_features), dtype=self.dtype)
-        for place, name in enumerate(self.columns):
+        columns = columns or self.columns
+        out = np.empty((batch.num_rows, len(columns)), dtype=self.dtype)
+        for place, name in enumerate(columns):
             column = batch.column(name)
             if column.null_count:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
@@ -171,6 +202,25 @@ class TableReader(Reader):
                     "missing). Fill the gaps, or name the column in drop."
                 )
             out[:, place] = column.to_numpy(zero_copy_only=False)
+        return out
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """A matrix in a file, some columns of all rows after the others; read, not mapped."""
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype
+    width: int
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
+        for part in spans(self.shape[1], self.width):
+            place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
+            size, offset = out[:, part].size, place * self.dtype.itemsize
+            values = np.fromfile(self.path, self.dtype, size, offset=offset)
+            out[:, part] = values.reshape(len(out), -1)
         return out
 
 
