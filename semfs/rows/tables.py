@@ -43,6 +43,8 @@ class TableReader(Reader):
     groups; text and Feather from the first row on.
     """
 
+    _copy: ArrayReader | None
+
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
@@ -87,14 +89,11 @@ class TableReader(Reader):
         if self.path is not None and self.path.is_file():
             size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
-        self.shared = self.kind == "parquet"
-        fragments = self._dataset().get_fragments() if self.shared else ()
-        self.largest_group = max(
-            (g.num_rows for f in fragments for g in f.row_groups), default=0
-        )
-        self._copy: ArrayReader | None = None
-        if self.largest_group * self.row_bytes > LARGEST_GROUP:  # a page of each column is open
-            self.shared = False
+        files = self._dataset().get_fragments() if self.kind == "parquet" else ()
+        groups = [group.num_rows for file in files for group in file.row_groups]
+        self.largest_group, self._copy = max(groups, default=0), None
+        # of longer ones a page of each column would be in memory
+        self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
 
     def _dataset(self) -> Any:
         import pyarrow.dataset as ds

@@ -126,6 +126,7 @@ def memory(request, monkeypatch):
     limit = MEMORY[request.param]
     monkeypatch.setattr(semfs.rows.readers, "MEMORY", limit)
     monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", max(2048, limit // 32))
+    monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", limit // 8)
     return limit
 
 
