@@ -9,7 +9,7 @@ from scipy import sparse
 
 import semfs.rows.readers
 from semfs import SemFS
-from semfs.datasets import load_sample, load_table
+from semfs.datasets import load_sample
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
 
@@ -138,26 +138,6 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
         )
 
 
-def test_h5ad_loads_with_names_layer_and_unseen_flag(sample, tmp_path):
-    anndata = pytest.importorskip("anndata")
-    obs = pd.DataFrame(
-        {
-            "type": pd.Series(sample.y).where(np.arange(700) > 4, None).to_numpy(),
-            "Unseen": np.isin(sample.y, sample.unseen),
-        },
-        index=map(str, range(700)),
-    )
-    var = pd.DataFrame(index=["twice", "twice", *sample.feature_names[2:]])
-    cells = anndata.AnnData(sparse.csr_matrix(sample.X), obs, var)
-    cells.write_h5ad(tmp_path / "c.h5ad", compression="gzip")
-    with pytest.warns(UserWarning, match="5 rows without a label"):
-        data = load_table(tmp_path / "c.h5ad", "type", sample.attributes, unseen=sample.unseen)
-    assert sparse.issparse(data.X)
-    assert_array_equal(data.X.toarray(), sample.X[5:])
-    assert set(data.unseen) == set(sample.unseen)
-    assert data.feature_names[:2].tolist() == ["twice", "twice-1"]
-
-
 def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
     frame = pd.DataFrame(sample.X[:, :30], columns=sample.feature_names[:30])
     frame["y"] = pd.Series(sample.y).where(np.arange(700) % 7 > 0)
@@ -213,10 +193,3 @@ def test_broken_csv_is_explained(tmp_path, content, message):
         select_features(open_blocks(tmp_path / "t.csv", "y"), selector, tmp_path / "o.csv")
     assert "damaged" not in str(caught.value)
     assert not (tmp_path / "o.csv").exists()
-
-
-def test_load_table_leaves_out_text_and_index_columns(files, sample):
-    data = load_table(files / "pandas.csv", LABEL, sample.attributes, unseen=sample.unseen)
-    assert data.X.shape == (700, 765)
-    assert_array_equal(data.y, sample.y)
-    np.testing.assert_allclose(data.X, sample.X, rtol=1e-6)
