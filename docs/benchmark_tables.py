@@ -31,6 +31,8 @@ def tables() -> dict[str, str]:
         "streaming": ("streaming", streaming_table),
         "sparse": ("streaming", sparse_sentence),
         "distributed": ("distributed", distributed_table),
+        "atlas": ("atlas", atlas_table),
+        "atlas-plan": ("atlas", atlas_plan),
         "knowledge-summary": ("knowledge", knowledge_summary),
         "knowledge-chosen": ("knowledge", lambda found: knowledge_table(found, "chosen")),
         "knowledge-confirmed": ("knowledge", lambda found: knowledge_table(found, "confirmed")),
@@ -114,6 +116,40 @@ def core_table(found: dict) -> str:
         first, last = grown["points"][0][0], grown["points"][-1][0]
         power = f"Time of `direct` grows as {letter}^{grown['exponent']:.2f}"
         lines += ["", f"{power}, {letter} = {first:,} to {last:,}."]
+    return made_by(found, *lines)
+
+
+def atlas_table(found: dict) -> str:
+    """Time and memory of choosing genes in a compressed file, next to reading it."""
+    lines = [
+        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the "
+        "unit is reading the same file once, decompressed.",
+        "",
+        "| file | cells | GB | what | seconds | / reading once | peak memory (MB) |",
+        "|---|---:|---:|---|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        lines.append(
+            f"| {row['format']} | {row['cells']:,} | {row['file_gb']:.1f} | {row['what']} | "
+            f"{row['seconds']:.0f} | {row['ratio']:.2f} | {row['peak_mb']:.0f} |"
+        )
+    return made_by(found, *lines)
+
+
+def atlas_plan(found: dict) -> str:
+    """What 10⁸ cells would take, from the cost of a cell."""
+    row = next(r for r in found["rows"] if r["what"] == "semfs")
+    per_cell, cells = row["cpu"] / row["cells"], 10**8
+    hours, size = per_cell * cells / 3600, row["file_gb"] / row["cells"] * cells / 1000
+    lines = [
+        f"Measured: {1e6 * per_cell:.0f} µs of CPU per cell, all passes together "
+        f"({row['format']}, {row['cells']:,} cells). Extrapolated, not measured: 10⁸ cells are "
+        f"{size:.1f} TB in this form and {hours:.1f} core hours.",
+        "",
+        "| workers of two cores | hours | TB for each to read |",
+        "|---:|---:|---:|",
+    ]
+    lines += [f"| {n} | {hours / (2 * n):.2f} | {size / n:.2f} |" for n in (1, 8, 32)]
     return made_by(found, *lines)
 
 

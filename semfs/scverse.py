@@ -12,7 +12,7 @@ from typing import Any
 
 from semfs.attributes import attributes_of
 from semfs.rows import open_blocks
-from semfs.rows.anndata import as_genes, view
+from semfs.rows.hdf5 import as_genes, view
 from semfs.rows.writing import of_genes
 from semfs.selectors.files import result_columns, result_summary
 from semfs.selectors.semfs import SemFS

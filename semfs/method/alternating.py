@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -23,6 +25,10 @@ RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
 MOST_STEPS, MANY_STEPS = 8, 2
 # Weights of the last solutions, oldest first, that continue their course.
 EXTRAPOLATION = ((), (1,), (-1, 2), (1, -3, 3), (-1, 4, -6, 4))
+PENALTY_LOST = (
+    "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
+    'others. Use a larger gamma, or solver="direct".'
+)
 
 
 def solve_alternating(
@@ -35,25 +41,10 @@ def solve_alternating(
     s_init: np.ndarray | None = None,
     monitor: Monitor | None = None,
 ) -> Solution:
-    """Algorithm 1: W by Eq. 12, s by projected gradient, in turns.
+    """Algorithm 1: W by Eq. 12, s by projected gradient, in turns; parameters as in `SemFS`.
 
-    Parameters
-    ----------
-    objective : Objective
-    max_iter : int, default=20
-        Number of rounds. A round is an s-step and the exact W-step that answers it; a
-        first W-step precedes them.
-    tol : float, default=1e-4
-        Stop when a round lowers J by less than ``tol`` times its value.
-    n_inner : int, default=1
-        Projected gradient steps per round.
-    step : "lipschitz", "exact" or float, default="lipschitz"
-        1/λ_max of the Hessian 2·G∘(WW'), the step that minimises J along the projected
-        gradient, or a fixed length (halved while J would rise).
-    s_init : ndarray of shape (d,), optional
-        s₀, by default all ones.
-    monitor : Monitor, optional
-        Called after each round.
+    A round is an s-step and the exact W-step that answers it, and ``monitor`` is called after
+    it; a first W-step precedes them.
 
     Examples
     --------
@@ -113,11 +104,11 @@ class _WStep:
         self.q = centred.q
         self.D = centred.B if factor is None else factor.adjoint(factor.targets)
         right = np.column_stack([self.D, self.mean]) if self.weight else self.D
-        self.system: _GramSystem | _RowSystem
-        if factor is None:
-            self.system = _GramSystem(centred, right)
-        else:
-            self.system = _RowSystem(centred, factor, right)
+        self.system: _GramSystem | _RowSystem = (
+            _GramSystem(centred, right)
+            if factor is None
+            else _RowSystem(centred.gamma, factor, right)
+        )
 
     def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
         """Return W for s, and J there."""
@@ -136,22 +127,21 @@ class _WStep:
 
     def curvature(self, W: np.ndarray) -> LinearOperator:
         """Q = G∘(WW') (d, d), half the Hessian of J in s."""
-        d, centred = len(W), self.system.curvature(W)
+        centred, shape = self.system.curvature(W), (len(W), len(W))
         far = np.sqrt(self.weight) * self.mean[:, None] * W
 
         def times(v: np.ndarray) -> np.ndarray:
-            v = v.ravel()
-            return centred(v) + far @ (far.T @ v)
+            return centred(v.ravel()) + far @ (far.T @ v.ravel())
 
-        return LinearOperator((d, d), matvec=times, dtype=np.float64)
+        return LinearOperator(shape, matvec=times, dtype=np.float64)
 
 
 class _GramSystem:
     """H V = right from the d × d matrix C, for one s after the other.
 
-    With many features V comes from conjugate gradients, all columns together, which start where
-    the last solutions point to. They are preconditioned by the diagonal of H; where that is
-    slow, by the Cholesky factor of an earlier H, in float32 unless γ is too small for it.
+    With many features V comes from block conjugate gradients, which start where the last
+    solutions point to. They are preconditioned by the diagonal of H; where that is slow, by
+    the Cholesky factor of an earlier H, in float32 unless γ is too small for it.
     """
 
     def __init__(self, objective: Objective, right: np.ndarray) -> None:
@@ -171,7 +161,7 @@ class _GramSystem:
     def solve(
         self, s: np.ndarray, on: np.ndarray, goal: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return V and right − H V; rows where s = 0 are left out."""
+        """V and right − H V; rows where s = 0 are left out."""
         V, left = np.zeros((2, *self.right.shape))
         if not np.array_equal(on, self.on):
             self.on, some = on, slice(None) if on.all() else np.ix_(on, on)
@@ -190,20 +180,21 @@ class _GramSystem:
 
     def _factorise(self, ridge: np.ndarray) -> tuple:
         """Cholesky factor of H, in float64 if float32 does not suffice."""
-        H: np.ndarray = np.array(
-            self.G.T, dtype=self.dtype, order="F", copy=True
-        )  # as LAPACK wants it
+        H: np.ndarray = self.G.T.astype(self.dtype, order="F")  # as LAPACK wants it
         H[np.diag_indices_from(H)] += ridge[:, 0].astype(self.dtype)
         try:
             return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             if self.dtype is np.float64:
-                raise _penalty_lost() from None
+                raise ValueError(PENALTY_LOST) from None
         self.dtype = np.float64
         return self._factorise(ridge)
 
     def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
-        V, GV = self._extrapolate(equations.right)
+        V, GV = np.zeros_like(equations.right), np.zeros_like(equations.right)
+        for weight, (earlier, image) in zip(EXTRAPOLATION[len(self.past)], self.past):
+            V += weight * earlier
+            GV += weight * image
         fresh = self.slow if self.factor is None else self.steps >= MANY_STEPS
         for _ in range(3):
             if fresh:
@@ -216,20 +207,9 @@ class _GramSystem:
         self.past = [*self.past, (V, GV)][1 - len(EXTRAPOLATION) :]
         return V, equations.left(V, GV)
 
-    def _extrapolate(self, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the last solutions point to, and C times that."""
-        V, GV = np.zeros_like(right), np.zeros_like(right)
-        for weight, (earlier, image) in zip(EXTRAPOLATION[len(self.past)], self.past):
-            V += weight * earlier
-            GV += weight * image
-        return V, GV
-
     def _descend(self, V: np.ndarray, GV: np.ndarray, equations: _Equations) -> bool:
-        """Improve V and C V in place; whether the equations hold.
-
-        Each step is the best one in the span of all columns of the preconditioned residual and
-        of the last step (block conjugate gradients).
-        """
+        """Improve V and C V in place; whether the equations hold."""
+        # each step is the best one in the span of the preconditioned residual and the last step
         K, GK = np.zeros((2, len(V), 0))
         for step in range(MOST_STEPS + 1):
             self.steps, left = step, equations.left(V, GV)
@@ -238,7 +218,10 @@ class _GramSystem:
                 left = equations.left(V, GV)
                 if equations.hold(left):
                     return True
-            Z = self._preconditioned(left, equations.ridge)
+            if self.factor is None:
+                Z = left / (self.G.diagonal()[:, None] + equations.ridge)
+            else:
+                Z = cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
             Z = np.column_stack([Z / _sizes(Z), K / _sizes(K)])
             GZ = np.column_stack([self._times(Z[:, : V.shape[1]]), GK / _sizes(K)])
             H = Z.T @ (GZ + equations.ridge * Z)
@@ -256,12 +239,7 @@ class _GramSystem:
             return (Z.T @ self.G).T
         return self.scale * (Z.astype(np.float32).T @ self.G32).T.astype(np.float64)
 
-    def _preconditioned(self, left: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-        if self.factor is None:
-            return left / (self.G.diagonal()[:, None] + ridge)
-        return cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
-
-    def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
+    def curvature(self, W: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """v → (C∘WW') v; in float32, of matrices scaled to its range, if there are many."""
         if self.exact:
             return partial(np.matmul, self.C * (W @ W.T))
@@ -269,15 +247,19 @@ class _GramSystem:
         W32 = (W / size).astype(np.float32)
         np.matmul(W32, W32.T.copy(), out=self.Q32)  # numpy is slow for W W' of one array
         self.Q32 *= self.C32
-        return partial(_scaled_product, self.Q32, self.scale * size**2)
+
+        def times(v: np.ndarray) -> np.ndarray:
+            length = float(np.abs(v).max()) or 1.0
+            product = self.Q32 @ (v / length).astype(np.float32)
+            return self.scale * size**2 * length * product.astype(np.float64)
+
+        return times
 
 
 class _Equations:
     """H V = right with H = C + diag(ridge), to hold up to a goal relative to S right."""
 
-    def __init__(
-        self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float
-    ) -> None:
+    def __init__(self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float):
         # all of them column by column in memory, as LAPACK wants it
         self.s, self.ridge, self.right = s[:, None], ridge, np.asfortranarray(right)
         sizes = np.linalg.norm(self.s * right, axis=0)
@@ -297,13 +279,11 @@ class _RowSystem:
     With K = F S² F' + γI, H⁻¹ = S² (I − F'K⁻¹F S²) / γ, and H⁻¹D = S²F'K⁻¹T for D = F'T.
     """
 
-    def __init__(self, objective: Objective, factor: Factor, right: np.ndarray) -> None:
-        self.F, self.gamma, self.right = factor, objective.gamma, right
+    def __init__(self, gamma: float, factor: Factor, right: np.ndarray) -> None:
+        self.F, self.gamma, self.right = factor, gamma, right
 
-    def solve(
-        self, s: np.ndarray, on: np.ndarray, residual: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return V and right − H V, which is 0."""
+    def solve(self, s: np.ndarray, *_: Any) -> tuple[np.ndarray, np.ndarray]:
+        """V and right − H V, which is 0."""
         K, squares, T = self.F.dual_gram(s), s[:, None] ** 2, self.F.targets
         K[np.diag_indices_from(K)] += self.gamma
         mean = self.right[:, T.shape[1] :]  # a column, or none
@@ -312,42 +292,22 @@ class _RowSystem:
         try:
             dual = cho_solve(cho_factor(K, lower=True, overwrite_a=True), T)
         except np.linalg.LinAlgError:
-            raise _penalty_lost() from None
+            raise ValueError(PENALTY_LOST) from None
         V = squares * self.F.adjoint(dual)
         if mean.size:
             V[:, -1:] = (squares * mean - V[:, -1:]) / self.gamma
         return V, np.zeros_like(V)
 
-    def curvature(self, W: np.ndarray) -> partial[np.ndarray]:
+    def curvature(self, W: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """v → (C∘WW') v."""
-        return partial(self._curve, W)
-
-    def _curve(self, W: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.einsum("ij,ij->i", self.F.adjoint(self.F.apply(v[:, None] * W)), W)
-
-
-def _scaled_product(Q: np.ndarray, unit: float, v: np.ndarray) -> np.ndarray:
-    """unit · Q v with Q in float32."""
-    size = float(np.abs(v).max()) or 1.0
-    return unit * size * (Q @ (v / size).astype(np.float32)).astype(np.float64)
-
-
-def _penalty_lost() -> ValueError:
-    return ValueError(
-        "gamma is too small: rounding errors of X are larger, and some columns of X depend "
-        'on others. Use a larger gamma, or solver="direct".'
-    )
+        F = self.F
+        return lambda v: np.einsum("ij,ij->i", F.adjoint(F.apply(v[:, None] * W)), W)
 
 
 def _sizes(A: np.ndarray) -> np.ndarray:
     """Lengths of the columns, 1 for those that are 0."""
     sizes = np.linalg.norm(A, axis=0)
     return np.where(sizes > 0.0, sizes, 1.0)
-
-
-def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a/b, and 0 for columns that are solved already (b = 0)."""
-    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
 # ---- s-step ------------------------------------------------------------------------------
@@ -366,7 +326,7 @@ class _SStep:
         squares = np.einsum("ij,ij->i", W, W)
         # After an exact W-step the gradient has this closed form; Eq. 10 evaluated as it stands
         # is a difference of large numbers. Where s_i = 0 the row w_i is 0, and so is the slope.
-        gradient = -2.0 * self.gamma * _ratio(squares, s)
+        gradient = -2.0 * self.gamma * np.divide(squares, s, np.zeros_like(s), where=s > 0)
         length = 0.0 if isinstance(self.step, str) else self.step
         if self.step == "lipschitz" and squares.any():
             largest = self._largest_eigenvalue(Q, float(self.diag @ squares))

@@ -34,23 +34,9 @@ def forward_selection(
     """Add the feature that lowers the sum of all J most, ``n_select`` times.
 
     Features are nested: the first k of the order are the answer for k. The solution holds W
-    of the first quadratic, and scores and J of the sum.
-
-    Parameters
-    ----------
-    quadratics : sequence of Quadratic
-        Over the same features, each with its weight in it (`Quadratic.weighing`).
-    n_select : int
-        Number of features to choose, those of ``include`` counted.
-    candidates : ndarray of bool of shape (d,), optional
-        Features that may be chosen. The others rank last.
-    include : ndarray of int, optional
-        Features that enter before all others.
-    n_swaps : int, default=0
-        Afterwards, at most this many exchanges of one chosen feature for another, while
-        J falls.
-    monitor : Monitor, optional
-        Called after each feature.
+    of the first quadratic, and scores and J of the sum. Features that are no ``candidates``
+    (mask) rank last, those to ``include`` (indices) enter first, and are counted. Afterwards
+    at most ``n_swaps`` chosen features are exchanged for others, while J falls.
 
     Examples
     --------
@@ -60,7 +46,7 @@ def forward_selection(
     >>> found.order, found.objective
     (array([1, 2, 0]), array([15.5, 13.5]))
     """
-    forced = np.zeros(quadratics[0].n_features, dtype=bool)
+    forced = np.zeros(len(quadratics[0].diag), dtype=bool)
     forced[[] if include is None else include] = True
     allowed = np.ones_like(forced) if candidates is None else candidates | forced
     search = _Search([_Factor(quadratic, n_select) for quadratic in quadratics], allowed)
@@ -80,8 +66,8 @@ def forward_selection(
 class _Factor:
     """Partial Cholesky factor L of G + γI in the order of entry, and what is left of B.
 
-    R = B − L Q' is the residual of B and δ = diag(G) + γ − Σ l² are the pivots; the gain of
-    feature j is ‖R_j‖²/δ_j, exactly the fall of J when it enters.
+    With Q = L⁻¹B, R = B − L Q is the residual of B and δ = diag(G) + γ − Σ l² are the pivots;
+    the gain of feature j is ‖R_j‖²/δ_j, exactly the fall of J when it enters.
     """
 
     def __init__(self, quadratic: Quadratic, n_select: int) -> None:
@@ -98,17 +84,15 @@ class _Factor:
         self.restart()
 
     @property
-    def L(self) -> np.ndarray:
-        """The columns (d, t) of the Cholesky factor so far."""
+    def L(self) -> np.ndarray:  # (d, t)
         return self._L[:, : self.n]
 
     @property
-    def Q(self) -> np.ndarray:
-        """The rows (t, r) of L⁻¹B so far."""
+    def Q(self) -> np.ndarray:  # (t, r)
         return self._Q[: self.n]
 
     def restart(self) -> None:
-        """R = B − L Q' afresh, so that rounding errors of updated norms do not pile up."""
+        """Compute R afresh, so that rounding errors of updated norms do not pile up."""
         if self.n == self.fresh:
             return
         self.R = self.quadratic.B
@@ -215,28 +199,21 @@ class _Search:
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
         size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
-        batch = self._foretold(j)
-        if batch is None:
-            batch = np.argsort(-wanted, kind="stable")[:size]
-        batch = np.sort(batch[wanted[batch] >= 0.0])
-        for factor in self.factors:
-            factor.fetch(batch)
-            factor.restart()
-
-    def _foretold(self, j: int) -> np.ndarray | None:
-        """Features that will be chosen next, by previews of their Gram columns, if any."""
+        batch = np.argsort(-wanted, kind="stable")[:size]
         previews = [
             replace(f.quadratic, columns=f.quadratic.preview, preview=None)
             for f in self.factors
             if f.quadratic.preview is not None
         ]
-        if len(previews) < len(self.factors):
-            return None
-        n = min(self.n_select + self.n_select // 4 + 8, int(self.allowed.sum()))
-        entered = np.array([*self.chosen, j])
-        return forward_selection(previews, n, candidates=self.allowed, include=entered).order[
-            :n
-        ]
+        if len(previews) == len(self.factors):  # which foretell what will be chosen next
+            n = min(self.n_select + self.n_select // 4 + 8, int(self.allowed.sum()))
+            entered = np.array([*self.chosen, j])
+            found = forward_selection(previews, n, candidates=self.allowed, include=entered)
+            batch = found.order[:n]
+        batch = np.sort(batch[wanted[batch] >= 0.0])
+        for factor in self.factors:
+            factor.fetch(batch)
+            factor.restart()
 
     def solution(self) -> Solution:
         """Ranking, W and J of the features chosen so far."""
@@ -259,12 +236,10 @@ class _Search:
 
 
 def _exchange(search: _Search, forced: np.ndarray, n_swaps: int) -> Solution:
-    """Swap chosen features for others while J falls, at most ``n_swaps`` times in all.
-
-    From the local optimum each chosen feature is in turn replaced by the next best one,
-    even if J rises, to see whether further swaps lead to a lower J.
-    """
+    """Swap chosen features for others while J falls, at most ``n_swaps`` times in all."""
     chosen, budget = _climb(search, list(search.chosen), forced, n_swaps)
+    # From the local optimum each chosen feature is in turn replaced by the next best one, even
+    # if J rises, to see whether further swaps lead to a lower J.
     turn = 0
     while turn < len(chosen) and budget > 0:
         gain = _swap_gains(search, chosen, forced)[:, turn]
@@ -295,32 +270,26 @@ def _climb(
 
 
 def _swap_gains(search: _Search, chosen: list[int], forced: np.ndarray) -> np.ndarray:
-    """Fall of J (d, k) when feature j takes the place of the i-th chosen one."""
-    S = np.array(chosen)
-    gain = np.zeros((len(search.taken), len(S)))
-    for factor in search.factors:
-        gain += _swaps_of(factor, S)
-    gain[~search.allowed] = -np.inf
-    gain[S] = -np.inf
-    gain[:, forced[S]] = -np.inf
-    return gain
-
-
-def _swaps_of(factor: _Factor, S: np.ndarray) -> np.ndarray:
-    """The same for one quadratic.
+    """Fall of J (d, k) when feature j takes the place of the i-th chosen one.
 
     With P = (G_SS + γI)⁻¹, W = P B_S and C = G_·S P, leaving i out changes the residuals to
     R_j + C_ji W_i / P_ii and the pivots to δ_j + C_ji² / P_ii, and F falls by ‖W_i‖² / P_ii.
     """
-    quadratic, G_S = factor.quadratic, factor.columns_of(S.tolist())
-    P = _inverse(G_S[S] + quadratic.gamma * np.eye(len(S)))
-    W, C, p = P @ quadratic.B[S], G_S @ P, np.diag(P)
-    R = quadratic.B - G_S @ W
-    delta = quadratic.diag + quadratic.gamma - np.einsum("ij,ij->i", C, G_S)
-    loss = np.einsum("ij,ij->i", W, W) / p
-    norms = np.einsum("ij,ij->i", R, R)[:, None] + (C / p) * (2.0 * R @ W.T + C * loss)
-    pivots = np.maximum(delta[:, None] + C**2 / p, factor.smallest[:, None])
-    return norms / pivots - loss
+    S = np.array(chosen)
+    gain = np.zeros((len(search.taken), len(S)))
+    for factor in search.factors:
+        quadratic, G_S = factor.quadratic, factor.columns_of(chosen)
+        P = _inverse(G_S[S] + quadratic.gamma * np.eye(len(S)))
+        W, C, p = P @ quadratic.B[S], G_S @ P, np.diag(P)
+        R = quadratic.B - G_S @ W
+        delta = quadratic.diag + quadratic.gamma - np.einsum("ij,ij->i", C, G_S)
+        loss = np.einsum("ij,ij->i", W, W) / p
+        norms = np.einsum("ij,ij->i", R, R)[:, None] + (C / p) * (2.0 * R @ W.T + C * loss)
+        gain += norms / np.maximum(delta[:, None] + C**2 / p, factor.smallest[:, None]) - loss
+    gain[~search.allowed] = -np.inf
+    gain[S] = -np.inf
+    gain[:, forced[S]] = -np.inf
+    return gain
 
 
 def _fit(search: _Search, chosen: list[int]) -> float:
@@ -345,10 +314,11 @@ def _rank_within(search: _Search, chosen: list[int]) -> Solution:
     """Forward selection among the chosen features only, then the rest by their next gain."""
     among = np.zeros_like(search.taken)
     among[chosen] = True
-    factors = [_Factor(factor.quadratic, len(chosen)) for factor in search.factors]
-    for new, old in zip(factors, search.factors):
+    ranked = _Search(
+        [_Factor(f.quadratic, len(chosen)) for f in search.factors], search.allowed
+    )
+    for new, old in zip(ranked.factors, search.factors):
         new.columns = old.columns
-    ranked = _Search(factors, search.allowed)
     while len(ranked.chosen) < len(chosen):
         ranked.add_best(among)
     return ranked.solution()

@@ -56,8 +56,8 @@ class Moments:
     >>> moments = Moments.from_data(X, y)
     >>> moments.counts
     array([2., 1.])
-    >>> moments.sums
-    array([[2., 2.],
+    >>> moments.means
+    array([[1., 1.],
            [4., 5.]])
     >>> bool(np.allclose(moments.gram, X.T @ X))
     True
@@ -74,9 +74,7 @@ class Moments:
     # ---- building -------------------------------------------------------------------
 
     @classmethod
-    def from_data(
-        cls, X: Any, y: Any, *, classes: Iterable | None = None, sample_weight: Any = None
-    ) -> Moments:
+    def from_data(cls, X: Any, y: Any, *, sample_weight: Any = None) -> Moments:
         """Return the moments of X (n, d) with labels y (n,).
 
         Parameters
@@ -85,16 +83,12 @@ class Moments:
             Kept by reference: do not change it while the moments are in use.
         y : array-like of shape (n,)
             Class labels of any one hashable type.
-        classes : iterable, optional
-            The class labels to use, in this order; some may have no rows here.
         sample_weight : array-like of shape (n,), optional
             Row weights. A class weight is a weight common to its rows.
         """
         X = as_matrix(X)
-        found, codes = encode_labels(y, n_samples=X.shape[0])
-        if classes is not None:
-            found, codes = _recode(found, codes, list(classes))
-        return cls.from_checked(X, codes, found, check_weights(sample_weight, X.shape[0]))
+        classes, codes = encode_labels(y, n_samples=X.shape[0])
+        return cls.from_checked(X, codes, classes, check_weights(sample_weight, X.shape[0]))
 
     @classmethod
     def from_checked(
@@ -129,14 +123,12 @@ class Moments:
             if sums is not None:
                 sums.add(as_matrix(X), y)
                 continue
-            block = cls.from_data(X, y)
-            if _rows_stay([*pending, block]):
-                pending.append(block.own())  # the caller may fill the same buffer again
-                continue
-            sums = Accumulator(block.n_features)
-            for part in [*pending, block]:
-                sums.add(part.rows.X, part.classes[part.rows.codes])
-            pending = []
+            pending.append(cls.from_data(X, y).own())  # the caller may fill X again
+            if not _rows_stay(pending):
+                sums = Accumulator(pending[0].n_features)
+                for part in pending:
+                    sums.add(part.rows.X, part.classes[part.rows.codes])
+                pending = []
         if sums is not None:
             return cls.from_sums(sums)
         if not pending:
@@ -170,33 +162,21 @@ class Moments:
 
     def keep(self, classes: Iterable) -> Moments:
         """Return the moments of the rows of these classes only."""
-        wanted = list(classes)
-        position = {label: i for i, label in enumerate(self.classes.tolist())}
-        unknown = [c for c in wanted if c not in position]
-        if unknown:
-            raise ValueError(
-                f"no class {unknown[0]!r} in these moments; known: {self.classes.tolist()}."
-            )
-        index = np.array([position[c] for c in wanted], dtype=np.intp)
-        if set(wanted) == set(position):
+        wanted, known = list(classes), self.classes.tolist()
+        for unknown in [c for c in wanted if c not in known]:
+            raise ValueError(f"no class {unknown!r} in these moments; known: {known}.")
+        if set(wanted) == set(known):
             return self
-        rows = self._rows_of(
-            "keep(classes)", "Build one Moments per group of classes and add those you want."
-        )
-        new_code = np.full(len(self.classes), -1, dtype=np.intp)
-        new_code[index] = np.arange(len(index))
-        chosen = np.flatnonzero(new_code[rows.codes] >= 0)
-        rows = rows.take(chosen, new_code[rows.codes[chosen]])
-        return self.from_checked(rows.X, rows.codes, self.classes[index], rows.weights)
-
-    def _rows_of(self, what: str, remedy: str) -> Rows:
-        """The rows, which ``what`` needs."""
-        if isinstance(self.rows, Rows):
-            return self.rows
-        raise ValueError(
-            f"{what} needs the rows, but these moments have only the scatter matrix summed "
-            f"over all classes. {remedy}"
-        )
+        rows = self.rows
+        if not isinstance(rows, Rows):
+            raise ValueError(
+                "keep(classes) needs the rows, but these moments have only the scatter matrix "
+                "summed over all classes. Build one Moments per group of classes and add those "
+                "you want."
+            )
+        kept = np.array([c in wanted for c in known])
+        rows = rows.of_classes(kept)
+        return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""
@@ -204,16 +184,11 @@ class Moments:
         if full.all():
             return self
         rows = None if self.rows is None else self.rows.of_classes(full)
-        return replace(
-            self,
-            classes=self.classes[full],
-            counts=self.counts[full],
-            means=self.means[full],
-            rows=rows,
-        )
+        names = ("classes", "counts", "means")
+        return replace(self, rows=rows, **{name: getattr(self, name)[full] for name in names})
 
     def own(self) -> Moments:
-        """Return the same moments with a copy of the rows, which the caller may change."""
+        """Return the same with a copy of the rows, which the caller may change."""
         return self if self.rows is None else replace(self, rows=self.rows.own())
 
     def compact(self, *, precise: bool = False) -> Moments:
@@ -233,11 +208,6 @@ class Moments:
     def total(self) -> float:
         """Total weight of all rows."""
         return float(self.counts.sum())
-
-    @property
-    def sums(self) -> np.ndarray:
-        """Class sums (C, d)."""
-        return self.counts[:, None] * self.means
 
     @functools.cached_property
     def mean(self) -> np.ndarray:
@@ -266,25 +236,17 @@ class Moments:
         if self.scatter_matrix is not None:
             out = self.scatter_matrix[:, columns]
         else:
-            assert self.rows is not None
-            more = {"gaps": gaps} if dense else {}
-            far = self._far_from_origin()
-            out = self.rows.columns(
-                columns, self.mean, self.total, far=far, precise=precise, **more
-            )
+            more: dict[str, Any] = {"far": self._far_from_origin(), "precise": precise}
+            more |= {"gaps": gaps} if dense else {}
+            out = self.rows.columns(columns, self.mean, self.total, **more)
         if gaps is None or dense:
             return out
         return out + self.means.T @ (self.counts[:, None] * gaps)
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
-        """Return the scatter matrix (d, d) about the mean, in float64.
-
-        Products of float32 rows are taken in float32 and added up in float64; with
-        ``precise`` the products are in float64 as well.
-        """
+        """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
-        assert self.rows is not None
         near = {"near": not self._far_from_origin(NEAR)} if self._dense_rows() else {}
         return self.rows.scatter(self.mean, self.total, precise=precise, **near)
 
@@ -297,31 +259,6 @@ class Moments:
         return bool((np.abs(self.mean) > times * spread)[~self.constant()].any())
 
 
-# ---- sums of moments ------------------------------------------------------------
-
-
-def _recode(
-    found: np.ndarray, codes: np.ndarray, classes: list
-) -> tuple[np.ndarray, np.ndarray]:
-    """Codes with respect to a given list of classes."""
-    position = {label: i for i, label in enumerate(classes)}
-    unknown = [c for c in found.tolist() if c not in position]
-    if unknown:
-        raise ValueError(f"y has class {unknown[0]!r}, which is not in classes={classes}.")
-    new = np.array([position[c] for c in found.tolist()], dtype=np.intp)
-    return label_array(classes), new[codes]
-
-
-def _unite(parts: list[Moments]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the union of the class lists, and where each part's classes stand in it."""
-    first = parts[0].classes
-    if all(np.array_equal(part.classes, first) for part in parts):
-        return first, [np.arange(len(first))] * len(parts)
-    union, codes = encode_labels(label_array([c for p in parts for c in p.classes.tolist()]))
-    cuts = np.cumsum([len(part.classes) for part in parts])[:-1]
-    return union, np.split(codes, cuts)
-
-
 def _rows_stay(parts: list[Moments]) -> bool:
     """Whether the rows of all parts together are small enough to be kept."""
     rows = [part.rows for part in parts if isinstance(part.rows, Rows)]
@@ -332,10 +269,12 @@ def _rows_stay(parts: list[Moments]) -> bool:
 
 def _stack(parts: list[Moments]) -> Moments:
     """The moments of the rows of all parts, rows kept."""
-    classes, places = _unite(parts)
-    rows = [part.rows for part in parts if isinstance(part.rows, Rows)]
+    labels = label_array([c for part in parts for c in part.classes.tolist()])
+    classes, places = encode_labels(labels)
+    starts = np.cumsum([0, *(len(part.classes) for part in parts)])
+    rows = [part.rows for part in parts]
     X = (sp.vstack if sp.issparse(rows[0].X) else np.concatenate)([r.X for r in rows])
-    codes = np.concatenate([place[r.codes] for place, r in zip(places, rows)])
+    codes = np.concatenate([places[start + r.codes] for start, r in zip(starts, rows)])
     weights = None
     if any(r.weights is not None for r in rows):
         weights = np.concatenate(

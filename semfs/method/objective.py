@@ -30,15 +30,7 @@ from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
 from semfs.rows.memory import add_products, mirrored
 
-__all__ = [
-    "Monitor",
-    "Objective",
-    "Quadratic",
-    "Solution",
-    "absolute_penalty",
-    "drowns",
-    "reduce_rank",
-]
+__all__ = ["Monitor", "Objective", "Quadratic", "Solution", "absolute_penalty", "reduce_rank"]
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
@@ -49,25 +41,6 @@ SAFE_RELATIVE_PENALTY = 1e-4
 class Quadratic:
     """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
 
-    This is all that forward selection asks for. Whoever wants features to do something
-    further well returns another one.
-
-    Attributes
-    ----------
-    q : float
-        J when nothing is selected.
-    B : ndarray of shape (d, r)
-    diag : ndarray of shape (d,)
-        Diagonal of G.
-    gamma : float
-        The penalty, in absolute units.
-    columns : callable
-        From indices (b,) to those columns (d, b) of G.
-    rounding : float
-        Rounding unit of the data; gains that differ less are ties.
-    preview : callable, optional
-        Like ``columns``, but cheap and not exact: it foretells which columns will be needed.
-
     Examples
     --------
     >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
@@ -75,18 +48,14 @@ class Quadratic:
     array([0.5, 1.8])
     """
 
-    q: float
-    B: np.ndarray
-    diag: np.ndarray
-    gamma: float
-    columns: Callable[[np.ndarray], np.ndarray]
-    rounding: float
+    q: float  # J when nothing is selected
+    B: np.ndarray  # (d, r)
+    diag: np.ndarray  # (d,), the diagonal of G
+    gamma: float  # the penalty, in absolute units
+    columns: Callable[[np.ndarray], np.ndarray]  # from indices (b,) to columns (d, b) of G
+    rounding: float  # rounding unit of the data; gains that differ less are ties
+    # like columns, but cheap and not exact: it foretells which ones will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of features d."""
-        return len(self.diag)
 
     def first_gains(self) -> np.ndarray:
         """Fall of J (d,) if the feature is the first to be selected."""
@@ -163,18 +132,10 @@ class Objective:
         class_weight: np.ndarray | None = None,
         **penalties: Any,
     ) -> Objective:
-        """Return J of telling the classes of the moments apart.
+        """Return J of telling the classes of the moments apart by their targets (C, r).
 
-        Parameters
-        ----------
-        moments : Moments
-        targets : ndarray of shape (C, r)
-            Attributes of the classes.
-        class_weight : ndarray of shape (C,), optional
-            What a row of each class counts for in N; the scatter within classes is that of all
-            rows alike. Scaled so that N keeps its sum.
-        **penalties
-            ``alpha``, ``gamma``, ``penalty_scale`` and ``fit_intercept`` as in `of_means`.
+        ``class_weight`` (C,) is what a row of each class counts for in N, which keeps its sum;
+        the scatter within classes is that of all rows alike. ``penalties`` as in `of_means`.
         """
         shares = moments.counts
         if class_weight is not None and np.ptp(class_weight) > 0.0:
@@ -220,15 +181,8 @@ class Objective:
         J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
         the mean of the class means and ā that of their targets.
         """
-        return Objective.of_means(
-            self.moments,
-            self.means,
-            self.shares,
-            self.targets,
-            alpha=self.alpha,
-            gamma=self.gamma,
-            fit_intercept=True,
-        )
+        own = (self.moments, self.means, self.shares, self.targets)
+        return self.of_means(*own, alpha=self.alpha, gamma=self.gamma, fit_intercept=True)
 
     # ---- its parts -------------------------------------------------------------------
 
@@ -267,9 +221,9 @@ class Objective:
     @cached_property
     def _between_root(self) -> np.ndarray:
         """The same (U, d) of the classes to tell apart; of own ones about the moments' mean."""
-        return (
-            self._within_root if self._own else self._root(self.means, self.shares, self.mean)
-        )
+        if self._own:
+            return self._within_root
+        return self._root(self.means, self.shares, self.mean)
 
     def _root(self, means: np.ndarray, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Rows √n (m − mean), in float32 if the data are and γ is known to be large:
@@ -279,6 +233,11 @@ class Objective:
         out = np.subtract(means, mean, dtype=np.float32 if single else None)
         out *= np.sqrt(counts).astype(out.dtype)[:, None]
         return out
+
+    @property
+    def stretch(self) -> np.ndarray:
+        """How far the means of the moments' classes are stretched (C,): √((1 + α) n'/n)."""
+        return np.sqrt((1.0 + self.alpha) * self.shares / self.moments.counts)
 
     @property
     def _ratio(self) -> np.ndarray:
@@ -328,8 +287,8 @@ class Objective:
 
     @property
     def precise(self) -> bool:
-        """Whether γ is so small that float32 products would drown it."""
-        return drowns(self.gamma, self.diag)
+        """Whether γ is so small that rounding errors of float32 products would drown it."""
+        return self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
@@ -358,11 +317,6 @@ class Objective:
             out -= weight * np.outer(v[features], v[features])
         return out
 
-    @property
-    def stretch(self) -> np.ndarray:
-        """How far the means of the moments' classes are stretched (C,): √((1 + α) n'/n)."""
-        return np.sqrt((1.0 + self.alpha) * self.shares / self.moments.counts)
-
     # ---- the whole of it, for Algorithm 1 ----------------------------------------------
 
     def gram(self) -> np.ndarray:
@@ -383,7 +337,20 @@ class Objective:
         rows = self.moments.rows
         if not isinstance(rows, (Rows, ArrayRows)) or rows.X.shape[0] >= self.n_features:
             return None
-        return Factor.from_objective(self)
+        if isinstance(rows, ArrayRows):
+            rows = rows.own()  # n × n problems are solved in numpy
+        X = rows.X.astype(np.float64)
+        if self.fit_intercept and not sp.issparse(X):
+            X = X - self.mean
+        weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
+        stretch = self.stretch[rows.codes][:, None]
+        same_class = np.equal.outer(rows.codes, rows.codes)
+        own = weights / self.moments.counts[rows.codes]
+        T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)
+        if self.fit_intercept:
+            T -= stretch * (own * (self.shares / self.shares.sum())[rows.codes])
+        roots = np.sqrt(weights)[:, None]
+        return Factor(X, roots * T, stretch * roots * self.targets[rows.codes])
 
     def value(self, W: np.ndarray, s: np.ndarray) -> float:
         """J at W (d, r) and s (d,)."""
@@ -396,33 +363,12 @@ class Objective:
 class Factor:
     """F = T X (n, d) with F'F = G: rows √w_i (x_i + (t_i − 1) x̄_i), centred if asked for.
 
-    t_i is the stretch of the row's class.
-
-    Applied as T (n, n) after X, so that sparse rows stay sparse.
+    t_i is the stretch of the row's class. T (n, n) comes after X, so sparse rows stay sparse.
     """
 
     X: Any
     T: np.ndarray
     targets: np.ndarray
-
-    @classmethod
-    def from_objective(cls, objective: Objective) -> Factor:
-        """Return the factor of the objective's rows."""
-        moments, rows = objective.moments, objective.moments.rows
-        if isinstance(rows, ArrayRows):
-            rows = rows.own()  # n × n problems are solved in numpy
-        X = rows.X.astype(np.float64)
-        if objective.fit_intercept and not sp.issparse(X):
-            X = X - objective.mean
-        weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
-        stretch = objective.stretch[rows.codes][:, None]
-        same_class = np.equal.outer(rows.codes, rows.codes)
-        own = weights / moments.counts[rows.codes]
-        T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)
-        if objective.fit_intercept:
-            T -= stretch * (own * (objective.shares / objective.shares.sum())[rows.codes])
-        roots = np.sqrt(weights)[:, None]
-        return cls(X, roots * T, stretch * roots * objective.targets[rows.codes])
 
     def apply(self, V: np.ndarray) -> np.ndarray:
         """F V for V (d, r)."""
@@ -442,11 +388,6 @@ class Factor:
 def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:
     """Return γ in absolute units; "gram" means units of the mean diagonal of G, tr(G)/d."""
     return gamma * mean_diagonal if penalty_scale == "gram" else gamma
-
-
-def drowns(gamma: float, diag: np.ndarray) -> bool:
-    """Whether rounding errors of float32 products with G would drown γ."""
-    return gamma < SAFE_RELATIVE_PENALTY * float(diag.mean())
 
 
 def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

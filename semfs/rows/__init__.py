@@ -1,13 +1,13 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`, `anndata`), on a device (`devices`), in files (`readers`, `hdf5`,
+They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`,
 `tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
 memory block by block, `writing` writes some columns of them.
 """
 
-from semfs.rows.anndata import as_genes, view
 from semfs.rows.blocks import BlockSource
 from semfs.rows.devices import ArrayRows, is_foreign
+from semfs.rows.hdf5 import as_genes, view
 from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix, spans
 from semfs.rows.opening import (
     Plain,

@@ -1,15 +1,13 @@
 """Data beyond memory: read in blocks sized to a budget, summed up while the next is read.
 
-One pass that forms the scatter matrix and a few passes that fetch some of its columns give the
-solver the same numbers, and the answer is that of the data in memory.
+One pass for the scatter matrix, or a few for some of its columns: the answer is the same.
 """
 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -25,8 +23,6 @@ from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
 
-__all__ = ["BlockSource", "StayingRows"]
-
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
@@ -39,13 +35,9 @@ WITHOUT_MATRIX = (
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
     "returns a fresh iterator), or raise memory."
 )
-# From the total weight of each class (empty unless asked for) to the factor of its rows.
-ClassWeights = Callable[[Mapping[Any, float]], dict[Any, float] | None]
 
 
 class Block(NamedTuple):
-    """Labelled rows that count: their place among all rows, values, labels and weights."""
-
     first: int
     stop: int
     X: Any
@@ -61,42 +53,30 @@ class StayingRows:
         return self
 
     def own(self) -> Self:
-        """Return the same rows: nobody changes them."""
         return self
 
     def matched(self, known: Iterable) -> Self:
-        """Return the same rows; labels that are at hand take the type of the known ones."""
         return self
 
     def unmarked(self, mark: Any) -> Self:
-        """Return the same rows; those whose label is at hand and a mark have none."""
         return self
-
-    def weighted(self: Any, class_weights: ClassWeights, *, balanced: bool) -> Any:
-        """Return the rows with class weights, given a function of classes and their counts."""
-        counts = self.label_weights() if balanced else {}
-        return replace(self, class_weight=class_weights(counts))
 
     def sums(
         self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
     ) -> tuple[Accumulator, Any]:
         """Return the sums, and the rows if they must be read again for Gram columns.
 
-        ``n_select`` is the number of features the direct solver will look for, None for
-        solvers that need the whole scatter matrix.
+        ``n_select`` features are looked for; None needs the whole scatter matrix.
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
         sums = rows.summed(matrix=matrix, precise=precise)
         return sums, None if matrix else replace(rows, preview=sums.preview)
 
     def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
-        """Return at most n random rows with a label, or without one, and their labels.
-
-        There are fewer, but at least 2,000, if n would take a quarter of the memory.
-        """
+        """Return at most n random rows with a label, or without one, and their labels."""
         codes = self.labels.codes
         used = np.flatnonzero(codes >= 0 if labelled else codes == NO_LABEL)
-        n = min(n, max(2000, self.memory // (32 * self.n_features)))
+        n = min(n, max(2000, self.memory // (32 * self.n_features)))  # a quarter of it
         if len(used) > n:
             used = np.sort(np.random.default_rng(0).choice(used, n, replace=False))
         parts = self.rows_at(used)
@@ -124,7 +104,6 @@ class BlockSource(StayingRows):
     reader: Reader
     labels: Labels | None = None  # None: they come with the blocks
     weights: np.ndarray | None = None
-    class_weight: dict | None = None
     memory: int = readers.MEMORY
     block_rows: int | None = None
     passes: str = "auto"
@@ -142,12 +121,10 @@ class BlockSource(StayingRows):
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
         return self.reader.n_features
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns, where the data have them."""
         return self.reader.feature_names
 
     @property
@@ -170,8 +147,6 @@ class BlockSource(StayingRows):
             return rows // chunk * chunk
         return chunk if chunk * self.reader.row_bytes <= room else rows
 
-    # ---- rows -------------------------------------------------------------------------
-
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
         step = self.step(matrix=matrix)
@@ -182,26 +157,17 @@ class BlockSource(StayingRows):
                 yield block
 
     def _block(self, at: int, X: Any, y: Any) -> Block:
-        rows = slice(at - self.start, at - self.start + X.shape[0])
+        stop = at + X.shape[0]
+        rows = slice(at - self.start, stop - self.start)
         labels = Labels.of(y) if self.labels is None else self.labels[rows]
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
         weights = None if self.weights is None else self.weights[rows]
-        stop, y = at + X.shape[0], labels.array()
-        weights = self._weights(labels, weights)
-        used = labels.codes >= 0
+        y, used = labels.array(), labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
             X, y = X[used], label_array(y[used].tolist())
             weights = None if weights is None else weights[used]
         return Block(at, stop, X, y, weights)
-
-    def _weights(self, labels: Labels, weights: np.ndarray | None) -> np.ndarray | None:
-        """Weights of rows and of their classes; a row without a label has none."""
-        if self.class_weight is None:
-            return weights
-        factors = [float(self.class_weight.get(c, 1.0)) for c in labels.classes]
-        of_rows = np.array([*factors, 0.0])[np.maximum(labels.codes, -1)]
-        return of_rows * (1.0 if weights is None else weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
@@ -221,7 +187,6 @@ class BlockSource(StayingRows):
         return replace(self, labels=labels, weights=weights, start=start, stop=stop)
 
     def without(self, classes: Iterable) -> BlockSource:
-        """Return the source without the rows of some classes, which may be named as text."""
         labels = None if self.labels is None else self.labels.without(classes)
         return replace(self, labels=labels)
 
@@ -265,27 +230,6 @@ class BlockSource(StayingRows):
         every[places] = codes
         return replace(self, labels=Labels(list(range(every.max(initial=0) + 1)), every))
 
-    # ---- sums -------------------------------------------------------------------------
-
-    def label_weights(self) -> Counter:
-        """Return the total weight of each class, which needs the labels before the rows."""
-        if self.labels is None and not self.reader.rereadable:
-            raise ValueError(
-                'class_weight="balanced" needs the labels before the rows, but these blocks '
-                "can be read only once. Pass a mapping class -> weight."
-            )
-        out: Counter = Counter()
-        if self.labels is None:
-            parts = [(Labels.of(block.y), block.weights) for block in self.blocks()]
-        else:
-            parts = [(self.labels, self.weights)]
-        for labels, weights in parts:
-            used = labels.codes >= 0
-            weights = None if weights is None else weights[used]
-            totals = np.bincount(labels.codes[used], weights, len(labels.classes))
-            out.update(dict(zip(labels.classes, totals.tolist())))
-        return out
-
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix in one pass: if it must be, or takes less time."""
         if n_select is None or not self.reader.rereadable or self.passes == "one":
@@ -314,7 +258,6 @@ class BlockSource(StayingRows):
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in one pass."""
         out = np.zeros((len(mean), len(columns)))
         for block in self._watched(f"{len(columns)} Gram columns"):
             weights = block.weights
@@ -343,7 +286,7 @@ class SparseSource(BlockSource):
     @cached_property
     def _rows(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Class codes (n,), the number of classes for rows that weigh nothing, and weights."""
-        counted, weights = self.labels.codes >= 0, self._weights(self.labels, self.weights)
+        counted, weights = self.labels.codes >= 0, self.weights
         if not counted.all():
             weights = counted * (1.0 if weights is None else weights)
         return np.where(counted, self.labels.codes, len(self.labels.classes)), weights
@@ -377,7 +320,6 @@ class SparseSource(BlockSource):
                 progress.step("", where.stop - where.start)
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return counts, class means and squares, with a sample of the rows of a whole file."""
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
         (codes, weights), classes = self._rows, self.labels.classes
@@ -415,7 +357,6 @@ class SparseSource(BlockSource):
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix; a pass for as many as memory holds."""
         n, weights, title = len(self.labels), self._rows[1], f"{len(columns)} Gram columns"
         total = n if weights is None else float(weights.sum())  # of these rows alone
         out = -total * np.outer(mean, mean[columns])
@@ -446,14 +387,6 @@ def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     for rows in spans(len(Z), PASS_ROWS):
         out += X[rows].T @ Z[rows]
     return out
-
-
-def warn_of_texts(names: list[str]) -> None:
-    """Name the columns of a table that are left out because they hold no numbers."""
-    if names:
-        shown = ", ".join(repr(name) for name in names[:5]) + ", …" * (len(names) > 5)
-        message = f"columns without numbers are no features: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:

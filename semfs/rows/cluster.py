@@ -1,17 +1,16 @@
 """Moments on a Dask cluster: partial sums on the workers, added up as a tree.
 
-The only module that knows of Dask. What travels are counts, class means and d × d sums (or a
-few Gram columns), never rows; the solver runs where `fit` was called. A worker that is lost
-costs the part it was at, which another one computes again.
+What travels are counts, class means and d × d sums (or a few Gram columns), never rows. A
+worker that is lost costs the part it was at, which another one computes again.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,6 @@ from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
-
-__all__ = ["ClusterError", "ClusterRows", "connect", "dask_rows", "on_cluster"]
 
 FAN_IN = 4  # sums of this many parts are added up by one task
 # Parts are long, so that adding up d × d sums takes little time beside multiplying (this many
@@ -53,7 +50,6 @@ class ClusterRows(StayingRows):
     parts: list[Any]  # chunks (X, y, weights), or ranges of a source
     n_features: int
     feature_names: list[str] | None
-    class_weight: dict | None = None
     memory: int = MEMORY
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
@@ -63,15 +59,8 @@ class ClusterRows(StayingRows):
 
     fits = False
 
-    def label_weights(self) -> Any:
-        """Return the total weight of each class."""
-        return self._added_up("label_weights")
-
     def wants_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix: as one machine would for files.
-
-        Chunks may be costly to make: they are gone through once if there is room for d × d.
-        """
+        """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
         if self.source is not None:
             return self.source.wants_matrix(n_select)
         return n_select is None or 8 * self.n_features**2 <= self.memory
@@ -79,68 +68,56 @@ class ClusterRows(StayingRows):
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean."""
-        options = {"columns": columns, "mean": mean, "total": total}
-        return np.array(self._added_up("columns", far=far, precise=precise, **options))
+        place = {"columns": columns, "mean": mean, "total": total}
+        return np.array(self._added_up("columns", far=far, precise=precise, **place))
 
     def labelled(self) -> Any:
         """Return the same rows with their labels here; those of a file as they are there."""
         if self.source is not None:
             return self.source
-        import dask
-
-        found = _computed(dask.delayed(list)([y for _, y, _ in self.parts]), self.client)
+        found = _listed([y for _, y, _ in self.parts], self.client)
         parts = [(X, y, weights) for (X, _, weights), y in zip(self.parts, found)]
         labels = Labels.of([label for y in found for label in y])
         return replace(self, parts=parts, labels=labels)
 
     def unmarked(self, mark: Any) -> ClusterRows:
-        """Return the rows with no label where it is a mark."""
         if self.source is not None:
             return on_cluster(self.source.unmarked(mark), self.client)
         return self._with_labels(lambda _, y: Labels.of(y).unmarked(mark).array())
 
     def named(self, names: Callable[[Any], np.ndarray]) -> ClusterRows:
-        """Return the rows without a label, in classes that a function of rows gives."""
-        return self._with_labels(partial(_named, names))
+        return self._with_labels(functools.partial(_named, names))
 
     def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
-        """The rows with labels that are a function of rows and labels."""
-        import dask
-
-        make = dask.delayed(labels, pure=False)
+        make = need("dask").delayed(labels, pure=False)
         parts = [(X, make(X, y), weights) for X, y, weights in self.parts]
         return replace(self, parts=parts, labels=None)
 
     def rows_at(self, places: np.ndarray) -> list[Any]:
-        """Return the rows at some places, in parts; the labels must be here."""
-        import dask
-
-        lengths, pick = [len(y) for _, y, _ in self.parts], dask.delayed(operator.getitem)
+        pick = need("dask").delayed(operator.getitem)
+        lengths = [len(y) for _, y, _ in self.parts]
         ends = np.cumsum(lengths)
         chosen = np.split(places, np.searchsorted(places, ends[:-1]))
         own = zip(self.parts, chosen, ends - lengths)
         tasks = [pick(X, rows - first) for (X, _, _), rows, first in own if len(rows)]
-        return _computed(dask.delayed(list)(tasks), self.client)
+        return _listed(tasks, self.client)
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return the sums over all parts."""
         sums = self._added_up("accumulated", matrix=matrix, precise=precise)
         return Accumulator(self.n_features) if sums is None else sums
 
     def _added_up(self, method: str, **options: Any) -> Any:
         """Call a method of `BlockSource` for every part, and add up the results as a tree."""
-        import dask
-
-        of_part, added = dask.delayed(_of_part, pure=False), dask.delayed(_added, pure=False)
-        level = [of_part(part, self.class_weight, method, options) for part in self.parts]
+        delayed = need("dask").delayed
+        of_part, added = delayed(_of_part, pure=False), delayed(_added, pure=False)
+        level = [of_part(part, method, options) for part in self.parts]
         while True:
             level = [added(level[i]) for i in spans(len(level), FAN_IN)]
             if len(level) == 1:
                 return _computed(level[0], self.client)
 
 
-def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -> Any:
+def _of_part(part: Any, method: str, options: dict) -> Any:
     """What a part contributes, None if it has no rows; BLAS has one thread meanwhile."""
     if not isinstance(part, BlockSource):
         X, y, weights = part
@@ -152,7 +129,7 @@ def _of_part(part: Any, class_weight: dict | None, method: str, options: dict) -
         reader, n = array_reader(as_matrix(X)), X.shape[0]
         part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"):
-        return getattr(replace(part, class_weight=class_weight), method)(**options)
+        return getattr(part, method)(**options)
 
 
 def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
@@ -165,16 +142,8 @@ def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
 
 def _added(parts: Sequence[Any]) -> Any:
     """The sum of contributions, in a copy: Dask may want the first one again."""
-    found = [part for part in parts if part is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    total = copy.deepcopy(found[0])
-    for part in found[1:]:
-        total += part
-    return total
-
-
-# ---- waiting for the cluster ------------------------------------------------------------
+    first, *rest = [part for part in parts if part is not None] or [None]
+    return functools.reduce(operator.iadd, rest, copy.deepcopy(first) if rest else first)
 
 
 def connect(address: str) -> Any:
@@ -187,6 +156,10 @@ def connect(address: str) -> Any:
             f"no scheduler answers at {address} ({error or 'timeout'}). Start one with: "
             "dask scheduler"
         ) from error
+
+
+def _listed(tasks: list, client: Any) -> list:
+    return _computed(need("dask").delayed(list)(tasks), client)
 
 
 def _computed(task: Any, client: Any) -> Any:
@@ -226,9 +199,6 @@ def _result(client: Any, future: Any) -> Any:
             )
 
 
-# ---- from Dask collections and files to parts -------------------------------------------
-
-
 def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
     """Return a Dask array, dense or of sparse blocks, with labels as rows on a cluster."""
     if getattr(X, "ndim", None) != 2 or hasattr(X, "columns"):
@@ -266,10 +236,7 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     if values is None:
         return [None] * len(lengths)
     chunked = hasattr(values, "dask")
-    if chunked:
-        values = _measured(values)
-    else:
-        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    values = _measured(values) if chunked else np.asarray(values)
     if len(values) != sum(lengths):
         raise ValueError(
             f"X has {sum(lengths)} rows but {name} has {len(values)} values: inconsistent "
@@ -294,21 +261,9 @@ def on_cluster(source: BlockSource, client: Any) -> Any:
             "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
         )
     threads = sum(client.nthreads().values()) or 1
-    share, step = (
-        -(-n // (PARTS_PER_THREAD * threads)),
-        source.step(matrix=source.passes != "few"),
-    )
+    share, step = -(-n // (PARTS_PER_THREAD * threads)), source.step(matrix=True)
     wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
-    parts = [
-        source.part(source.start + r.start, source.start + r.stop)
-        for r in spans(n, -(-wanted // step) * step)
-    ]
-    return ClusterRows(
-        parts,
-        source.n_features,
-        source.feature_names,
-        memory=source.memory,
-        client=client,
-        source=source,
-        labels=source.labels,
-    )
+    ranges = spans(n, -(-wanted // step) * step)
+    parts = [source.part(source.start + r.start, source.start + r.stop) for r in ranges]
+    shape = source.n_features, source.feature_names
+    return ClusterRows(parts, *shape, source.memory, client, source, source.labels)

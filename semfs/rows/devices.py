@@ -33,10 +33,7 @@ def is_foreign(X: Any) -> bool:
 
 
 def as_numpy(values: Any) -> Any:
-    """Return the arrays of other libraries as numpy arrays, anything else as it is.
-
-    Does so under ``array_api_dispatch`` only; without it numpy converts what it can.
-    """
+    """Return arrays of other libraries, under ``array_api_dispatch``, as numpy arrays."""
     if isinstance(values, np.ndarray) or sp.issparse(values) or not hasattr(values, "shape"):
         return values
     try:
@@ -47,11 +44,7 @@ def as_numpy(values: Any) -> Any:
 
 
 def like(array: np.ndarray, X: Any) -> Any:
-    """Return a numpy array in the library and on the device of X.
-
-    Floats are rounded to float32 where the device knows no float64; text has no place there
-    and stays as it is.
-    """
+    """Return a numpy array in the library and on the device of X; text stays as it is."""
     xp, known, device = get_namespace_and_device(X)
     if not known or not is_foreign(X) or array.dtype.kind not in "biuf":
         return array
@@ -96,7 +89,6 @@ class ArrayRows:
 
     @property
     def rounding(self) -> float:
-        """Rounding unit of the data."""
         return float(self._xp()[0].finfo(self.X.dtype).eps)
 
     def _xp(self) -> tuple[Any, Any]:
@@ -119,7 +111,6 @@ class ArrayRows:
             yield rows, Z, w
 
     def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
         xp, device = self._xp()
         shift = self._host(self.X[: min(64, self.X.shape[0]), :]).mean(axis=0)
         shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
@@ -136,7 +127,6 @@ class ArrayRows:
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         xp, device = self._xp()
         index = xp.asarray(columns, device=device)
         out = np.zeros((self.X.shape[1], len(columns)))
@@ -145,7 +135,6 @@ class ArrayRows:
         return out
 
     def scatter(self, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
-        """Return the scatter matrix (d, d) about the mean."""
         out = np.zeros((self.X.shape[1],) * 2)
         for _, Z, w in self._blocks(mean, self._dtype(precise)):
             out += self._host(Z.T @ (Z * w))
@@ -157,7 +146,6 @@ class ArrayRows:
         return Rows(X, self.codes, self.weights)
 
     def of_classes(self, full: np.ndarray) -> ArrayRows:
-        """Return the rows of the classes in a mask (C,), under new codes."""
         xp, device = self._xp()
         chosen = np.flatnonzero(full[self.codes])
         weights = None if self.weights is None else self.weights[chosen]

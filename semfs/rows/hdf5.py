@@ -1,23 +1,24 @@
-"""HDF5 and Zarr files: dense and sparse matrices and labels, read without trust."""
+"""HDF5 and Zarr files, read without trust, and AnnData: in them, in memory, or backed."""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
-from semfs.rows.sparse import SparseReader, distinct
-
-__all__ = ["checked_dataset", "group_labels", "group_reader", "is_zarr"]
+from semfs.rows.sparse import SparseReader, array_reader, distinct
 
 
 def is_zarr(path: Path) -> bool:
@@ -27,29 +28,26 @@ def is_zarr(path: Path) -> bool:
 
 
 def opened(path: Path) -> Any:
-    """Return an HDF5 file, or a Zarr group or array, open for reading."""
+    """Return an HDF5 file, or a Zarr group or array."""
     if is_zarr(path):
         return need("zarr", "data", what=str(path)).open(str(path), mode="r")
     h5py = need("h5py", "data", what=str(path))
     if not survives(path):
-        raise FileError(
-            f"{path} is damaged: the HDF5 library crashed on it, or came to no end. "
-            "Copy or download it again."
-        )
+        text = "the HDF5 library crashed on it, or came to no end. Copy or download it again."
+        raise FileError(f"{path} is damaged: {text}")
     return h5py.File(path, "r")
 
 
 def node(path: Path, name: str) -> Any:
-    """Return an array or group in a file; links to other files are not followed."""
+    """Return an array or group in a file; links, which may lead elsewhere, are not followed."""
     found = opened(path)
     for part in name.strip("/").split("/") if name else ():
-        if hasattr(found, "get") and not is_zarr(path):
-            link = found.get(part, getlink=True)
-            if isinstance(link, need("h5py").ExternalLink):
-                raise FileError(f"{path}: {name} is a link to another file, not followed.")
-        if not hasattr(found, "keys") or part not in found:
+        if not hasattr(found, "keys") or part not in _own_names(path, found):
             there = ", ".join(found) if hasattr(found, "keys") else "a single array"
-            raise FileError(f"{path} has no array {name!r}, only {there or 'nothing'}.")
+            raise FileError(
+                f"{path} has no array {name!r}, only {there or 'nothing'}; links are not "
+                "followed."
+            )
         found = found[part]
     return found
 
@@ -74,6 +72,10 @@ def _matrix_name(path: Path) -> str:
     return "X" if "X" in matrices else matrices[0]
 
 
+def _is_matrix(found: Any) -> bool:
+    return len(found.shape) == 2 if hasattr(found, "shape") else "indptr" in found
+
+
 def _own_names(path: Path, group: Any) -> list[str]:
     if is_zarr(path):
         return list(group)
@@ -81,81 +83,59 @@ def _own_names(path: Path, group: Any) -> list[str]:
     return [name for name in group if isinstance(group.get(name, getlink=True), hard)]
 
 
-def _is_matrix(found: Any) -> bool:
-    return len(found.shape) == 2 if hasattr(found, "shape") else "indptr" in found
-
-
 def group_labels(path: Path, name: str) -> Labels:
-    """Return the labels in an array of an HDF5 file or a Zarr group."""
+    return Labels.of(_texts(path, name)).tidied()
+
+
+def _texts(path: Path, name: str) -> np.ndarray:
     array = open_array(path, name, held=True)
     text = hasattr(array, "asstr") and array.dtype.kind in "OS"
-    return Labels.of(array.asstr()[:] if text else array[:]).tidied()
+    return array.asstr()[:] if text else array[:]
 
 
 def open_array(path: Path, name: str, *, held: bool = False) -> Any:
-    """An array of a file; one that is ``held`` in memory must fit there."""
+    """An array of a file, if it is local and of a credible size; what is ``held`` must fit."""
     found = node(path, name)
-    if not is_zarr(path):
-        return checked_dataset(path, opened(path), name, held=held)
     if not hasattr(found, "shape"):
         raise FileError(f"{path}: {name} is a group; an array was expected.")
-    check_declared_size(path, name, found.nbytes, found.nbytes_stored(), held=held)
-    return found
-
-
-def checked_dataset(path: Path, file: Any, name: str, *, held: bool = True) -> Any:
-    """Return a data set after checking that it is plain, local and of a credible size."""
-    h5py = need("h5py", "data", what=str(path))
-    if isinstance(file.get(name, getlink=True), h5py.ExternalLink):
-        raise FileError(f"{path}: {name} is a link to another file, which is not followed.")
-    dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset):
-        raise FileError(f"{path}: {name} is a group; an array was expected.")
-    if dataset.external or dataset.is_virtual:
+    if getattr(found, "external", None) or getattr(found, "is_virtual", False):
         raise FileError(f"{path}: {name} takes its data from other files; it is not read.")
-    if dataset.shape is None:
+    if found.shape is None:
         raise FileError(f"{path}: {name} is empty.")
-    declared = math.prod(dataset.shape) * dataset.dtype.itemsize
-    check_declared_size(path, name, declared, dataset.id.get_storage_size(), held=held)
-    return dataset
-
-
-# ---- sparse matrices ----------------------------------------------------------------------
+    declared = math.prod(found.shape) * found.dtype.itemsize
+    stored = found.nbytes_stored() if is_zarr(path) else found.id.get_storage_size()
+    check_declared_size(path, name, declared, stored, held=held)
+    return found
 
 
 def sparse_reader(path: Path, name: str) -> SparseReader:
     """Return a reader of a sparse matrix as AnnData and 10x Genomics write them."""
     group = node(path, name)
-    kind = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "10x")))
+    kind = str(group.attrs.get("encoding-type", "10x"))
     if "indptr" not in group or not kind.startswith(("csr", "csc", "10x")):
         raise FileError(f"{path}: {name} is no matrix.")
     if kind == "10x":  # genes × cells, by columns: cells × genes by rows
         shape = open_array(path, f"{name}/shape", held=True)[:][::-1]
     else:
-        shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+        shape = group.attrs.get("shape")
     if shape is None or len(shape) != 2:
         raise FileError(f"{path}: {name} has no shape of two numbers.")
     open_arrays = partial(_sparse_arrays, path, name)
     out = SparseReader(open_arrays, shape, by_columns=kind.startswith("csc"), path=path)
-    for names in ("features/name", "gene_names"):
-        if kind == "10x" and names in group:
-            texts = open_array(path, f"{name}/{names}", held=True)
-            found = texts.asstr()[:] if hasattr(texts, "asstr") else texts[:]
-            if len(found) == out.n_features:
-                out.feature_names = distinct(found)
+    names = "gene_names" if "gene_names" in group else "features/name"
+    if kind == "10x" and names in group:
+        found = _texts(path, f"{name}/{names}")
+        out.feature_names = distinct(found) if len(found) == out.n_features else None
     return out
 
 
 def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
-    names = ("data", "indices", "indptr")
-    return tuple(Deflated.of(open_array(path, f"{name}/{part}")) for part in names)
+    names = (f"{name}/{part}" for part in ("data", "indices", "indptr"))
+    return tuple(Deflated.of(open_array(path, part)) for part in names)
 
 
 class Deflated:
-    """A data set (n,) of chunks that are compressed by gzip alone, unpacked in threads.
-
-    HDF5 unpacks one chunk after the other; zlib lets other threads run meanwhile.
-    """
+    """A data set (n,) of chunks compressed by gzip alone; HDF5 would unpack one by one."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset, self.dtype, self.shape = dataset, dataset.dtype, dataset.shape
@@ -163,11 +143,10 @@ class Deflated:
 
     @classmethod
     def of(cls, dataset: Any) -> Any:
-        """Return the data set so, if its chunks are."""
         if getattr(dataset, "compression", None) != "gzip" or not hasattr(dataset, "id"):
             return dataset
         plain = dataset.ndim == 1 and dataset.dtype.kind in "fiu"
-        filters = dataset.id.get_create_plist().get_nfilters() == 1 + bool(dataset.shuffle)
+        filters = dataset.id.get_create_plist().get_nfilters() == 1
         whole = dataset.id.get_num_chunks() == -(-len(dataset) // dataset.chunks[0])
         return cls(dataset) if plain and filters and whole else dataset
 
@@ -191,7 +170,154 @@ class Deflated:
         unpacked = zlib.decompressobj().decompress(raw, size)
         if len(unpacked) != size:
             raise FileError(f"a chunk holds {len(unpacked)} bytes, {size} expected.")
-        if self.dataset.shuffle:
-            bytes_of = np.frombuffer(unpacked, np.uint8).reshape(self.dtype.itemsize, -1)
-            return np.ascontiguousarray(bytes_of.T).view(self.dtype)[:, 0]
         return np.frombuffer(unpacked, self.dtype)
+
+
+def view(
+    adata: Any, layer: str | None = None, use_raw: bool = False, gene_symbols: str | None = None
+) -> GeneMatrix:
+    """Return one matrix of an AnnData object, to be passed wherever the object may be.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory or backed; nothing is copied or read yet.
+    layer : str, optional
+        Layer to take instead of ``X``; ``"raw"`` is the same as ``use_raw=True``.
+    use_raw : bool, default=False
+        Whether to take ``adata.raw``, with its genes.
+    gene_symbols : str, optional
+        Column of ``var`` with the names of the genes, by default the index. A gene without
+        one keeps its own; of names that occur twice the second gets ``-1``.
+
+    Examples
+    --------
+    >>> import anndata, semfs
+    >>> cells = anndata.AnnData(np.zeros((4, 2)), obs={"type": ["b", "b", "t", "t"]})
+    >>> cells.layers["log"] = np.array([[1.0, 3.0], [2.0, 3.1], [1.0, 0.0], [2.0, 0.1]])
+    >>> cells.var["symbol"] = ["ACTB", "CD19"]
+    >>> genes = view(cells, layer="log", gene_symbols="symbol")
+    >>> semfs.SemFS(1).fit(genes, "type").get_feature_names_out()
+    array(['CD19'], dtype=object)
+    """
+    use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
+    missing = adata.raw is None if use_raw else layer is not None and layer not in adata.layers
+    if missing:
+        found = ", ".join([*adata.layers, *(["raw"] if adata.raw is not None else [])])
+        name = "raw" if use_raw else f"layer {layer!r}"
+        raise ValueError(f"the AnnData object has no {name}; layers: {found or 'none'}.")
+    out = GeneMatrix(adata, None if use_raw else layer, use_raw, gene_symbols)
+    if gene_symbols is not None and gene_symbols not in out.var:
+        found = ", ".join(map(str, out.var.columns[:8])) or "none"
+        raise ValueError(f"var has no column {gene_symbols!r}; found: {found}.")
+    return out
+
+
+def as_genes(data: Any) -> GeneMatrix | None:
+    """Return an AnnData object, known by its looks, as its X; None for all other data."""
+    if isinstance(data, GeneMatrix):
+        return data
+    looks = all(hasattr(type(data), name) for name in ("obs", "var", "X"))
+    return GeneMatrix(data, None, False, None) if looks else None
+
+
+@dataclass(frozen=True, eq=False)
+class GeneMatrix:
+    """X, a layer or raw of an AnnData object; made by `view`."""
+
+    adata: Any
+    layer: str | None
+    use_raw: bool
+    gene_symbols: str | None
+
+    @property
+    def var(self) -> Any:
+        return (self.adata.raw if self.use_raw else self.adata).var
+
+    @property
+    def names(self) -> list[str]:
+        names = self.var.index.to_series()
+        if self.gene_symbols is not None:
+            names = self.var[self.gene_symbols].astype(object).fillna(names)
+        return distinct(names)
+
+    def labels(self, column: str) -> Labels:
+        """Return the labels of the cells in a column of ``obs``; missing ones are none."""
+        if column not in self.adata.obs:
+            found = ", ".join(map(str, list(self.adata.obs)[:8]))
+            raise ValueError(f"obs has no column {column!r}; found: {found}.")
+        return Labels.of(self.adata.obs[column].array).tidied()
+
+    def reader(self) -> Reader:
+        """Return a reader of the cells in blocks."""
+        X = (self.adata.raw if self.use_raw else self.adata).X
+        X = X if self.layer is None else self.adata.layers[self.layer]
+        if hasattr(X, "group"):  # backed and sparse
+            out: Reader = sparse_reader(Path(X.group.file.filename), X.group.name)
+        else:
+            out = array_reader(X)
+        out.feature_names, out.of_cells = self.names, True
+        return out
+
+    def keep(self, columns: np.ndarray) -> Any:
+        """Return the AnnData object with some genes (k,) alone; of raw, a new one."""
+        if not self.use_raw:
+            return self.adata[:, columns]
+        reader, parts = self.reader(), ("obs", "uns", "obsm", "obsp")
+        blocks = [X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)]
+        return need("anndata").AnnData(
+            sp.csr_matrix(sp.vstack(blocks)) if reader.sparse else np.vstack(blocks),
+            var=self.var.iloc[columns].copy(),
+            **{name: getattr(self.adata, name).copy() for name in parts},
+        )
+
+
+def file_reader(path: Path, layer: str | None) -> Reader:
+    """Return a reader of X, a layer or "raw" of an AnnData file (.h5ad, .zarr)."""
+    file = opened(path)
+    raw = layer == "raw" and "raw" in file
+    name = "raw/X" if raw else "X" if layer is None else f"layers/{layer}"
+    if name not in file:
+        layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
+        raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
+    out = group_reader(path, name)
+    out.frame, out.of_cells = "raw/var" if raw else "var", True
+    out.feature_names = distinct(file_column(path, out.frame, None))
+    return out
+
+
+def file_column(path: Path, frame: str, column: str | None) -> Any:
+    """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
+    io = need("anndata.io", "data", what=str(path))
+    group = opened(path).get(frame)
+    if not hasattr(group, "keys"):
+        raise FileError(f"{path} is no AnnData file (of 0.7 or later): no group {frame!r}.")
+    name = str(group.attrs.get("_index", "_index")) if column is None else column
+    if name not in group:
+        names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
+        raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
+    found = node(path, f"{frame}/{name}")
+    for part in found if hasattr(found, "keys") else [""]:
+        open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)
+    if "categories" in found.attrs:  # AnnData 0.7
+        return io.read_elem(group)[name].array
+    return io.read_elem(found)
+
+
+def check_counts(reader: Reader, normalize: bool) -> None:
+    """Say what to do if cells hold counts (large whole numbers) but should not, or do not."""
+    found = reader.some_values()
+    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
+    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
+    message = None
+    if normalize and not whole:
+        message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
+    elif not normalize and whole and (top > 30 or top > 8 * mean):
+        message = (
+            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
+            'of highest expression win. Normalise them on the fly: normalize="log1p" '
+            "(--normalize log1p) of open_blocks and select_genes; or name a layer that is "
+            "normalised (layer=..., --layer), as sc.pp.normalize_total and sc.pp.log1p do it."
+        )
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=3)

@@ -6,11 +6,11 @@ Products are taken in the precision of the rows, block by block, and added up in
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,6 @@ from threadpoolctl import ThreadpoolController
 
 from semfs.files import memory_limit
 from semfs.validation import check_all_finite, encode_labels, label_array
-
-__all__ = ["Accumulator", "Rows", "as_matrix", "check_matrix_fits", "libraries", "spans"]
 
 # Rows per step of a pass: wide enough for BLAS, small enough that float32 partial sums
 # stay accurate before they are added up in float64.
@@ -54,12 +52,10 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Size of the numbers."""
         return self.X.data.nbytes if sp.issparse(self.X) else self.X.nbytes
 
     @property
     def rounding(self) -> float:
-        """Rounding unit of the data."""
         return float(np.finfo(self.X.dtype).eps)
 
     def take(self, rows: np.ndarray, codes: np.ndarray) -> Rows:
@@ -143,11 +139,10 @@ class Rows:
         return mirrored(out)
 
 
-def check_matrix_fits(
-    d: int,
-    budget: int | None = None,
-    remedy: str = 'Use solver="direct", which does without it.',
-) -> None:
+DIRECT = 'Use solver="direct", which does without it.'
+
+
+def check_matrix_fits(d: int, budget: int | None = None, remedy: str = DIRECT) -> None:
     """Raise if a d × d matrix of float64 is beyond a budget, by default all memory."""
     limit = memory_limit() if budget is None else budget
     if 8 * d**2 > limit:
@@ -170,9 +165,6 @@ def spans(n: int, step: int) -> Iterator[slice]:
     """Yield slices of at most ``step`` that cover range(n)."""
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
-
-
-# ---- products ---------------------------------------------------------------------------
 
 
 def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any) -> None:
@@ -208,15 +200,8 @@ def _scaled(X: Any, factors: np.ndarray | None) -> Any:
     return sp.diags_array(factors) @ X if sp.issparse(X) else X * factors[:, None]
 
 
-# ---- totals -----------------------------------------------------------------------------
-
-
 def totals(
-    X: Any,
-    codes: np.ndarray,
-    n_classes: int,
-    weights: np.ndarray | None,
-    shift: np.ndarray | None = None,
+    X: Any, codes: np.ndarray, n_classes: int, weights: Any, shift: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
@@ -226,18 +211,12 @@ def totals(
         w = None if weights is None else weights[rows]
         return _totals(X[rows], codes[rows], n_classes, w, shift)
 
-    parts = in_threads(part, X.shape[0], X.size)
-    for sums, squares in parts[1:]:
-        parts[0][0][...] += sums
-        parts[0][1][...] += squares
-    return parts[0]
+    sums, squares = zip(*in_threads(part, X.shape[0], X.size))
+    return functools.reduce(np.add, sums), functools.reduce(np.add, squares)
 
 
 def in_threads(part: Callable[[slice], Any], n: int, size: int) -> list:
-    """Return part(rows) of slices that cover range(n), in threads if ``size`` is worth it.
-
-    numpy and scipy release the interpreter lock in sums, products and copies.
-    """
+    """Return part(rows) of slices that cover range(n), in threads if ``size`` is worth it."""
     threads = min(8, _n_threads()) if size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(part, spans(n, max(1, -(-n // threads)))))
@@ -252,9 +231,10 @@ def _totals(
         # a shifted copy is short; without one, blocks are as long as float32 sums are accurate
         for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
             Z = X[rows] if shift is None else X[rows] - shift
-            w = None if weights is None else weights[rows].astype(X.dtype)
-            sums += _indicator(codes[rows], n_classes, X.dtype, w) @ Z
-            squares += np.einsum("ij,ij->j", Z, Z if w is None else w[:, None] * Z)
+            w = np.ones(len(Z), X.dtype) if weights is None else weights[rows].astype(X.dtype)
+            place = (codes[rows], np.arange(len(Z)))
+            sums += sp.csr_array((w, place), shape=(n_classes, len(Z))) @ Z
+            squares += np.einsum("ij,ij->j", Z, Z if weights is None else w[:, None] * Z)
     return sums, squares
 
 
@@ -271,43 +251,20 @@ def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for CSR or CSC, about the origin (sparse columns are near it)."""
-    if X.format == "csc":
-        return _column_totals(X, codes, n_classes, weights)
     sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
-    with np.errstate(all="ignore"):
-        for rows in spans(X.shape[0], PASS_ROWS):
-            order = rows.start + np.argsort(codes[rows], kind="stable")
-            Z = X[order]  # rows of a class, one after the other, are one row of sums
-            ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
-            w = np.ones(len(order)) if weights is None else weights[order]
-            data = Z.data = Z.data.astype(np.float64)
-            if weights is not None:
-                data = data * np.repeat(w, np.diff(Z.indptr))
-            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
-            sums += sp.csr_array(parts, shape=(n_classes, X.shape[1])).toarray()
-            Z.data = Z.data**2
-            squares += Z.T @ w
+    codes, w = codes.astype(np.int32), np.ones(X.shape[0]) if weights is None else weights
+    step = X.shape[0] if X.format == "csc" else PASS_ROWS  # columns come in parts
+    for part in spans(X.shape[0], step):
+        Z = X if step == X.shape[0] else X[part]
+        major = np.repeat(np.arange(len(Z.indptr) - 1, dtype=np.int32), np.diff(Z.indptr))
+        row, column = (Z.indices, major) if X.format == "csc" else (major, Z.indices)
+        values = Z.data.astype(np.float64)
+        with np.errstate(all="ignore"):
+            data = values if weights is None else values * weights[part][row]
+            place = (codes[part][row], column)
+            sums += sp.coo_array((data, place), shape=sums.shape).toarray()
+            squares += type(Z)((values**2, Z.indices, Z.indptr), shape=Z.shape).T @ w[part]
     return sums, squares
-
-
-def _column_totals(
-    X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    n, d = X.shape
-    values, w = X.data.astype(np.float64), np.ones(n) if weights is None else weights
-    data = values if weights is None else values * weights[X.indices]
-    column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
-    place = (codes.astype(np.int32)[X.indices], column)
-    sums = sp.coo_array((data, place), shape=(n_classes, d)).toarray()
-    with np.errstate(all="ignore"):
-        return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
-
-
-def _indicator(codes: np.ndarray, n_classes: int, dtype: Any, weights: Any) -> Any:
-    """Class indicator (C, n) in CSR form, weighted."""
-    data = np.ones(len(codes), dtype=dtype) if weights is None else weights.astype(dtype)
-    index = (codes, np.arange(len(codes)))
-    return sp.csr_array((data, index), shape=(n_classes, len(codes)))
 
 
 def _n_threads() -> int:
@@ -316,36 +273,20 @@ def _n_threads() -> int:
     return max(1, min([*limits, os.cpu_count() or 1]))
 
 
-@cache
+@functools.cache
 def libraries() -> ThreadpoolController:
     """Return the libraries that have threads; looking for them takes milliseconds."""
     return ThreadpoolController()
-
-
-# ---- sums over blocks -------------------------------------------------------------------
 
 
 class Accumulator:
     """Sums over blocks of labelled rows, in memory that does not grow with their number.
 
     A block is centred about the mean of all rows so far, multiplied in its own precision and
-    pooled in float64 as in Chan, Golub and LeVeque. A mean that drifts costs no digits: the
-    gap between block and total enters their common scatter at least as strongly as the
-    rounding errors it causes. Sparse blocks are not centred and are multiplied in float64.
+    pooled in float64 as in Chan, Golub and LeVeque; sparse ones are not centred.
 
     ``matrix`` says whether to form the d × d scatter matrix, or its diagonal only; ``precise``
     whether products of float32 rows are taken in float64.
-
-    >>> sums = Accumulator(2)
-    >>> sums.add(np.array([[0.0, 1.0], [2.0, 1.0]]), ["ant", "ant"])
-    >>> sums.add(np.array([[4.0, 5.0]]), ["bee"])
-    >>> classes, counts, means, scatter_diag, scatter = sums.result()
-    >>> means
-    array([[1., 1.],
-           [4., 5.]])
-    >>> scatter
-    array([[ 8.        ,  8.        ],
-           [ 8.        , 10.66666667]])
     """
 
     def __init__(self, n_features: int, *, matrix: bool = True, precise: bool = False) -> None:
@@ -370,8 +311,9 @@ class Accumulator:
         dtype = np.float64 if self.precise or sp.issparse(X) else X.dtype
         centre = np.zeros(self.n_features)
         if not sp.issparse(X):
-            centre = self._centre(X).astype(dtype)
             with np.errstate(all="ignore"):
+                mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=float)
+                centre = np.where(np.isfinite(mean), mean, 0.0).astype(dtype)
                 X = X - centre
         sums, squares = totals(X, codes, len(labels), weights)
         if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
@@ -382,12 +324,7 @@ class Accumulator:
         self.add_totals(labels, counts, sums, squares, centre)
 
     def add_totals(
-        self,
-        labels: Iterable,
-        counts: np.ndarray,
-        sums: np.ndarray,
-        squares: np.ndarray,
-        centre: Any = 0.0,
+        self, labels: Iterable, counts: Any, sums: Any, squares: Any, centre: Any = 0.0
     ) -> None:
         """Add counts (C,), sums (C, d) and squares (d,) about a centre of labelled rows."""
         n = counts.sum()
@@ -397,7 +334,6 @@ class Accumulator:
             self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
-        """Add what another accumulator has collected."""
         self.unlabelled |= other.unlabelled
         if other.total:
             if self.upper is not None and other.upper is not None:
@@ -406,20 +342,7 @@ class Accumulator:
             self._pool(other.position, other.counts, other.means, other.mean, other.diag)
         return self
 
-    def _centre(self, X: np.ndarray) -> np.ndarray:
-        """A row near the mean."""
-        with np.errstate(all="ignore"):
-            mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=np.float64)
-        return np.where(np.isfinite(mean), mean, 0.0)
-
-    def _pool(
-        self,
-        labels: Iterable,
-        counts: np.ndarray,
-        means: np.ndarray,
-        mean: np.ndarray,
-        diag: np.ndarray,
-    ) -> None:
+    def _pool(self, labels: Iterable, counts: Any, means: Any, mean: Any, diag: Any) -> None:
         """Pool class means, mean and scatter with those of other rows."""
         found = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
         places = [self.position.setdefault(label, len(self.position)) for label in found]
@@ -438,21 +361,10 @@ class Accumulator:
         self.total += n
         self.mean = self.mean + n / self.total * gap
 
-    def result(
-        self,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return classes, counts, class means, scatter diagonal and scatter matrix (or None).
-
-        Classes are in the order of `fit`. The matrix is handed over, not copied: add no
-        more rows afterwards.
-        """
+    def result(self) -> tuple[Any, ...]:
+        """Return classes, counts, class means, scatter diagonal and matrix (or None)."""
         labels, codes = encode_labels(label_array(list(self.position)))
         order = np.argsort(codes)
         diag = self.diag if self.upper is None else np.diagonal(mirrored(self.upper))
-        return (
-            labels,
-            self.counts[order],
-            self.means[order],
-            np.maximum(diag, 0.0),
-            self.upper,
-        )
+        counts, means = self.counts[order], self.means[order]
+        return labels, counts, means, np.maximum(diag, 0.0), self.upper

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
-import zipfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,25 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_archive, open_existing, parse_size, reading
-from semfs.rows import anndata, hdf5, readers
-from semfs.rows.anndata import as_genes, check_counts, view
-from semfs.rows.blocks import BlockSource, SparseSource, warn_of_texts
+from semfs.files import FileError, open_existing, parse_size, reading
+from semfs.rows import hdf5, readers
+from semfs.rows.blocks import BlockSource, SparseSource
+from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
 from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_option, check_weights
-
-__all__ = [
-    "Plain",
-    "as_plain",
-    "as_source",
-    "column_places",
-    "open_blocks",
-    "plain_blocks",
-    "unlabelled_source",
-]
 
 
 def open_blocks(
@@ -107,28 +96,22 @@ def open_blocks(
         )
     if sample_weight is not None and n is None:
         raise ValueError("sample_weight needs data whose number of rows is known.")
-    return _source_of(
-        reader,
-        labels,
-        None if sample_weight is None else check_weights(sample_weight, n or 0),
-        memory=readers.MEMORY if memory is None else parse_size(memory),
-        block_rows=None if block_rows is None else int(block_rows),
-        passes=passes,
-        normalize=normalize is not None,
-    )
+    weights = None if sample_weight is None else check_weights(sample_weight, n or 0)
+    size = readers.MEMORY if memory is None else parse_size(memory)
+    rows = None if block_rows is None else int(block_rows)
+    return _source_of(reader, labels, weights, size, rows, passes, normalize is not None)
 
 
 def _source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
-    sparse = isinstance(reader, SparseReader)
-    return (SparseSource if sparse else BlockSource)(reader, *parts, **options)  # type: ignore[arg-type]
+    kind: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
+    return kind(reader, *parts, **options)
 
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
-    if mapped and data.nbytes <= readers.MEMORY // 2:
-        return None
-    known = mapped or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
+    large = mapped and data.nbytes > readers.MEMORY // 2
+    known = large or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
     known = known or (y is None and _is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
 
@@ -142,7 +125,7 @@ def unlabelled_source(data: Any) -> Any:
     rows = data if hasattr(data, "of_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
     if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
-        rows = _source_of(_opened(data, None if _is_pairs(data) else (), None, ())[0])
+        rows = _source_of(_opened(data, None if _is_pairs(data) else ())[0])
     if rows is None or (rows is not data and rows.fits):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
@@ -164,29 +147,24 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
     ``needed`` (a mask; by default all are) may be missing, and are zero.
     """
-    if isinstance(X, Plain):
-        aligned = _aligned(X.X, X.names, names, needed)
-        return replace(X, X=aligned, y=X.y if y is None else y)
-    known = y is not None and not isinstance(X, np.memmap)
+    known = y is not None and not isinstance(X, (np.memmap, Plain))
     source = as_source(X, y, None) if known else None
     if source is not None:
-        X, y, _ = source.load()
-        return Plain(_aligned(X, source.feature_names, names, needed), y, source.feature_names)
-    if not _is_stored(X):
+        X, y = source.load()[:2]
+        X = Plain(X, y, source.feature_names)
+    elif _is_stored(X):
+        reader, y = _opened(X, ())[0], None
+        X = Plain(reader.load(), None, reader.feature_names)
+    elif not isinstance(X, Plain):
         return Plain(X, y)
-    reader = _opened(X, (), None, ())[0]
-    X = _aligned(reader.load(), reader.feature_names, names, needed)
-    return Plain(X, None, reader.feature_names)
+    return Plain(_aligned(X.X, X.names, names, needed), X.y if y is None else y, X.names)
 
 
 def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
-    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory already.
-
-    A block is valid until the next one is asked for.
-    """
+    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
     if not _is_stored(X):
         return None
-    reader = _opened(X, (), None, ())[0]
+    reader = _opened(X, ())[0]
     found = reader.blocks(0, None, reader.usual_step)
     return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
 
@@ -222,7 +200,7 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...], normalize: bool = False
+    data: Any, y: Any, key: str | None = None, drop: Any = (), normalize: bool = False
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = _reader(data, y, key, drop)
@@ -231,9 +209,7 @@ def _opened(
     return reader, labels
 
 
-def _reader(
-    data: Any, y: Any, key: str | None, drop: tuple[str, ...]
-) -> tuple[Reader, Labels | None]:
+def _reader(data: Any, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
     name = y if isinstance(y, str) else None
     if isinstance(data, (str, Path)):
         path = Path(data)
@@ -243,15 +219,13 @@ def _reader(
     genes = as_genes(data)
     if genes is not None:
         genes = genes if key is None else view(genes.adata, key)
-        labels = genes.labels(name) if name else _given(y, "data")
-        return genes.reader(), labels
+        return genes.reader(), genes.labels(name) if name else _given(y, "data")
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
-    labels = readers.read_labels(name) if name else _given(y, "data")
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return array_reader(data), labels
+        return array_reader(data), readers.read_labels(name) if name else _given(y, "data")
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
 
 
@@ -270,12 +244,10 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        columns = "" if y is not None else anndata.column_names(path, "obs")
-        labels = None if name else _given(y, f"{path} (a column of obs; found: {columns})")
+        y = name or _given(y, path)
         with reading(path, ".h5ad"):
-            if labels is None:
-                labels = Labels.of(anndata.file_column(path, "obs", name))
-            return anndata.file_reader(path, key), labels.tidied()
+            found = Labels.of(hdf5.file_column(path, "obs", name) if name else y)
+            return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):
             y, name = readers.read_labels(name), None
@@ -292,20 +264,10 @@ def _file(
 
 
 def _npz_reader(path: Path, key: str | None) -> Reader:
-    """A reader of X in memory, with its feature_names; a large one is unpacked first."""
-    name = key or "X"
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        item = {i.filename: i for i in archive.infolist()}.get(f"{name}.npy")
-        if item is None:
-            out = array_reader(readers.sparse_from_npz(path, name), path)
-        elif item.file_size <= readers.MEMORY // 2:
-            out = array_reader(readers.read_npz(path, [name])[name], path)
-        else:
-            check_archive(path, [item])
-            folder = tempfile.TemporaryDirectory(prefix="semfs-")
-            target = Path(archive.extract(item, folder.name))
-            out = readers.ArrayReader(partial(readers.read_npy, target), path, folder)
-    names = readers.read_npz(path, ["feature_names"]).get("feature_names")
+    """A reader of X, which is loaded, with its feature_names."""
+    arrays = readers.read_npz(path, [key or "X", "feature_names"])
+    X, names = arrays.get(key or "X"), arrays.get("feature_names")
+    out = array_reader(readers.sparse_from_npz(path, key or "X") if X is None else X, path)
     if names is not None and names.shape != (out.n_features,):
         raise FileError(
             f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
@@ -314,13 +276,14 @@ def _npz_reader(path: Path, key: str | None) -> Reader:
     return out
 
 
-def _table(
-    data: Any, y: Any, name: str | None, drop: tuple[str, ...]
-) -> tuple[Reader, Labels | None]:
+def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labels | None]:
     if y is None:
         _given(None, f"{data if isinstance(data, Path) else 'data'} (the label column)")
     reader = TableReader(data, name, drop)
-    warn_of_texts(reader.texts)
+    if reader.texts:
+        shown = ", ".join(map(repr, reader.texts[:5])) + ", …" * (len(reader.texts) > 5)
+        message = f"columns without numbers are no features: {shown}."
+        warnings.warn(message, UserWarning, stacklevel=2)
     return reader, reader.labels() if name else _given(y, data)
 
 

@@ -1,14 +1,13 @@
 """Labels, and readers of matrices that stay where they are: NPY, NPZ, all with row slices.
 
-A reader knows its shape and yields ``(first row, X, labels)`` for a range of rows; labels are
-None unless they come with the rows. It can be pickled, so that workers of a cluster open the
-same file. Nothing is ever unpickled from a file; sizes are checked before they are believed.
+A reader can be pickled, so that workers of a cluster open the same file. Nothing is ever
+unpickled from a file; sizes are checked before they are believed.
 """
 
 from __future__ import annotations
 
-import math
 import mmap
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,17 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import (
-    FileError,
-    check_archive,
-    check_declared_size,
-    open_existing,
-    reading,
-    size_text,
-)
-from semfs.validation import check_distinct, did_you_mean, is_missing, label_array
-
-__all__ = ["ArrayReader", "Labels", "Reader", "read_npy", "read_npz"]
+from semfs.files import FileError, check_archive, check_declared_size, open_existing, reading
+from semfs.validation import check_distinct, is_missing, label_array
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -38,16 +28,12 @@ BLOCK_BYTES = MEMORY // 32
 RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels of n rows; a million rows of ten classes take four megabytes.
-
-    >>> labels = Labels.of(["cat", "ant", " cat", "", None]).tidied()
-    >>> labels.classes, labels.codes.tolist()
-    (['cat', 'ant'], [0, 1, 0, -1, -1])
-    """
+    """Labels of n rows; a million rows of ten classes take four megabytes."""
 
     classes: list  # distinct labels
     codes: np.ndarray  # (n,) place of each row's label among them; -1 without one, -2 left out
@@ -80,7 +66,6 @@ class Labels:
 
     @property
     def n_unlabelled(self) -> int:
-        """Number of rows without a label."""
         return int((self.codes == NO_LABEL).sum())
 
     def array(self) -> np.ndarray:
@@ -89,20 +74,19 @@ class Labels:
         return labels[np.maximum(self.codes, NO_LABEL)]
 
     def used(self) -> Labels:
-        """Return the labels of the rows that have one."""
         return Labels(self.classes, self.codes[self.codes >= 0])
 
     def tidied(self) -> Labels:
         """Return labels as people mean them: text without blanks around it, blank is none."""
-        return self._coded(
-            [c.strip() or None if isinstance(c, str) else c for c in self.classes]
-        )
+        names = (c.strip() or None if isinstance(c, str) else c for c in self.classes)
+        return self._coded(list(names))
 
     def whole_numbers(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        if not all(isinstance(c, str) and is_whole(c) for c in self.classes):
-            return self
-        return self._coded([int(c) for c in self.classes])
+        whole = all(
+            isinstance(c, str) and re.fullmatch("0|-?[1-9][0-9]*", c) for c in self.classes
+        )
+        return self._coded([int(c) for c in self.classes]) if whole else self
 
     def without(self, classes: Iterable) -> Labels:
         """Return the labels with the rows of some classes left out; text may name them."""
@@ -145,14 +129,6 @@ def _text(label: Any) -> str:
     return str(int(label)) if whole else str(label)
 
 
-def is_whole(text: str) -> bool:
-    """Whether a text is a whole number as people write it (7, not 007)."""
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
-
-
-# ---- readers ----------------------------------------------------------------------------
-
 Blocks = Iterator[tuple[int, Any, Any]]
 
 
@@ -177,12 +153,21 @@ class Reader:
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels or None); X is valid until the next one is asked for."""
+        first, stop = start, (self.n_rows or 0) if stop is None else stop
+        while first < stop:
+            last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
+            with reading(Path(self.path or "the data"), "data"):
+                rows = self.rows(first, last)
+            yield first, rows, None
+            first = last
+
+    def rows(self, first: int, last: int) -> Any:
+        """Return rows first … last - 1, dense or CSR."""
         raise NotImplementedError
 
     def load(self) -> Any:
         """Return all rows (n, d), dense or CSR."""
-        assert self.n_rows is not None
-        out = np.empty((self.n_rows, self.n_features), dtype=self.dtype)
+        out = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype)
         for first, X, _ in self.blocks(0, None, self.usual_step):
             out[first : first + len(X)] = X
         return out
@@ -190,13 +175,11 @@ class Reader:
     def some_values(self) -> np.ndarray:
         """Return values other than zero from a few rows at four places."""
         n = self.n_rows or 0
-        starts = range(0, n, n // 4 + 1)
-        found = [next(self.blocks(at, min(at + 50, n), 50))[1] for at in starts]
+        found = [self.rows(at, min(at + 50, n)) for at in range(0, n, n // 4 + 1)]
         return np.concatenate([X[X != 0] for X in found] or [np.zeros(0)])
 
     @property
     def usual_step(self) -> int:
-        """Rows of a block where nothing speaks for more or fewer."""
         return max(1, BLOCK_BYTES // max(1, self.row_bytes))
 
 
@@ -215,27 +198,11 @@ def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
         )
 
 
-# ---- NPY and NPZ ------------------------------------------------------------------------
-
-
 def read_npy(path: Any) -> np.ndarray:
     """Return the array of a ``.npy`` file, memory-mapped."""
     path = open_existing(path)
     with reading(path, ".npy"):
-        size = path.stat().st_size
-        if size == 0:
-            raise FileError(f"{path} is empty.")
-        with path.open("rb") as file:
-            shape, dtype = _npy_header(file, path, path.name)
-            wanted = file.tell() + math.prod(shape) * dtype.itemsize
-        if wanted > size:
-            raise FileError(
-                f"{path} is truncated: {size_text(wanted)} expected, {size_text(size)} "
-                "found. Copy or download it again."
-            )
-        empty = math.prod(shape) == 0  # nothing to map
-        array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-        return _checked_text(path, array)
+        return _checked_text(path, np.lib.format.open_memmap(path, mode="r"))
 
 
 def read_labels(path: Any) -> Labels:
@@ -255,33 +222,28 @@ def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndar
     path = open_existing(path)
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
-        check_distinct(
-            archive.namelist(), f"{path} holds two arrays of the same name, {{}}.", FileError
-        )
         wanted = list(members) if names is None else [n for n in names if n in members]
         check_archive(path, [members[name] for name in wanted])
         return {name: _read_member(path, archive, members[name]) for name in wanted}
 
 
-def names_in_npz(path: Any) -> list[str]:
+def names_in_npz(path: Path) -> list[str]:
     """Return the names of the arrays in an ``.npz`` file."""
-    path = open_existing(path)
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
+    with zipfile.ZipFile(path) as archive:
+        return sorted(name.removesuffix(".npy") for name in archive.namelist())
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
-    name = item.filename.removesuffix(".npy")
     with archive.open(item) as file:
-        shape, dtype = _npy_header(file, path, name)
-        size = file.tell() + math.prod(shape) * dtype.itemsize
-        if size != item.file_size:
+        try:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
             raise FileError(
-                f"{path}: array {name!r} says it has {size_text(size)} but "
-                f"{size_text(item.file_size)} are stored. Write the file again."
-            )
-        file.seek(0)
-        array = np.lib.format.read_array(file, allow_pickle=False)
+                f"{path}: {item.filename} holds pickled Python objects, which are refused "
+                "because reading them runs code. Save array.astype(str) or astype(float)."
+            ) from error
         file.read()  # to the end, where the checksum is compared
         return _checked_text(path, array)
 
@@ -295,24 +257,6 @@ def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _npy_header(file: Any, path: Path, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise FileError(
-            f"{path}: array {name!r} has .npy version {version}; 1.0 or 2.0 wanted."
-        )
-    read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-    shape, _, dtype = read(file)
-    if dtype.hasobject:
-        raise FileError(
-            f"{path}: array {name!r} holds pickled Python objects, which are refused because "
-            "reading them runs code. Save numbers or text: array.astype(str) or astype(float)."
-        )
-    if dtype.names is not None:
-        raise FileError(f"{path}: array {name!r} is a record array; a plain one was expected.")
-    return shape, dtype
-
-
 # What a column costs in any fit, however empty it is.
 COLUMN_BYTES = 128
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
@@ -322,8 +266,7 @@ def npz_labels(path: Path, name: str) -> Labels:
     """Return the labels in an array: names, or 0-based ids in the array ``classes``."""
     arrays = read_npz(path, (name, "classes"))
     if name not in arrays:
-        found = ", ".join(sorted(names_in_npz(path)))
-        raise FileError(f"{path} has no array {name!r}; found {found or 'nothing'}.")
+        raise FileError(f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}.")
     classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
     return named(f"{path}: {name}", arrays[name], classes)
 
@@ -351,16 +294,12 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     arrays = read_npz(path, _SPARSE)
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
-            f"{path} has no array {name!r}; found {', '.join(sorted(names_in_npz(path)))}. "
-            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
+            f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
+            "A matrix is X, or X_data, X_indices, X_indptr and X_shape."
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
     with reading(path, "data set"):
-        n, d = (int(size) for size in shape.tolist())
-        check_width(path, d)
-        out = sp.csr_array((data, indices, indptr), shape=(n, d))
-        out.check_format(full_check=True)  # places out of range would crash later, in C
-        return out
+        return sp.csr_array((data, indices, indptr), shape=shape.tolist())
 
 
 def check_width(path: Any, d: int) -> None:
@@ -369,19 +308,11 @@ def check_width(path: Any, d: int) -> None:
     check_declared_size(path, f"a matrix of {d} columns", d * COLUMN_BYTES, size)
 
 
-# ---- arrays that can be sliced ----------------------------------------------------------
-
-
 class ArrayReader(Reader):
-    """Anything dense with a shape and row slices: memory maps, HDF5, Zarr.
+    """Anything dense with row slices (memory map, HDF5, Zarr), opened in each process."""
 
-    ``open_array`` is called for the array in each process that reads it. ``folder`` is a
-    temporary one that holds it and goes with the reader.
-    """
-
-    def __init__(self, open_array: Callable[[], Any], path: Any = None, folder: Any = None):
+    def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
         self.open_array, self.path, self._array = open_array, path, open_array()
-        self.folder, self.shared = folder, folder is None
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
         self.n_rows, self.n_features = (int(size) for size in array.shape)
@@ -390,18 +321,7 @@ class ArrayReader(Reader):
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None)."""
-        assert self.n_rows is not None
-        first, stop = start, self.n_rows if stop is None else stop
-        while first < stop:
-            last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
-            with reading(Path(self.path or "the data"), "data"):
-                rows = self._rows(first, last)
-            yield first, rows, None
-            first = last
-
-    def _rows(self, first: int, last: int) -> Any:
+    def rows(self, first: int, last: int) -> Any:
         if self._array is None:
             self._array = self.open_array()
         if not isinstance(self._array, np.memmap):

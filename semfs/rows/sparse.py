@@ -1,15 +1,12 @@
 """Sparse matrices, stored by rows (CSR) or by columns (CSC): read and summed up in parts.
 
-A part is some rows, or some columns, of a matrix that is never turned: class sums, squares and
-Gram columns come from either. Files are not believed: a part has room for what was read.
+A part is some rows, or some columns, of a matrix that is never turned. Files are not believed.
 """
 
 from __future__ import annotations
 
 import gzip
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,32 +25,20 @@ from semfs.rows.readers import (
     working_dtype,
 )
 
-__all__ = ["SparseReader", "array_reader", "distinct", "mtx_reader", "normalized"]
-
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
 
 
 class SparseReader(Reader):
-    """The arrays data, indices and indptr of a matrix, wherever they are.
-
-    ``open_arrays`` is called for them in each process that reads; ``by_columns`` says what
-    indptr is of. ``folder`` is a temporary one that holds them and goes with the reader.
-    """
+    """The arrays data, indices and indptr (of rows or columns), opened in each process."""
 
     sparse = True
 
     def __init__(
-        self,
-        open_arrays: Callable[[], tuple[Any, Any, Any]],
-        shape: Any,
-        *,
-        by_columns: bool = False,
-        path: Any = None,
-        folder: Any = None,
+        self, open_arrays: Callable, shape: Any, *, by_columns: bool = False, path: Any = None
     ) -> None:
         self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
-        self.folder, self.shared = folder, folder is None and not by_columns
+        self.shared = not by_columns
         self.n_rows, self.n_features = (int(size) for size in shape)
         self._arrays: tuple[Any, Any, np.ndarray] | None = None
         if path is not None:
@@ -82,7 +67,6 @@ class SparseReader(Reader):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
         return self.n_rows or 0, self.n_features
 
     def part(self, first: int, last: int) -> Any:
@@ -123,15 +107,14 @@ class SparseReader(Reader):
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); what is stored by columns is loaded, and turned."""
-        stop = self.shape[0] if stop is None else stop
-        whole = self.load() if self.by_columns else None
-        while start < stop:
-            last = min(stop, (start // step + 1) * step)
-            yield start, self.part(start, last) if whole is None else whole[start:last], None
-            start = last
+        if self.by_columns:
+            return array_reader(self.load()).blocks(start, stop, step)
+        return super().blocks(start, stop, step)
+
+    def rows(self, first: int, last: int) -> Any:
+        return self.part(first, last)
 
     def load(self) -> Any:
-        """Return all rows (n, d) as CSR."""
         size = self.n_values * (self.dtype.itemsize + 4)
         if size > memory_limit():
             raise FileError(
@@ -141,7 +124,6 @@ class SparseReader(Reader):
         return self.part(0, self.shape[self.by_columns]).tocsr()
 
     def some_values(self) -> np.ndarray:
-        """Return stored values from four places."""
         data = self._open()[0]
         places = range(0, self.n_values, self.n_values // 4 + 1)
         return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
@@ -154,11 +136,8 @@ def array_reader(array: Any, path: Any = None) -> Reader:
     """Return a reader of an array that can be sliced, or of a sparse matrix in memory."""
     if sp.issparse(array):
         array = array if array.format == "csc" else array.tocsr()
-        arrays = (array.data, array.indices, array.indptr)
-        by_columns = array.format == "csc"
-        return SparseReader(
-            partial(_itself, arrays), array.shape, by_columns=by_columns, path=path
-        )
+        arrays = partial(_itself, (array.data, array.indices, array.indptr))
+        return SparseReader(arrays, array.shape, by_columns=array.format == "csc", path=path)
     out = ArrayReader(partial(_itself, array), path)
     out.shared = not isinstance(array, np.memmap)  # it would be sent whole
     return out
@@ -168,17 +147,10 @@ def _itself(array: Any) -> Any:
     return array
 
 
-# ---- counts -----------------------------------------------------------------------------
-
-
 def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 
     X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
-
-    >>> normalized(np.array([[1.0, 3.0], [0.0, 0.0]])).round(2)
-    array([[7.82, 8.92],
-           [0.  , 0.  ]])
     """
     if row_sums is None and sp.issparse(X):
         ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
@@ -196,72 +168,19 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
     return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
 
-# ---- Matrix Market ----------------------------------------------------------------------
+def mtx_reader(path: Path) -> Reader:
+    """Return a reader of a Matrix Market file (.mtx, .mtx.gz) of genes × cells, in memory."""
+    from scipy.io import mminfo, mmread
 
-
-@dataclass(frozen=True)
-class Numbers:
-    """An array in a file of its own, read and not mapped."""
-
-    path: Path
-    dtype: Any
-
-    @property
-    def shape(self) -> tuple[int]:
-        """Their number."""
-        return (self.path.stat().st_size // np.dtype(self.dtype).itemsize,)
-
-    def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(*self.shape)
-        offset = start * np.dtype(self.dtype).itemsize
-        return np.fromfile(self.path, self.dtype, stop - start, offset=offset)
-
-
-def mtx_reader(path: Path) -> SparseReader:
-    """Return a reader of a Matrix Market file (.mtx, .mtx.gz), copied to binary files.
-
-    Its columns are cells, one after the other, as 10x Genomics and others write it.
-    """
-    folder = tempfile.TemporaryDirectory(prefix="semfs-")
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        kind, line = file.readline(2**20).lower().split(), file.readline(2**20)
-        if kind[1:3] + kind[4:] != [b"matrix", b"coordinate", b"general"]:
-            raise FileError(f"{path}: a general coordinate matrix was expected.")
-        while line.startswith(b"%"):
-            line = file.readline(2**20)
-        d, n, size = (int(number) for number in line.split())
-        check_width(path, d)
-        check_declared_size(path, f"a matrix of {n} cells", 8 * n, path.stat().st_size)
-        arrays = _copied(path, file, n, Path(folder.name))
-        out = SparseReader(partial(_itself, arrays), (n, d), path=path, folder=folder)
-        if out.n_values != size:
-            raise FileError(f"{path} has {out.n_values} values, {size} expected.")
+    with reading(path, "Matrix Market"):
+        d, n, n_values, form, *_ = mminfo(path)
+        if form != "coordinate":
+            raise FileError(f"{path}: a sparse (coordinate) matrix was expected.")
+        size = 8 * n + 24 * n_values
+        check_declared_size(path, f"a matrix of {n} cells", size, path.stat().st_size)
+        out = array_reader(mmread(path, spmatrix=False).T.astype(np.float32), path)
     out.feature_names = _mtx_names(path, d)
     return out
-
-
-def _copied(path: Path, file: Any, n: int, folder: Path) -> tuple[Any, Any, np.ndarray]:
-    """Data, indices and indptr of the triples (gene, cell, value) in a text."""
-    csv, pa = need("pyarrow.csv", "data", what="A Matrix Market file"), need("pyarrow")
-    types = {"gene": pa.int64(), "cell": pa.int64(), "value": pa.float64()}
-    batches = csv.open_csv(
-        file,
-        csv.ReadOptions(column_names=list(types), block_size=BLOCK_BYTES),
-        csv.ParseOptions(delimiter=" "),
-        csv.ConvertOptions(column_types=types),
-    )
-    counts, before = np.zeros(n + 1, dtype=np.int64), 1
-    data, indices = Numbers(folder / "data", np.float32), Numbers(folder / "indices", np.int32)
-    with data.path.open("wb") as values, indices.path.open("wb") as places:
-        for batch in batches:
-            gene, cell, value = (c.to_numpy(zero_copy_only=False) for c in batch.columns)
-            if (np.diff(cell, prepend=before) < 0).any() or cell[-1] > n or gene.min() < 1:
-                raise FileError(f"{path}: columns must be 1 to {n}, one after the other.")
-            before = cell[-1]
-            counts += np.bincount(cell, minlength=n + 1)
-            value.astype(np.float32).tofile(values)
-            (gene - 1).astype(np.int32).tofile(places)
-    return data, indices, np.cumsum(counts)
 
 
 def _mtx_names(path: Path, d: int) -> list[str] | None:

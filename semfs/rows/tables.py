@@ -17,13 +17,10 @@ from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct, did_you_mean
 
-__all__ = ["TEXT_TABLES", "TableReader", "table_kind"]
-
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
-
 
 # Row groups up to this size are read one at a time; larger ones would not stay within memory.
 LARGEST_GROUP = 4 * BLOCK_BYTES
@@ -41,16 +38,15 @@ def table_kind(path: Path) -> str | None:
 class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
-    Parquet is read by row groups, also from a folder. Text and Feather files, and Parquet with
-    very long row groups, are copied to a temporary file when they must be read in blocks.
-    ``data`` is a path, or a pandas or polars frame; ``label`` its label column, ``drop`` some
-    that are no features.
+    ``data`` is a path, or a pandas or polars frame. Parquet, also in a folder, is read by row
+    groups; text and Feather from the first row on.
     """
+
+    _copy: ArrayReader | None
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
-        self._copy: ArrayReader | None = None
         if isinstance(data, Path):
             self.path, self.kind = data.resolve(), table_kind(data)
         else:
@@ -61,13 +57,17 @@ class TableReader(Reader):
             self._describe(drop)
 
     def _describe(self, drop: Sequence[str]) -> None:
-        schema = self._first_schema(drop)
+        schema = self._first_schema()
         check_distinct(
             schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
         )
-        for name in (*([] if self.label is None else [self.label]), *drop):
-            _check_known(self.name, name, schema.names)
-        stored_index = {*_INDEX_NAMES, *_pandas_index(schema)}
+        for name in {self.label or schema.names[0], *drop} - set(schema.names):
+            near = difflib.get_close_matches(name, schema.names, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            shown = ", ".join(map(repr, schema.names[:8])) + ", …" * (len(schema.names) > 8)
+            raise FileError(f"{self.name} has no column {name!r}; {hint}Found: {shown}.")
+        index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
+        stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
         features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
         if not features:
@@ -77,13 +77,10 @@ class TableReader(Reader):
         self.left_out = [c.name for c in others if c.name not in chosen]
         self.texts = [name for name in self.left_out if name not in stored_index]
         self.order = schema.names
-        self._set_shape(features)
-
-    def _set_shape(self, features: list[Any]) -> None:
-        dataset = self._dataset()
-        self.n_rows = dataset.count_rows()
-        kinds = {_stored_type(column.type) for column in features}
-        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*kinds)
+        self.n_rows = self._dataset().count_rows()
+        floating = need("pyarrow").types.is_floating
+        types = {c.type.to_pandas_dtype() if floating(c.type) else float for c in features}
+        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*types)
         self.n_features, self.feature_names = len(self.columns), self.columns
         if self.n_rows == 0:
             raise FileError(f"{self.name} has no rows, only names of columns.")
@@ -91,13 +88,11 @@ class TableReader(Reader):
         if self.path is not None and self.path.is_file():
             size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, size, held=False)
-        groups = []
-        if self.kind == "parquet":
-            groups = [g.num_rows for f in dataset.get_fragments() for g in f.row_groups]
-        self.largest_group = max(groups, default=1)
+        files = self._dataset().get_fragments() if self.kind == "parquet" else ()
+        groups = [group.num_rows for file in files for group in file.row_groups]
+        self.largest_group, self._copy = max(groups, default=0), None
+        # of longer ones a page of each column would be in memory
         self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
-
-    # ---- the file ---------------------------------------------------------------------
 
     def _dataset(self) -> Any:
         import pyarrow.dataset as ds
@@ -105,8 +100,7 @@ class TableReader(Reader):
         if self.table is not None:
             return ds.dataset(self.table)
         if self.kind != "csv":
-            partitioning = "hive" if self.kind == "parquet" else None
-            return ds.dataset(self.path, format=self.kind, partitioning=partitioning)
+            return ds.dataset(self.path, format=self.kind)
         # a column of whole numbers may hold 0.5 further down
         pa, numbers = need("pyarrow"), set(self.columns)
         types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
@@ -114,8 +108,7 @@ class TableReader(Reader):
         options = {"parse_options": parse, "convert_options": convert, "read_options": read}
         return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
 
-    def _first_schema(self, drop: Sequence[str]) -> Any:
-        """Names and types of the columns, of a text as far as its first block shows them."""
+    def _first_schema(self) -> Any:
         if self.kind != "csv":
             return self._dataset().schema
         assert self.path is not None
@@ -125,9 +118,6 @@ class TableReader(Reader):
             batch = next(iter(reader), None)
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
-        known = [n for n in batch.schema.names if n != self.label and n not in drop]
-        if len(set(known)) == len(known):
-            _refuse_broken_numbers(self.path, batch.slice(0, 200).select(known))
         return batch.schema
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
@@ -140,86 +130,77 @@ class TableReader(Reader):
                 yield batch
 
     def labels(self) -> Labels:
-        """Return the label of each row; only that column is kept."""
         assert self.label is not None
         batches = self.scan([self.label])
         found = Labels.of(v for batch in batches for v in batch.column(0).to_pylist()).tidied()
         return found.whole_numbers() if self.kind == "csv" else found
 
-    # ---- rows ---------------------------------------------------------------------------
-
-    def load(self) -> np.ndarray:
-        """Return all features (n, d)."""
-        out, first = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype), 0
-        with reading(Path(self.name), str(self.kind)):
-            for batch in self.scan(self.columns):
-                out[first : first + batch.num_rows] = self._matrix(batch, first)
-                first += batch.num_rows
-            if first != len(out):
-                raise FileError(f"{self.name} has {first} rows, {len(out)} were announced.")
-        return out
-
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
-        assert self.n_rows is not None
-        stop = self.n_rows if stop is None else stop
-        if self.shared:
-            with reading(Path(self.name), "parquet"):
-                yield from self._ranges(start, stop, step)
-        else:
+        if self.kind == "parquet" and not self.shared:
             self._copy = self._copy or self._copied()
             yield from self._copy.blocks(start, stop, step)
+            return
+        done, stop = start, (self.n_rows or 0) if stop is None else stop
+        with reading(Path(self.name), str(self.kind)):
+            for at, batch in self._batches(start, stop, step):
+                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                for part in spans(max(high - low, 0), step):
+                    if at + low + part.start != done:
+                        break
+                    rows = batch.slice(low + part.start, part.stop - part.start)
+                    yield done, self._matrix(rows, done), None
+                    done += rows.num_rows
+            if done != stop:
+                raise FileError(f"{self.name} has {done} rows, {self.n_rows} were announced.")
 
-    def _ranges(self, start: int, stop: int, step: int) -> Blocks:
-        """Rows start … stop of Parquet files, a row group at a time."""
-        end = 0
-        for fragment in self._dataset().get_fragments():
-            for part in fragment.split_by_row_group():
-                at, end = end, end + part.row_groups[0].num_rows
-                if end > start and at < stop:
-                    for batch in part.to_batches(columns=self.columns, batch_size=step):
-                        low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                        if high > low:
-                            rows = self._matrix(batch.slice(low, high - low), at + low)
-                            yield at + low, rows, None
-                        at += batch.num_rows
+    def _batches(self, start: int, stop: int, step: int) -> Iterator[tuple[int, Any]]:
+        """The place of its first row and a batch; those of Parquet are never long."""
+        at = 0
+        if self.kind != "parquet":
+            for batch in self.scan(self.columns):
+                yield at, batch
+                at += batch.num_rows
+            return
+        parquet = need("pyarrow.parquet")
+        for name in self._dataset().files:
+            with parquet.ParquetFile(name, pre_buffer=False, buffer_size=2**16) as file:
+                for group in range(file.num_row_groups):
+                    end = at + file.metadata.row_group(group).num_rows
+                    if end > start and at < stop:
+                        for batch in file.iter_batches(step, [group], self.columns):
+                            yield at, batch
+                            at += batch.num_rows
+                    at = end
 
     def _copied(self) -> ArrayReader:
         """The features in a temporary file, as many columns at a time as fit."""
-        folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        path, shape = Path(folder.name) / "features", (self.n_rows or 0, self.n_features)
-        width = shape[1]
-        if self.kind == "parquet":
-            width = max(1, BLOCK_BYTES // (8 * self.largest_group))
+        self.folder = tempfile.TemporaryDirectory(prefix="semfs-")
+        path, shape = Path(self.folder.name) / "features", (self.n_rows or 0, self.n_features)
+        width = max(1, BLOCK_BYTES // (8 * self.largest_group))
         with path.open("wb") as file:
             for part in spans(shape[1], width):
                 first = 0
                 for batch in self.scan(self.columns[part]):
-                    self._matrix(batch, first).tofile(file)
+                    self._matrix(batch, first, self.columns[part]).tofile(file)
                     first += batch.num_rows
-        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path, folder)
+        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path)
 
-    def _matrix(self, batch: Any, first: int) -> np.ndarray:
-        """The columns of a batch as one matrix."""
-        out = np.empty((batch.num_rows, batch.num_columns), dtype=self.dtype)
-        for place, name in enumerate(batch.schema.names):
-            out[:, place] = self._numbers(name, batch.column(place), first)
+    def _matrix(self, batch: Any, first: int, columns: list[str] | None = None) -> np.ndarray:
+        """The features of a batch as one matrix."""
+        columns = columns or self.columns
+        out = np.empty((batch.num_rows, len(columns)), dtype=self.dtype)
+        for place, name in enumerate(columns):
+            column = batch.column(name)
+            if column.null_count:
+                nulls = column.is_null().to_numpy(zero_copy_only=False)
+                raise FileError(
+                    f"{self.name}: no value in column {name!r}, row "
+                    f"{first + int(np.flatnonzero(nulls)[0]) + 1} ({column.null_count} "
+                    "missing). Fill the gaps, or name the column in drop."
+                )
+            out[:, place] = column.to_numpy(zero_copy_only=False)
         return out
-
-    def _numbers(self, name: str, column: Any, first: int) -> np.ndarray:
-        numbers = np.asarray(column.to_numpy(zero_copy_only=False), dtype=self.dtype)
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            row = int(wrong.argmax())
-            found = f"{numbers[row]:g}" if column[row].is_valid else "no value"
-            raise FileError(
-                f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
-                f"({wrong.sum()} in all). Fill the gaps, or name the column in drop."
-            )
-        return numbers
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"_copy": None}
 
 
 @dataclass(frozen=True)
@@ -241,34 +222,10 @@ class Slabs:
         return out
 
 
-# ---- columns ----------------------------------------------------------------------------
-
-
 def _is_number(kind: Any) -> bool:
     types = need("pyarrow").types
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
     return any(test(kind) for test in tests)
-
-
-def _stored_type(kind: Any) -> Any:
-    floating = need("pyarrow").types.is_floating(kind)
-    return kind.to_pandas_dtype() if floating else np.float64
-
-
-def _pandas_index(schema: Any) -> list[str]:
-    """Columns in which pandas keeps the index of a frame."""
-    found = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in found if isinstance(name, str)]
-
-
-def _check_known(path: Any, name: str, names: list[str]) -> None:
-    if name not in names:
-        hint = did_you_mean(name, names) or "."
-        shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
-        raise FileError(f"{path} has no column {name!r}{hint} Found: {shown}.")
-
-
-# ---- text -------------------------------------------------------------------------------
 
 
 def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
@@ -284,24 +241,3 @@ def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, A
         pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         pc.ConvertOptions(column_types=types, strings_can_be_null=False),
     )
-
-
-def _refuse_broken_numbers(path: Path, head: Any) -> None:
-    """A text column that is mostly numbers is a column of numbers with a mistake in it."""
-    types = need("pyarrow").types
-    for name, column in zip(head.schema.names, head.columns):
-        cells = column.to_pylist() if types.is_string(column.type) else []
-        bad = [i for i, cell in enumerate(cells) if not _is_written_number(cell)]
-        if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
-            raise FileError(
-                f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
-                "numbers. Correct it, or name the column in drop."
-            )
-
-
-def _is_written_number(cell: str) -> bool:
-    try:
-        float(cell)  # pandas.to_numeric crashes on "1e999999999999"
-    except ValueError:
-        return False
-    return True

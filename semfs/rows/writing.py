@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.anndata import GeneMatrix
 from semfs.rows.blocks import BlockSource
+from semfs.rows.hdf5 import GeneMatrix
+from semfs.rows.readers import names_in_npz, read_npz
 from semfs.rows.tables import TEXT_TABLES, TableReader
-
-__all__ = ["WRITTEN", "feature_names", "of_genes", "write_columns", "write_h5ad"]
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
 
@@ -34,8 +32,11 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        with path.open("wb") as file:
-            _write_npy(file, source, columns)
+        shape = (source.n_rows or 0, len(columns))
+        out, first = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape), 0
+        for block in _chosen(source, columns):
+            out[first : first + len(block)] = block
+            first += len(block)
     elif suffix == ".npz":
         _write_npz(path, source, columns)
     else:
@@ -50,39 +51,19 @@ def _chosen(source: BlockSource, columns: np.ndarray) -> Iterator[np.ndarray]:
         yield X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
 
 
-def _write_npy(file: Any, source: BlockSource, columns: np.ndarray) -> None:
-    header = {
-        "descr": np.lib.format.dtype_to_descr(source.reader.dtype),
-        "fortran_order": False,
-        "shape": (source.n_rows, len(columns)),
-    }
-    np.lib.format.write_array_header_1_0(file, header)
-    for block in _chosen(source, columns):
-        file.write(np.ascontiguousarray(block, dtype=source.reader.dtype).data)
-
-
 def _write_npz(path: Path, source: BlockSource, columns: np.ndarray) -> None:
-    """X and feature_names anew; of an NPZ source everything else is copied as it is."""
-    own = {"X", "X_data", "X_indices", "X_indptr", "X_shape", "feature_names"}
-    origin = source.reader.path
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("X.npy", "w", force_zip64=True) as file:
-            _write_npy(file, source, columns)
-        arrays = {"feature_names": feature_names(source)[columns].astype(str)}
-        if origin is not None and origin.suffix.lower() == ".npz":
-            with zipfile.ZipFile(origin) as old:
-                for item in old.infolist():
-                    if item.filename.removesuffix(".npy") not in own:
-                        archive.writestr(item.filename, old.read(item))
-        elif source.labels is not None:
-            texts = np.array([*(str(c) for c in source.labels.classes), ""])
-            arrays["y"] = texts[np.maximum(source.labels.codes, -1)]
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w") as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
-
-
-# ---- tables -------------------------------------------------------------------------------
+    """X and feature_names anew; of an NPZ source everything else as it is."""
+    arrays: dict[str, Any] = {}
+    origin, labels = source.reader.path, source.labels
+    if origin is not None and origin.suffix.lower() == ".npz":
+        others = [n for n in names_in_npz(origin) if n != "X" and not n.startswith("X_")]
+        arrays = read_npz(origin, others)
+    elif labels is not None:
+        texts = np.array([*(str(c) for c in labels.classes), ""])
+        arrays = {"y": texts[np.maximum(labels.codes, -1)]}
+    arrays["X"] = np.concatenate(list(_chosen(source, columns)))
+    arrays["feature_names"] = feature_names(source)[columns].astype(str)
+    np.savez_compressed(path, **arrays)
 
 
 def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
@@ -112,27 +93,19 @@ def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
         for batch in reader.scan([name for name in reader.order if name in kept]):
             yield batch.replace_schema_metadata(None)
         return
-    first, labels = 0, source.labels
-    assert labels is not None
+    first, names = 0, [reader.label or "label", *map(str, chosen)]
+    assert source.labels is not None
     for block in _chosen(source, columns):
-        values = labels[slice(first, first + len(block))].array().tolist()
-        arrays = [pa.array(values, from_pandas=True), *map(pa.array, block.T.copy())]
-        yield pa.RecordBatch.from_arrays(
-            arrays, names=[reader.label or "label", *map(str, chosen)]
-        )
+        labels = source.labels[slice(first, first + len(block))].array().tolist()
+        arrays = [pa.array(labels, from_pandas=True), *map(pa.array, block.T.copy())]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
         first += len(block)
 
 
 def _plain(batch: Any) -> Any:
     """The same batch without dictionaries, which may differ from batch to batch."""
-    types = need("pyarrow").types
-    arrays = [
-        a.dictionary_decode() if types.is_dictionary(a.type) else a for a in batch.columns
-    ]
-    return need("pyarrow").RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-# ---- AnnData ------------------------------------------------------------------------------
+    columns = [a.dictionary_decode() if hasattr(a, "dictionary") else a for a in batch.columns]
+    return need("pyarrow").RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def write_h5ad(
@@ -165,7 +138,7 @@ def write_h5ad(
         frame = "var" if kept is not None else source.reader.frame
         _add_columns(file[frame], columns)
         if frame != "var":
-            shared = _index(file["var"])
+            shared = anndata.io.read_elem(file["var"]).index
             _add_columns(file["var"], of_genes(columns, feature_names(source), shared))
         if "uns" not in file:
             anndata.io.write_elem(file, "uns", {})
@@ -177,10 +150,6 @@ def _add_columns(frame: Any, columns: dict[str, np.ndarray]) -> None:
     for name, values in columns.items():
         need("anndata.io").write_elem(frame, name, values)
     frame.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
-
-
-def _index(frame: Any) -> Any:
-    return need("anndata.io").read_elem(frame[frame.attrs["_index"]])
 
 
 def of_genes(columns: dict[str, np.ndarray], names: Any, wanted: Any) -> dict[str, np.ndarray]:

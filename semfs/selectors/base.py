@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import html
 import inspect
-import numbers
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,22 +41,11 @@ from semfs.validation import (
     label_array,
 )
 
-__all__ = [
-    "LinearSelector",
-    "RankingSelector",
-    "constant_columns",
-    "row_wise",
-    "stable_order",
-    "validated",
-]
+__all__ = ["LinearSelector", "RankingSelector", "constant_columns", "stable_order", "validated"]
 
-# scikit-learn's words about rows whose names we have compared ourselves
-NO_NAMES = "X does not have valid feature names"
-
-#: Rows up to this size are remembered, so that `explain` needs no arguments.
-REMEMBERED_BYTES = 256 * 2**20
-#: A notebook shows at most this many features; get_feature_names_out() has the rest.
-SHOWN = 200
+NO_NAMES = "X does not have valid feature names"  # scikit-learn's, of names we have compared
+REMEMBERED_BYTES = 256 * 2**20  # of rows that are remembered, for explain without arguments
+SHOWN = 200  # features in a notebook; get_feature_names_out() has the rest
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
@@ -76,30 +63,16 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     _above: ClassVar[dict[str, float]] = {}
 
     def _check_training_data(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        accept_sparse: bool = False,
-        reset: bool = True,
-        ensure_all_finite: bool = True,
+        self, X: Any, y: Any, *, accept_sparse: bool = False, reset: bool = True, **options: Any
     ) -> tuple[Any, Any, Any]:
-        """Validate X and y once; return X, the class labels (C,) and codes (n,).
-
-        Without y, classes and codes are None, unless the selector's tags require y.
-        """
+        """X, class labels (C,) and codes (n,), checked; both None without y, if allowed."""
         plain = as_plain(X, y)
         X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        X = validated(
-            self,
-            replace(plain, X=X),
-            accept_sparse=("csr", "csc") if accept_sparse else False,
-            dtype=floating_dtypes(X) or [np.float64, np.float32],
-            ensure_all_finite=ensure_all_finite,
-            reset=reset,
-        )
+        options["accept_sparse"] = ("csr", "csc") if accept_sparse else False
+        options["dtype"] = floating_dtypes(X) or [np.float64, np.float32]
+        X = validated(self, replace(plain, X=X), reset=reset, **options)
         self._check_n_features_to_select()
         if y is None and not self.__sklearn_tags__().target_tags.required:
             return X, None, None
@@ -108,30 +81,20 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Raise if a parameter has no meaning; None is fine where it is the default."""
-        values = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if value is not None or getattr(type(self), name) is not None
-        }
-        for name in values.keys() & self._words:
-            check_option(name, values[name], self._words[name])
-        for name in values.keys() & self._whole:
-            check_integer(name, values[name], self._whole[name])
-        for name in values.keys() & self._at_least:
-            check_number(name, values[name], at_least=self._at_least[name])
-        for name in values.keys() & self._above:
-            check_number(name, values[name], above=self._above[name])
+        for name, value in self.get_params(deep=False).items():
+            if value is None and getattr(type(self), name) is None:
+                continue
+            if name in self._words:
+                check_option(name, value, self._words[name])
+            if name in self._whole:
+                check_integer(name, value, self._whole[name])
+            if name in self._at_least:
+                check_number(name, value, at_least=self._at_least[name])
+            if name in self._above:
+                check_number(name, value, above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
-        k = self.n_features_to_select
-        share = isinstance(k, numbers.Real) and 0 < float(k) < 1
-        if not (share or isinstance(k, numbers.Integral)) or isinstance(k, bool):
-            raise TypeError(
-                "n_features_to_select must be a whole number of at least 1, or the share of "
-                f"the features between 0 and 1, got {k!r}."
-            )
-        if k <= 0:
-            raise ValueError(f"n_features_to_select must be at least 1, got {k}.")
+        check_integer("n_features_to_select", self.n_features_to_select, 1)
 
     def _n_wanted(self, d: int) -> int:
         """How many of d features are asked for; of a share at least one."""
@@ -152,9 +115,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _set_ranking(self, scores: np.ndarray) -> None:
         """Store a ranking by scores (d,), ties by index; -inf for columns that rank last."""
-        ranking = self._ranking_attributes(scores, stable_order(scores), len(scores))
-        for name, value in ranking.items():
-            setattr(self, name, value)
+        found = self._ranking_attributes(scores, stable_order(scores), len(scores))
+        self.__dict__.update(found)
         self._warn_if_too_many(len(scores))
 
     def _ranking_attributes(
@@ -184,30 +146,20 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
-            Rows with all the features seen in `fit`. In AnnData genes are found by name.
-
-        Returns
-        -------
-        X_selected : array-like of shape (n, k)
-            Of AnnData an AnnData object, as slicing it returns it.
+            Rows with all the features seen in `fit`. In AnnData genes are found by name, and
+            an AnnData object is returned, as slicing it does.
         """
-        genes = as_genes(X)
-        if genes is not None:
-            return genes.keep(self._places(genes.names))
-        if plain_blocks(X) is None:
-            with own_words():
+        genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
+        if genes is None:
+            if plain_blocks(X) is None:
                 return super().transform(X)
-        plain = as_plain(X, names=getattr(self, "feature_names_in_", None))
-        return plain.X[:, self._get_support_mask()]
-
-    def _places(self, names: list[str]) -> np.ndarray:
-        """Where among columns of these names the selected ones are."""
-        support = self.get_support()
-        if hasattr(self, "feature_names_in_"):
-            return column_places(names, self.feature_names_in_[support])
-        if len(names) != len(support):
-            raise ValueError(f"X has {len(names)} features, {len(support)} were fitted.")
-        return np.flatnonzero(support)
+            return as_plain(X, names=names).X[:, self._get_support_mask()]
+        support, found = self.get_support(), genes.names
+        if names is not None:
+            return genes.keep(column_places(found, names[support]))
+        if len(found) != len(support):
+            raise ValueError(f"X has {len(found)} features, {len(support)} were fitted.")
+        return genes.keep(np.flatnonzero(support))
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")
@@ -216,8 +168,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     def _name_of(self, feature: int) -> str:
         names = getattr(self, "feature_names_in_", None)
         return f"x{feature}" if names is None else str(names[feature])
-
-    # ---- how it looks ------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The call that makes it, tables and long lists in words, defaults left out."""
@@ -245,34 +195,17 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
             for rank, (name, j) in enumerate(zip(names, chosen[:SHOWN]), start=1)
         )
-        more = len(chosen) - SHOWN
-        rest = f"<p>… and {more:,} more: get_feature_names_out()</p>" if more > 0 else ""
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(chosen):,} of "
             f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
-            f"{rows}</tbody></table>{rest}</details>"
+            f"{rows}</tbody></table></details>"
         )
 
 
-@contextmanager
-def own_words(name: str = "X") -> Iterator[None]:
-    """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
-    try:
-        yield
-    except ValueError as error:
-        said, _, more = re.sub(r"\bX\b", name, str(error)).partition("\n")
-        if "contains NaN" in said:
-            raise ValueError(f"{said} Fill it, or drop that row or column.") from error
-        raise ValueError(f"{said}\n{more}".strip()) from error
-
-
-def validated(selector: Any, X: Any, *, reset: bool, name: str = "X", **options: Any) -> Any:
-    """Return X as scikit-learn's `validate_data` does, also of AnnData, files and lazy frames.
-
-    What lies sparse there is made dense for selectors that need it so, if memory allows.
-    """
+def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+    """Return X as scikit-learn's `validate_data` does, also of AnnData and files."""
     known = None if reset else getattr(selector, "feature_names_in_", None)
     plain = as_plain(X, names=known)
     X, named = plain.X, plain.names is not None
@@ -281,8 +214,7 @@ def validated(selector: Any, X: Any, *, reset: bool, name: str = "X", **options:
         if size > memory_limit() // 4:
             raise ValueError(
                 f"{type(selector).__name__} needs dense data, which would take "
-                f"{size_text(size)}. Choose highly variable genes or fewer cells first, or a "
-                "selector that takes sparse data."
+                f"{size_text(size)}. Choose fewer genes or cells, or another selector."
             )
         X = X.toarray()
     with warnings.catch_warnings():
@@ -315,9 +247,6 @@ def row_wise(method: Callable) -> Callable:
 class _Fitted(RankingSelector):
     """What `fit` of a linear model sets."""
 
-    coef_: np.ndarray
-    selection_: np.ndarray
-    intercept_: np.ndarray
     class_table_: AttributeTable
     class_means_: np.ndarray
     within_: np.ndarray
@@ -350,13 +279,7 @@ class LinearSelector(_Fitted):
         return tags
 
     def _training_data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_unlabeled: Any = None,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, X_unlabeled: Any = None, reset: bool = True
     ) -> TrainingData:
         """Validate rows in memory; finiteness shows in the moments."""
         plain = as_plain(X, y)
@@ -380,19 +303,14 @@ class LinearSelector(_Fitted):
 
     @row_wise
     def predict_attributes(self, X: Any) -> np.ndarray:
-        """Predict the attributes (n, m) of each row of X (n, d).
+        """Predict the attributes of each row, in the columns of the table given.
 
         By a ridge regression of its own on the selected features, all classes alike.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`; only the selected ones are read.
-
-        Returns
-        -------
-        attributes : ndarray of shape (n, m)
-            In the columns of the table given.
+            Rows with all the features seen in `fit`; the result has shape (n, m).
         """
         Z = self._selected(X, "predict_attributes")
         return like(self._predictor().attributes(Z), X)
@@ -406,13 +324,7 @@ class LinearSelector(_Fitted):
         X : array-like or sparse matrix of shape (n, d)
             Rows with all the features seen in `fit`.
         class_table : like `attributes`, optional
-            Descriptions of the classes to choose among, for example of the unseen ones. By
-            default all classes of the fitted table, seen or to come.
-
-        Returns
-        -------
-        labels : ndarray of shape (n,)
-            Class labels.
+            Classes to choose among; by default all of the fitted table, seen or to come.
         """
         Z, table = self._selected(X, "predict"), self._candidates(class_table)
         best = np.argmax(self._predictor().scores(Z, table), axis=1)
@@ -425,12 +337,7 @@ class LinearSelector(_Fitted):
         Parameters
         ----------
         X, class_table
-            As in `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n, n_classes)
-            Larger is likelier; columns in the order of the table.
+            As in `predict`; the result (n, n_classes) has columns in the order of the table.
         """
         Z, table = self._selected(X, "decision_function"), self._candidates(class_table)
         return like(self._predictor().scores(Z, table), X)
@@ -443,18 +350,14 @@ class LinearSelector(_Fitted):
         with own_words():
             X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
-        if is_foreign(X):
-            return np.asarray(as_numpy(take_columns(X, chosen)), dtype=np.float64)
-        picked = X[:, chosen]
-        return np.asarray(picked.toarray() if sp.issparse(picked) else picked, dtype=np.float64)
+        Z = as_numpy(take_columns(X, chosen)) if is_foreign(X) else X[:, chosen]
+        return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
 
     def _predictor(self) -> ClassPredictor:
-        same = None
-        if self.n_features_in_ == self.class_table_.values.shape[1]:
-            same = np.flatnonzero(self._get_support_mask())
-        return ClassPredictor(
-            self.class_table_, as_numpy(self.class_means_), as_numpy(self.within_), same
-        )
+        table, means, within = self.class_table_, self.class_means_, self.within_
+        alike = self.n_features_in_ == table.values.shape[1]
+        same = np.flatnonzero(self._get_support_mask()) if alike else None
+        return ClassPredictor(table, as_numpy(means), as_numpy(within), same)
 
     def _candidates(self, class_table: Any) -> AttributeTable:
         """The classes to choose among."""
@@ -482,8 +385,6 @@ class LinearSelector(_Fitted):
         check_same_namespace(X, self, attribute="support_", method="transform")
         return super()._transform(X)
 
-    # ---- explaining --------------------------------------------------------------------
-
     def explain(
         self,
         X: Any = None,
@@ -497,12 +398,10 @@ class LinearSelector(_Fitted):
 
         Parameters
         ----------
-        X, y : array-like, optional
-            The rows and labels of `fit`. By default those of the last `fit`, which are
-            remembered, by reference, if they take up to 256 MB (not by saved or pickled
-            selectors). Without rows only gains and weights are explained.
-        sample_weight : array-like of shape (n,), optional
-            Row weights that go with X.
+        X, y, sample_weight : array-like, optional
+            The rows of `fit`. By default those of the last `fit`, remembered by reference if
+            they take up to 256 MB (not by saved or pickled selectors). Without rows only
+            gains and weights are explained.
         n_bootstraps : int, default=100
             Bootstraps of the classes for the stability of the selection; 0 for none. They
             take labelled rows into account, not `target_attributes` or unlabelled rows.
@@ -511,10 +410,7 @@ class LinearSelector(_Fitted):
 
         Returns
         -------
-        explanation : Explanation
-            Print it, look at its frames (``features``, ``attributes``, ``weights``,
-            ``classes``, ``duplicates``, ``stability``) or plot it (``plot_gains``,
-            ``plot_attributes``, ``plot_stability``).
+        semfs.selectors.explanation.Explanation
         """
         from semfs.selectors.explanation import explain_selection
 
@@ -524,20 +420,20 @@ class LinearSelector(_Fitted):
         if X is not None:
             moments = self._training_data(X, y, sample_weight, reset=False).moments
             moments = moments.without_empty_classes()
-            fitted = self.class_table_.classes
-            if not np.array_equal(moments.classes, fitted):
+            found, fitted = moments.classes.tolist(), self.class_table_.classes.tolist()
+            if found != fitted:
                 raise ValueError(
                     f"explain needs rows of the {len(fitted)} classes that were fitted, from "
-                    f"{fitted[0]!r} to {fitted[-1]!r}; found {len(moments.classes)}, from "
-                    f"{moments.classes[0]!r} to {moments.classes[-1]!r}."
+                    f"{fitted[0]!r} to {fitted[-1]!r}; found {len(found)}, from {found[0]!r} "
+                    f"to {found[-1]!r}."
                 )
         return explain_selection(self, moments, n_bootstraps, random_state)
 
     def _remember(self, moments: Moments) -> None:
-        """Keep what `explain` needs, by reference, unless it is large."""
-        rows = moments.rows
-        size = rows.nbytes if isinstance(rows, Rows) else 8 * moments.n_features**2
-        small = size <= REMEMBERED_BYTES and (rows is None or isinstance(rows, Rows))
+        """Keep what `explain` needs, by reference, unless it is large or out of memory."""
+        rows, here = moments.rows, isinstance(moments.rows, Rows)
+        size = rows.nbytes if here else 8 * moments.n_features**2
+        small = size <= REMEMBERED_BYTES and (here or rows is None)
         self._evidence = moments if small else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -553,11 +449,10 @@ def stable_order(scores: np.ndarray) -> np.ndarray:
 
 def constant_columns(X: Any) -> np.ndarray:
     """Return a mask (d,) of the columns of X that hold one value only."""
+    top, low = X.max(axis=0), X.min(axis=0)
     if sp.issparse(X):
-        top = np.asarray(X.max(axis=0).todense()).ravel()
-        low = np.asarray(X.min(axis=0).todense()).ravel()
-        return top == low
-    return np.asarray(X.max(axis=0) == X.min(axis=0))
+        top, low = top.toarray().ravel(), low.toarray().ravel()
+    return np.asarray(top == low)
 
 
 def _in_words(name: str, value: Any) -> str:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
+from sklearn.base import clone
 
 from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.rows import Rows
+from semfs.selectors.semfs_cv import ClassFolds
 from semfs.selectors.training import FeatureLimits, Units
 from semfs.validation import class_weights
 
 __all__ = ["Explanation", "explain_selection"]
 
-#: Features that enter the search on bootstraps of the classes.
-N_CANDIDATES = 512
-#: Correlation within classes, and over all rows, from which a feature counts as a copy.
-COPY = 0.7
-#: Colours of what is in question and of what stands beside it.
-RED, GREY = "#e0245e", "#9aa0a8"
+N_CANDIDATES = 512  # features that enter the search on bootstraps of the classes
+COPY = 0.7  # correlation over all rows from which a feature counts as a copy; half of it within
+RED, GREY = "#e0245e", "#9aa0a8"  # what is in question, and what stands beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,22 +31,19 @@ class Explanation:
     Attributes
     ----------
     features : DataFrame of shape (k, …)
-        One row per chosen feature, in order of entry: ``gain`` (fall of J), ``share`` of the
-        total fall, ``carries`` and ``separates`` in words, ``duplicates``, and the selection
-        ``frequency`` over class bootstraps with its interval ``low``–``high``.
+        By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
+        ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
+        bootstraps with its interval ``low``–``high``.
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
-        W: how far one standard deviation of the feature moves the prediction of an
-        attribute, in standard deviations of that attribute, the other features held fixed.
+        W: standard deviations of an attribute for one of the feature, others held fixed.
     classes : DataFrame of shape (k, C)
-        Mean of the feature in each class, in standard deviations within classes from the
-        mean over classes.
+        Class means about the mean over classes, in standard deviations within classes.
     duplicates : DataFrame
         Pairs (feature, other, correlation, chosen): what says nearly the same.
     stability : DataFrame
-        Frequency of selection over bootstraps of the classes, with 95 % intervals, of the
-        chosen features and of others that were often chosen instead.
+        ``frequency`` of the chosen features and of others that were often chosen instead.
     n_bootstraps : int
     """
 
@@ -72,9 +67,7 @@ class Explanation:
             lines.append(f"{name!s:<{width}}  " + "; ".join(filter(None, parts)))
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        m = self.attributes.shape[1]
-        return f"Explanation of {len(self.features)} features by {m} attributes\n{self}"
+    __repr__ = __str__
 
     def plot_gains(self) -> Any:
         """Return a figure of the share of the fall of J that each further feature adds."""
@@ -133,10 +126,7 @@ def _as_they_are(names: Any) -> list[str]:
 def explain_selection(
     selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
 ) -> Explanation:
-    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`.
-
-    Without moments only gains and weights are known.
-    """
+    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`."""
     frame = need("pandas", "data", what="explain").DataFrame
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
     table, names = selector.class_table_, [selector._name_of(j) for j in chosen]
@@ -153,9 +143,11 @@ def explain_selection(
         weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
         carried = correlations = _correlations(scaled.means[:, chosen], values)
         levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
-    counts = _selection_counts(selector, moments, n_bootstraps, random_state)
+    counts = None
+    if n_bootstraps and moments and isinstance(moments.rows, Rows) and len(classes) > 2:
+        counts = _selection_counts(selector, scaled, units, n_bootstraps, random_state)
     n_bootstraps = 0 if counts is None else n_bootstraps
-    stability = frame(_stability(chosen, counts, n_bootstraps))
+    stability = frame(_stability(chosen if n_bootstraps else chosen[:0], counts, n_bootstraps))
     stability.index = [selector._name_of(j) for j in stability.pop("feature")]
     duplicates = frame(
         [(selector._name_of(j), selector._name_of(o), r, o in chosen) for j, o, r in copies],
@@ -230,77 +222,47 @@ def _copies(moments: Moments, chosen: np.ndarray) -> list[tuple[int, int, float]
     inner = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
     found = []
     for i, j in enumerate(chosen.tolist()):
-        r = _ratio(total[:, i], diag, diag[j])
-        r_within = _ratio(within[:, i], inner, inner[j])
+        r, r_within = (
+            np.divide(column, scale, out=np.zeros_like(column), where=scale > 1e-12)
+            for column, scale in (
+                (total[:, i], np.sqrt(diag * diag[j])),
+                (within[:, i], np.sqrt(inner * inner[j])),
+            )
+        )
         alike = np.flatnonzero((np.abs(r) >= COPY) & (np.abs(r_within) >= COPY / 2))
         alike = alike[np.argsort(-np.abs(r[alike]), kind="stable")]
         found += [(j, o, float(r[o])) for o in alike[alike != j][:3].tolist()]
     return found
 
 
-def _ratio(column: np.ndarray, diag: np.ndarray, own: float) -> np.ndarray:
-    scale = np.sqrt(diag * own)
-    return np.divide(column, scale, out=np.zeros_like(column), where=scale > 1e-12)
-
-
-# ---- stability ------------------------------------------------------------------------
-
-
 def _selection_counts(
-    selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
-) -> np.ndarray | None:
-    """How often each feature (d,) is chosen when classes are drawn again; None without rows."""
-    if moments is None or not isinstance(moments.rows, Rows) or not n_bootstraps:
-        return None
+    selector: Any, moments: Moments, units: Units, n_bootstraps: int, random_state: Any
+) -> np.ndarray:
+    """How often each feature (d,) is chosen when classes are drawn again."""
     k, C = int(np.asarray(selector.support_).sum()), len(moments.classes)
-    if C < 3:
-        return None
     model = getattr(selector, "best_estimator_", selector)
-    columns, params = _candidates(model, moments, k)
-    few, rows = moments, moments.rows
-    if len(columns) < moments.n_features:
-        X = rows.X[:, columns]
-        few = Moments.from_checked(X, rows.codes, moments.classes, rows.weights).compact()
+    names = getattr(model, "feature_names_in_", None)
+    limits = FeatureLimits.of(moments, model.include, model.exclude, names)
+    again = clone(model).set_params(n_features_to_select=k, **units.params(model))
+    table = None if model.attributes is None else units.table(model.class_table_)
+    all_classes = np.ones(C, dtype=bool)
+    most = max(N_CANDIDATES, 4 * k)
+    folds = ClassFolds(moments, table, [again], [(all_classes, ~all_classes)], limits, most)
     weights = class_weights(model.class_weight, moments.classes, moments.counts)
     weights = np.ones(C) if weights is None else weights
-    again, rng = type(model)(**params), np.random.default_rng(random_state)
-    counts, done = np.zeros(moments.n_features), 0
+    rng, counts, done = np.random.default_rng(random_state), np.zeros(moments.n_features), 0
     while done < n_bootstraps:
         times = np.bincount(rng.integers(0, C, C), minlength=C)
         if (times > 0).sum() > 1:  # a single class has nothing to tell apart
             again.class_weight = dict(zip(moments.classes.tolist(), (times * weights).tolist()))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the first fit gave them
-                order = np.asarray(again.fit_moments(few).order_)
-            counts[columns[order[:k]]] += 1
+            counts[folds.paths(all_classes)[0]] += 1
             done += 1
     return counts
 
 
-def _candidates(model: Any, moments: Moments, k: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """The features that bootstraps choose from, and the parameters of a fit to them alone."""
-    params, columns = model.get_params(deep=False), np.arange(moments.n_features)
-    limits = FeatureLimits.of(
-        moments, model.include, model.exclude, getattr(model, "feature_names_in_", None)
-    )
-    if len(columns) > N_CANDIDATES and model.solver == "direct":
-        objective = model._objective(moments, model.class_table_.values)
-        gains = objective.quadratic().first_gains()
-        gains[~np.isfinite(np.asarray(model.scores_))] = -1.0  # excluded or constant
-        gains[[*np.asarray(model.order_)[:k], *limits.include]] = np.inf
-        columns = np.sort(np.argsort(-gains, kind="stable")[: max(N_CANDIDATES, 4 * k)])
-        if model.penalty_scale == "gram":  # the mean over all features, not these
-            params["gamma"] *= objective.diag.mean() / objective.diag[columns].mean()
-    few = limits.among(columns)
-    params |= {"include": few.include.tolist(), "exclude": few.exclude.tolist()}
-    plain = {"n_features_to_select": k, "target_attributes": None, "verbose": 0}
-    return columns, params | plain
-
-
 def _stability(chosen: np.ndarray, counts: np.ndarray | None, n: int) -> dict[str, np.ndarray]:
     """Frequencies with Jeffreys intervals, chosen features first, then the likeliest others."""
-    if counts is None:
-        chosen, counts = chosen[:0], np.zeros(0)
+    counts = np.zeros(0) if counts is None else counts
     others = np.argsort(-counts, kind="stable")
     others = others[~np.isin(others, chosen) & (counts[others] > 0)][: len(chosen)]
     features = np.concatenate([chosen, others])

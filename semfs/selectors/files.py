@@ -24,16 +24,8 @@ __all__ = ["FileSelection", "result_columns", "result_summary", "select_features
 class FileSelection:
     """What `select_features` did.
 
-    Attributes
-    ----------
-    selector : SemFS
-        The fitted selector.
-    features : DataFrame of shape (d, 4)
-        ``feature``, ``score``, ``selected``, ``column``, by ``rank``.
-    files : list of Path
-        Files written.
-    n_rows : int
-        Number of labelled rows of seen classes.
+    ``selector`` is fitted, ``features`` a frame (d, 4) of ``feature``, ``score``, ``selected``
+    and ``column`` by ``rank``, ``files`` were written, ``n_rows`` had labels of seen classes.
     """
 
     selector: Any
@@ -75,21 +67,18 @@ def select_features(
         With one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz or .h5ad: the
         reduced data, all rows of them; the ranked feature table is written beside it as
         ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
-        ``reduced`` in the format of the data. An .h5ad file is written whole, with
-        ``var["semfs_selected"]``, ``var["semfs_rank"]``, ``var["semfs_score"]`` (also in
-        ``raw.var`` if raw was used) and ``uns["semfs"]``; see `subset`.
+        ``reduced`` in the format of the data. An .h5ad file is written whole, with what
+        `semfs.scverse.select_genes` adds; see `subset`.
     unseen : iterable of class labels, default=()
         Classes whose rows must not be used.
     subset : bool, default=False
         Write only the chosen genes into an .h5ad file; those of raw become its ``X``.
     scheduler : str, optional
-        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the data
-        under the same path.
+        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
 
     Returns
     -------
     FileSelection
-        The answer is that of ``selector.fit(source)``.
 
     Examples
     --------
@@ -119,7 +108,16 @@ def select_features(
     else:
         with connect(scheduler) as client:
             selector.fit(on_cluster(seen, client))
-    features = _feature_table(selector, feature_names(source))
+    pandas, order = need("pandas", "data", what="The feature table"), selector.order_
+    features = pandas.DataFrame(
+        {
+            "feature": [str(name) for name in feature_names(source)[order]],
+            "score": selector.scores_[order],
+            "selected": selector.support_[order],
+            "column": order,
+        },
+        pandas.RangeIndex(1, len(order) + 1, name="rank"),
+    )
     chosen = np.flatnonzero(selector.support_)
     target.parent.mkdir(parents=True, exist_ok=True)
     with appearing(target) as beside, appearing(table_path) as table_beside:
@@ -154,25 +152,10 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     return target, table
 
 
-def _feature_table(selector: Any, names: np.ndarray) -> Any:
-    order = selector.order_
-    columns = {
-        "feature": [str(name) for name in names[order]],
-        "score": selector.scores_[order],
-        "selected": selector.support_[order],
-        "column": order,
-    }
-    pandas = need("pandas", "data", what="The feature table")
-    return pandas.DataFrame(columns, pandas.RangeIndex(1, len(order) + 1, name="rank"))
-
-
 def result_columns(selector: Any, key: str = "semfs") -> dict[str, np.ndarray]:
     """Return what a fitted selector says of each feature, as columns (d,) of AnnData's var."""
-    return {
-        f"{key}_selected": selector.support_,
-        f"{key}_rank": selector.ranking_,
-        f"{key}_score": selector.scores_,
-    }
+    columns = (selector.support_, selector.ranking_, selector.scores_)
+    return dict(zip((f"{key}_selected", f"{key}_rank", f"{key}_score"), columns))
 
 
 def result_summary(selector: Any) -> dict[str, Any]:
@@ -190,7 +173,7 @@ def result_summary(selector: Any) -> dict[str, Any]:
     return {
         "params": parameters,
         "classes": np.array([str(c) for c in selector.classes_], dtype=object),
-        "attributes": np.array([str(a) for a in selector.attribute_names_in_], dtype=object),
-        "objective": np.asarray(selector.objective_, dtype=np.float64),
+        "attributes": selector.attribute_names_in_.astype(str).astype(object),
+        "objective": selector.objective_,
         "versions": {"semfs": semfs.__version__, "scikit-learn": sklearn.__version__},
     }

@@ -1,9 +1,8 @@
 """Classes among rows that nobody has labelled: clusters of them, found with what is known.
 
-The seen classes tell two things about classes to come: along which directions rows of one class
-differ anyway (a metric), and how wide a class is (their number). Unlabelled rows are clustered
-in the leading principal components of both kinds of rows, in that metric if it serves the seen
-classes too, into as many clusters as make them as narrow as clusters of the seen rows are.
+The seen classes tell along which directions rows of one class differ anyway (a metric), and how
+wide a class is (their number). Clusters are found in the leading principal components of all
+rows, in that metric if it serves the seen classes too.
 """
 
 from __future__ import annotations
@@ -27,50 +26,37 @@ from semfs.validation import encode_labels
 
 __all__ = ["NewClasses", "find_new_classes", "further_knowledge"]
 
-#: Number of principal components to cluster in.
-N_COMPONENTS = 32
-#: At most this many rows of either kind decide on components, metric and number.
-SAMPLE = 2000
-#: At most this many unlabelled rows are clustered; the others join the nearest cluster.
-LARGEST_SAMPLE = 20_000
-#: Fewer unlabelled rows than this are not clustered.
-FEWEST_ROWS = 10
-#: The penalty of clusters of unlabelled rows, whose means are targets, in units of gamma.
-NEW_CLASS_PENALTY = 0.1
-#: Seen classes weigh as much as new ones of so many rows each, and less next to more rows.
-EQUAL_ROWS = 3.0
-#: At most this many seen classes tell of metric and width; it is tried on halves of them.
-MOST_CLASSES, N_HALVES = 40, 3
+N_COMPONENTS = 32  # principal components to cluster in
+SAMPLE = 2000  # at most so many rows of either kind decide on components, metric and number
+LARGEST_SAMPLE = 20_000  # unlabelled rows to cluster; the others join the nearest cluster
+FEWEST_ROWS = 10  # fewer unlabelled rows are not clustered
+NEW_CLASS_PENALTY = 0.1  # of clusters, whose means are targets, in units of gamma
+EQUAL_ROWS = 3.0  # seen classes weigh as new ones of so many rows each, and less next to more
+MOST_CLASSES, N_HALVES = 40, 3  # seen classes that tell of metric and width, in halves
 
 
 def further_knowledge(
-    objective: Objective,
-    table: AttributeTable,
-    units: Units,
-    unlabeled: Any,
-    *,
-    attributes: Any,
-    target_attributes: Any,
-    n_new_classes: int | str,
-    direct: bool,
+    selector: Any, objective: Objective, table: AttributeTable, units: Units, unlabeled: Any
 ) -> tuple[dict[str, Any], list[Quadratic]]:
     """Return fitted attributes that tell what else is known, and the problems it makes."""
-    described = "" if attributes is None else f", {table.values.shape[1]} attributes"
+    direct, given = selector.solver == "direct", selector.target_attributes
+    m = table.values.shape[1]
+    described = "" if selector.attributes is None else f", {m} attributes"
     said = {"seen classes": f"used: {len(table.classes)} classes{described}"}
-    new = classes_to_come(attributes, target_attributes, table)
+    new = classes_to_come(selector.attributes, given, table)
     r2, K, labels, problems = float("nan"), 0, np.zeros(0, dtype=np.intp), []
     if new is not None and direct:
         problem, r2, note = target_problem(objective, table, units.table(new))
         said["classes to come"] = f"{len(new.classes)} described, {note}"
         problems.append(problem)
-        if problem is None and not isinstance(target_attributes, str):
+        if problem is None and not isinstance(given, str):
             warnings.warn(f"target_attributes was {note}.", UserWarning, stacklevel=5)
     if unlabeled is not None:
         if not direct:
             raise ValueError('unlabelled rows need solver="direct".')
-        streamed = isinstance(unlabeled, StreamedRows)
+        streamed, wanted = isinstance(unlabeled, StreamedRows), selector.n_new_classes
         n = unlabeled.rows.labels.n_unlabelled if streamed else unlabeled.X.shape[0]
-        labels, K, problem, note = _new_class_problem(objective, unlabeled, n, n_new_classes)
+        labels, K, problem, note = _new_class_problem(objective, unlabeled, n, wanted)
         said["unlabelled rows"] = f"{n} rows, {note}"
         problems.append(problem)
     found = {
@@ -93,9 +79,7 @@ def _new_class_problem(
     if isinstance(unlabeled, Rows) and not isinstance(seen, Rows):
         note = "not used: the seen rows are not in memory"
     if n < wanted:
-        note = (
-            f"not used: {n} are too few to cluster. Give at least {wanted}, or leave them out"
-        )
+        note = f"not used: {n} are too few to cluster. Give at least {wanted} or none"
     if note:
         warnings.warn(f"unlabelled rows were {note}.", UserWarning, stacklevel=6)
         return np.full(n, -1), 0, None, note
@@ -142,16 +126,12 @@ def _streamed_classes(
 
 @dataclass(frozen=True)
 class NewClasses:
-    """Centres (K, p) of the new classes in a space that rows are projected to.
+    """Centres of the new classes in a space that rows are projected to."""
 
-    ``directions`` (d, p) and ``offset`` (p,) make the projection: Z = X @ directions - offset.
-    ``metric`` says whether it takes account of the scatter within the seen classes.
-    """
-
-    centres: np.ndarray
-    directions: np.ndarray
-    offset: np.ndarray
-    metric: bool
+    centres: np.ndarray  # (K, p)
+    directions: np.ndarray  # (d, p) of the projection Z = X @ directions - offset
+    offset: np.ndarray  # (p,)
+    metric: bool  # whether it takes account of the scatter within the seen classes
 
     def assign(self, X: Any) -> np.ndarray:
         """Return the nearest new class (n,) of each row of X (n, d)."""
@@ -167,8 +147,6 @@ def find_new_classes(
     random_state: int = 0,
 ) -> NewClasses:
     """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,).
-
-    Both may be samples, dense or sparse.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(180) % 6
@@ -212,10 +190,7 @@ def _project(X: Any, V: np.ndarray) -> np.ndarray:
 def _principal_directions(
     parts: list[Any], rng: np.random.Generator, n_rounds: int = 3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal directions (d, p) of largest spread of all rows, and the mean along them.
-
-    Subspace iteration: a few products with the rows, which may be sparse.
-    """
+    """Orthonormal directions (d, p) of largest spread, by subspace iteration, and the mean."""
     n, d = sum(part.shape[0] for part in parts), parts[0].shape[1]
     mean = sum(np.asarray(part.sum(axis=0), dtype=np.float64).ravel() for part in parts) / n
     p = min(N_COMPONENTS, d, n - 1)
@@ -234,25 +209,18 @@ def _principal_directions(
 
 def _whitening(Z: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The square root (p, p) of the inverse within-class covariance, half way to spherical."""
-    means = _class_means(Z, codes)
-    E = Z - means[codes]
+    sums = np.zeros((codes.max() + 1, Z.shape[1]))
+    np.add.at(sums, codes, Z)
+    E = Z - (sums / np.bincount(codes)[:, None])[codes]
     S = E.T @ E / len(E)
     S[np.diag_indices_from(S)] += np.trace(S) / len(S)
     values, Q = np.linalg.eigh(S)
     return (Q / np.sqrt(np.maximum(values, np.finfo(float).tiny))) @ Q.T
 
 
-def _class_means(Z: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    sums = np.zeros((codes.max() + 1, Z.shape[1]))
-    np.add.at(sums, codes, Z)
-    return sums / np.bincount(codes)[:, None]
-
-
 def _metric(Z: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """The whitening (p, p) by the scatter within the seen classes, or None if it does not help.
-
-    It is learned on one half of the classes and judged by how well K-means finds the other.
-    """
+    """The whitening (p, p) by the scatter within the seen classes, or None if it does not help:
+    learned on one half of the classes, judged by how well K-means finds the other."""
     C = codes.max() + 1
     if C < 4 or not np.ptp(Z):
         return None
@@ -274,7 +242,6 @@ def _rows_of(
 
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
-    """NMI of K-means and the classes."""
     found = _kmeans(Z, codes.max() + 1, n_init=2).labels_
     return float(normalized_mutual_info_score(codes, found))
 
@@ -297,9 +264,7 @@ def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
 
 def _width(Z: np.ndarray, k: int) -> float:
     """Mean squared distance from the centre of the cluster, for k clusters."""
-    if k >= len(Z):
-        return 0.0
-    return _kmeans(Z, k, n_init=1).inertia_ / (len(Z) - k)
+    return 0.0 if k >= len(Z) else _kmeans(Z, k, n_init=1).inertia_ / (len(Z) - k)
 
 
 def _kmeans(Z: np.ndarray, k: int, n_init: int) -> KMeans:

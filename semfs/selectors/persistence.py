@@ -18,15 +18,12 @@ from semfs.attributes import AttributeTable
 from semfs.files import FileError, appearing, check_declared_size, need, open_existing, reading
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
-from semfs.rows.memory import check_matrix_fits
 from semfs.rows.readers import read_npz
 
 __all__ = ["load", "save"]
 
 #: Raised when a file of this version could not be read by the one before.
 FORMAT = 1
-#: What `partial_fit` collected is a d × d matrix; beyond this it is not saved silently.
-LARGEST_MOMENTS = 4 * 2**30
 #: The types that may be saved and loaded. Nothing else is constructed.
 TYPES = ["SemFS", "SemFSCV", "RandomSelector", "VarianceSelector", "Markers", "MCFS", "FSASL"]
 TYPES += ["LassoSelector", "L20ALM", "WkNN"]
@@ -51,11 +48,6 @@ def save(selector: Any, path: Any) -> Path:
     Returns
     -------
     Path
-        Where it was written.
-
-    See Also
-    --------
-    load : Read it again.
 
     Examples
     --------
@@ -86,17 +78,12 @@ def load(path: Any) -> Any:
     Parameters
     ----------
     path : path-like
-        The file. Files of earlier versions can be read; of later ones, as long as the format
-        has not changed.
+        The file, of this version, an earlier one or a later one of the same format.
 
     Returns
     -------
     selector
-        A new selector of the type that was saved, which transforms as that one did.
-
-    See Also
-    --------
-    save : Write it.
+        A new one of the type that was saved, which transforms as that one did.
 
     Examples
     --------
@@ -127,16 +114,12 @@ def _check_archive(path: Path) -> None:
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
-            raise FileError(
-                f"{path} is a zip archive, but not a file of semfs.save: no header."
-            )
+            raise FileError(f"{path} is an archive, but not a file of semfs.save: no header.")
         for item in archive.infolist():
             ours = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             if not ours or item.compress_type != zipfile.ZIP_STORED:  # no zip bombs
-                raise FileError(
-                    f"{path} holds {item.filename[:80]!r} in a form that semfs.save never "
-                    "writes. Refused."
-                )
+                name = item.filename[:80]
+                raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
         damaged = archive.testzip()  # read_npz maps stored arrays without a look at this
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
@@ -151,29 +134,22 @@ def _check_header(path: Path, header: Any) -> None:
             f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; semfs "
             f"{semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
         )
-    selector = header.get("selector")
-    if not isinstance(selector, dict) or selector.get("is") != "selector":
+    if (
+        not isinstance(header.get("selector"), dict)
+        or header["selector"].get("is") != "selector"
+    ):
         raise FileError(f"{path} holds no selector. Save it again.")
 
 
-# ---- what is saved, besides plain values, arrays and selectors ------------------------------
-
-
 def _moment_parts(moments: Moments) -> dict[str, Any]:
-    remedy = "To save the selector without what partial_fit collected: del selector.moments_"
-    check_matrix_fits(moments.n_features, LARGEST_MOMENTS, remedy)
     small = moments.compact(precise=True)
     return {name: getattr(small, name) for name in _MOMENTS}
 
 
 def _frame_parts(frame: Any) -> dict[str, Any]:
-    """A pandas frame by columns, so that each keeps its type; labels as lists."""
-    return {
-        "index": frame.index.tolist(),
-        "index_name": frame.index.name,
-        "columns": frame.columns.tolist(),
-        "values": [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])],
-    }
+    values = [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])]  # each of its type
+    index = {"index": frame.index.tolist(), "index_name": frame.index.name}
+    return {**index, "columns": frame.columns.tolist(), "values": values}
 
 
 def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
@@ -184,19 +160,12 @@ def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> 
     return frame
 
 
-def _polars_parts(frame: Any) -> dict[str, Any]:
-    columns = [column.to_numpy() for column in frame.get_columns()]
-    return {"names": frame.columns, "columns": columns}
-
-
 def _polars_frame(names: list[str], columns: list) -> Any:
     polars = need("polars", "data", what="A table in this file")
     return polars.DataFrame(dict(zip(names, columns)))
 
 
-class _Kind(NamedTuple):
-    """How values of one kind are recognised, taken apart and made again."""
-
+class _Kind(NamedTuple):  # how values are recognised, taken apart and made again
     known: Callable[[Any], bool]
     parts: Callable[[Any], Mapping[str, Any]]
     make: Callable[..., Any]
@@ -204,7 +173,7 @@ class _Kind(NamedTuple):
 
 KINDS = {
     "tuple": _Kind(
-        lambda v: type(v) is tuple, lambda v: {"items": list(v)}, lambda items: tuple(items)
+        lambda v: type(v) is tuple, lambda v: {"items": [*v]}, lambda items: tuple(items)
     ),
     "dict": _Kind(  # pairs, because JSON has only text as keys
         lambda v: isinstance(v, Mapping),
@@ -220,7 +189,11 @@ KINDS = {
     "pandas": _Kind(
         lambda v: hasattr(v, "index") and hasattr(v, "columns"), _frame_parts, _pandas_frame
     ),
-    "polars": _Kind(lambda v: hasattr(v, "get_columns"), _polars_parts, _polars_frame),
+    "polars": _Kind(
+        lambda v: hasattr(v, "get_columns"),
+        lambda v: {"names": v.columns, "columns": [c.to_numpy() for c in v.get_columns()]},
+        _polars_frame,
+    ),
 }
 
 
@@ -230,9 +203,7 @@ def _selector_type(name: str) -> Any:
     return getattr(importlib.import_module(room), name) if name in TYPES else None
 
 
-class _Writer:
-    """Turns values into JSON, and arrays into members of the archive."""
-
+class _Writer:  # of values into JSON, and arrays into members of the archive
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
@@ -272,8 +243,7 @@ class _Writer:
             return self.selector(value)
         raise TypeError(
             f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does "
-            "not write. Use numbers, text, arrays, frames or dicts of them (and a number as "
-            "random_state)."
+            "not write. Use numbers, text, arrays, frames or dicts of them."
         )
 
     def array(self, array: np.ndarray, where: str) -> dict[str, Any]:
@@ -311,19 +281,14 @@ class _Reader:
             return found
         read = self.tags.get(tag := found.pop("is"))
         if read is None:
-            raise FileError(
-                f"{self.path} holds a {tag!r:.80}, which this version of semfs does not know. "
-                "Refused."
-            )
+            raise FileError(f"{self.path} holds a {tag!r:.80}, unknown to semfs. Refused.")
         return read(**found)
 
     def selector(self, type: str, params: dict, state: dict) -> Any:
         kind = _selector_type(type)
         if kind is None:
-            raise FileError(
-                f"{self.path} holds a {type!r:.80}; this version loads "
-                f"{', '.join(sorted(TYPES))}. Refused."
-            )
+            known = ", ".join(TYPES)
+            raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
         unknown = set(params) - set(inspect.signature(kind).parameters)
         if unknown:
             raise FileError(

@@ -47,13 +47,10 @@ class ClassPredictor:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
         sd = np.sqrt(np.maximum(np.diag(self.within), 0.0))
         sd = np.where(sd > 0, sd, np.abs(self.means).max(axis=0, initial=1e-300) + 1e-300)
-        known = {label: i for i, label in enumerate(self.table.classes.tolist())}
-        place = np.array([known.get(label, -1) for label in table.classes.tolist()])
-        place[place >= 0] = [
-            c if np.array_equal(self.table.values[c], table.values[u]) else -1
-            for u, c in enumerate(place.tolist())
-            if c >= 0
-        ]
+        rows = zip(self.table.classes.tolist(), self.table.values.tolist())
+        known = {(label, *row): i for i, (label, row) in enumerate(rows)}  # as described then
+        asked = zip(table.classes.tolist(), table.values.tolist())
+        place = np.array([known.get((label, *row), -1) for label, row in asked])
         out = np.empty((len(Z), len(place)))
         V = self.within / np.outer(sd, sd)
         seen, new = place >= 0, place < 0

@@ -17,7 +17,6 @@ from semfs.method.moments import Moments
 from semfs.method.objective import (
     SAFE_RELATIVE_PENALTY,
     Objective,
-    Quadratic,
     Solution,
     reduce_rank,
 )
@@ -26,12 +25,12 @@ from semfs.rows.devices import like
 from semfs.selectors.base import LinearSelector, validated
 from semfs.selectors.new_classes import further_knowledge
 from semfs.selectors.training import (
+    RESCALE,
     UNLABELED,
     FeatureLimits,
     TrainingData,
     Units,
     check_labelled,
-    check_same_columns,
     check_two_classes,
     describes,
     loaded,
@@ -62,9 +61,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that tell apart classes nobody has labelled yet.
 
     Features are chosen on labelled *seen* classes so that they predict the *attributes*
-    (descriptions) of a class. What predicts the attributes of seen classes also separates
-    unseen classes, which are other combinations of the same attributes. The objective is
-    that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
+    (descriptions) of a class, of which unseen classes are other combinations. The objective
+    is that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
     Knowledge"::
 
         J(W, s) = ‖Y_s − X S W‖² + alpha ‖Y_s − X̄ S W‖² + gamma ‖W‖²,   S = diag(s)
@@ -104,10 +102,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         seen classes that the attributes describe alike; 0 is the paper's method.
     target_attributes : "table", like `attributes`, or None, default="table"
         Descriptions of the classes to come: "table" are the rows of `attributes` whose class
-        is not in y; or a table of the same columns. Their means are predicted from their
-        descriptions and must be told apart as well, by "direct". Not used if descriptions
-        predict nothing of the means of seen classes left out, or if there are fewer than 8
-        of those (see ``knowledge_``). None switches it off.
+        is not in y; or a table of the same columns. Their predicted means must be told apart
+        as well, by "direct". Not used if descriptions predict nothing of seen classes left
+        out, or if these are fewer than 8 (see ``knowledge_``). None switches it off.
     n_new_classes : int or "auto", default="auto"
         Number of classes expected among unlabelled rows, if `fit` is given some; "auto" makes
         clusters of them as narrow as clusters of the seen rows are.
@@ -134,21 +131,16 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Importance, larger is better: s for "alternating"; for "direct" the decrease of J
         when the feature entered, or for features beyond the ranking their next gain.
         ``-inf`` for constant and excluded columns.
-    order_ : ndarray of shape (d,)
-        Feature indices, best first. Constant columns come last, then excluded ones.
-    ranking_ : ndarray of shape (d,)
-        Position of each feature, 1 is best.
-    support_ : ndarray of bool of shape (d,)
-        The selected features.
+    order_, ranking_, support_ : ndarrays of shape (d,)
+        Feature indices, best first (constant columns last, then excluded ones); the position
+        of each feature, 1 is best; and whether it is selected.
     selection_ : ndarray of shape (d,)
         s of the paper: 0/1 for "direct", non-negative for "alternating".
     coef_, intercept_ : ndarray of shape (d, m) and (m,)
         W, in the attributes of the table given, and the intercept of the prediction; zero
         rows for features that "direct" did not choose.
-    objective_ : ndarray of shape (n_iter_,)
-        J after each added feature ("direct") or round ("alternating").
-    n_iter_ : int
-        Number of features added or rounds run.
+    objective_, n_iter_ : ndarray of shape (n_iter_,) and int
+        J after each added feature ("direct") or round ("alternating"), and their number.
     classes_, class_table_ : ndarray of shape (C,) and AttributeTable
         Seen classes and their descriptions.
     class_means_, within_ : ndarray of shape (C, k) and (k, k)
@@ -156,16 +148,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     knowledge_ : dict of str
         What was used, and why not: of ``"seen classes"``, ``"classes to come"`` and
         ``"unlabelled rows"`` where there were any.
-    new_table_ : AttributeTable or None
-        The descriptions of the classes to come.
-    target_r2_ : float
-        Share of the spread of class means that descriptions predict for classes left out, at
-        most 1; nan if nothing was to be predicted.
-    n_new_classes_ : int
-        Number of clusters of unlabelled rows; 0 without them.
-    unlabeled_labels_ : ndarray of shape (n_unlabeled,)
-        The cluster of each unlabelled row: those of X in their order, then those of
-        ``X_unlabeled``. Empty for Dask arrays.
+    new_table_, target_r2_ : AttributeTable or None, and float
+        The descriptions of the classes to come, and the share of the spread of class means
+        that descriptions predict for classes left out, at most 1; nan without any.
+    n_new_classes_, unlabeled_labels_ : int and ndarray of shape (n_unlabeled,)
+        Number of clusters of unlabelled rows, and the cluster of each: those of X in their
+        order, then those of ``X_unlabeled``. Empty for Dask arrays.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
 
@@ -173,9 +161,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     -----
     Only class counts, class means and the scatter matrix are needed (see `Moments`), so
     `partial_fit` and `fit_moments` give the same answer as `fit`. With X in memory "direct"
-    reads a few Gram columns at a time and never forms the d × d matrix; sparse X stays
-    sparse. Products of float32 data are taken in float32 and added up in float64, except
-    when `gamma` is so small that rounding would drown it. With
+    never forms the d × d matrix; sparse X stays sparse. With
     ``sklearn.set_config(array_api_dispatch=True)`` torch or CuPy arrays are summed up on
     their device; the solver works on the host, and results return to the device.
 
@@ -210,8 +196,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         tags.array_api_support = True
         return tags
 
-    # ---- fitting ----------------------------------------------------------------------
-
     @with_callbacks
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
@@ -221,10 +205,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes. Data beyond memory are read in blocks: a memmap; the path
-            of a ``.npy``, ``.npz``, CSV, Parquet, Feather, Zarr, HDF5 or ``.h5ad`` file; an
-            iterable of (X, y) blocks; see `semfs.rows.open_blocks` for options. Dask arrays
-            and frames are summed up where they are.
+            Rows of the seen classes; or AnnData, a memmap, the path of a file, an iterable of
+            (X, y) blocks, which are read in blocks (see `semfs.rows.open_blocks`), or Dask
+            arrays and frames, which are summed up where they are.
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
             them. Not for (X, y) blocks. -1 (unless `attributes` describes a class -1), None,
@@ -234,11 +217,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
             More unlabelled rows, or where they are: as X. Beyond memory, clusters are found
             in a sample and all rows assigned to them.
-
-        Returns
-        -------
-        self : SemFS
-            The fitted selector.
         """
         with self._all_or_nothing():
             data = self._data(X, y, sample_weight, X_unlabeled=X_unlabeled)
@@ -253,11 +231,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         ----------
         moments : Moments
             Moments of the seen classes.
-
-        Returns
-        -------
-        self : SemFS
-            The fitted selector.
         """
         self._check_parameters()
         if not isinstance(moments, Moments):
@@ -280,19 +253,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         ----------
         X, y, sample_weight
             As in `fit`.
-
-        Returns
-        -------
-        self : SemFS
-            The selector, fitted once two classes have been seen.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             data = self._data(X, y, sample_weight, reset=collected is None)
             if data.unlabeled is not None:
                 raise ValueError(
-                    "partial_fit takes labelled rows only, found some without a label. Drop "
-                    "those rows, or collect all rows and use fit."
+                    "partial_fit takes labelled rows only. Drop the others, or use fit."
                 )
             align_attributes(self.attributes, data.moments.classes)  # refuse before adding
             moments = data.moments.own() if collected is None else collected + data.moments
@@ -302,23 +269,15 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return self
 
     def _data(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_unlabeled: Any = None,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, X_unlabeled: Any = None, reset: bool = True
     ) -> TrainingData:
         """Moments of rows wherever they are, and rows without a label."""
         self._check_parameters()
         rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
         apart = unlabelled_source(X_unlabeled)
         here = X_unlabeled if apart is None else None
-        if rows is not None and not reset and rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"X has {rows.n_features} features, those before had {self.n_features_in_}."
-            )
+        if rows is not None and not reset and (d := rows.n_features) != self.n_features_in_:
+            raise ValueError(f"X has {d} features, those before had {self.n_features_in_}.")
         if rows is not None and rows.fits:
             (X, y, sample_weight), rows = loaded(rows), None
         source, direct = apart if rows is None else rows, self.solver == "direct"
@@ -348,7 +307,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if apart is None:
             return data
         names = getattr(self, "feature_names_in_", None)
-        check_same_columns(apart, self.n_features_in_, names)
+        own, d = apart.feature_names, self.n_features_in_
+        if apart.n_features != d or not (own is None or names is None or [*own] == [*names]):
+            raise ValueError(
+                f"X_unlabeled has {apart.n_features} columns that are not the {d} of X in "
+                "their order. Give both the same columns."
+            )
         return data.with_streamed(apart, rows, options)
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
@@ -366,18 +330,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         limits = FeatureLimits.of(
             moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
         )
-        k = self._n_wanted(moments.n_features)
-        limits.check(k)
-        knowledge, further = further_knowledge(
-            objective,
-            table,
-            units,
-            units.rows(data.unlabeled),
-            attributes=self.attributes,
-            target_attributes=self.target_attributes,
-            n_new_classes=self.n_new_classes,
-            direct=self.solver == "direct",
-        )
+        limits.check(self.n_features_to_select)
+        unlabeled = units.rows(data.unlabeled)
+        knowledge, further = further_knowledge(self, objective, table, units, unlabeled)
         n_steps = self.max_iter
         if self.solver == "direct":
             n_steps = min(k, moments.n_features)
@@ -399,20 +354,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         for name, value in results.items():
             setattr(self, name, like(value, X) if isinstance(value, np.ndarray) else value)
         self._warn_if_too_many(moments.n_features - len(limits.exclude))
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: results
-        )
+        made = {"estimator": self, "reconstruction_attributes": lambda: results}
+        context.call_on_fit_task_end(X=X, y=y, **made)
         return self
-
-    # ---- what is solved ------------------------------------------------------------------
 
     def _targets(
         self, table: AttributeTable, label_weight: float
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Targets (C, r), and the basis (m, r) they are in; None is the unit basis.
-
-        With a label weight β the targets are [A, √β I]; the basis has the rows of A.
-        """
+        """Targets (C, r), and the basis (m, r) they are in; None is the unit basis."""
         A = table.values
         if self.attributes is None:
             return A, None
@@ -429,18 +378,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return Objective.from_moments(moments, targets, class_weight=weights, **own)
 
     def _solve(
-        self,
-        objective: Objective,
-        further: list[Quadratic],
-        limits: FeatureLimits,
-        monitor: Callable[..., bool] | None,
-        step: str | float,
+        self, objective: Objective, more: list, limits: FeatureLimits, monitor: Any, step: Any
     ) -> Solution:
         d = objective.n_features
         if self.solver == "direct":
             return forward_selection(
-                [objective.quadratic(), *further],
-                min(self._n_wanted(d), d),
+                [objective.quadratic(), *more],
+                min(self.n_features_to_select, d),
                 candidates=limits.candidates,
                 include=limits.include,
                 n_swaps=self.n_swaps,
@@ -460,11 +404,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         )
 
     def _coefficients(
-        self,
-        solution: Solution,
-        basis: np.ndarray | None,
-        table: AttributeTable,
-        objective: Objective,
+        self, solution: Solution, basis: Any, table: AttributeTable, objective: Objective
     ) -> dict[str, Any]:
         W = solution.W
         if basis is not None:  # back to the columns of the table, where W is not zero
@@ -488,10 +428,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         scores = solution.scores
         found = (scores[limits.candidates], solution.W, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
-            raise ValueError(
-                "scores overflow: numbers in X, attributes or parameters are too large or too "
-                "small to be multiplied. Rescale them, for example to unit variance."
-            )
+            raise ValueError(f"scores overflow. {RESCALE}")
         group = np.where(limits.constant, 2, 1)
         group[limits.include] = 0
         group[limits.exclude] = 3
@@ -500,18 +437,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return self._ranking_attributes(scores, order, len(scores) - len(limits.exclude))
 
     def _monitor(
-        self,
-        context: CallbackContext,
-        n_steps: int,
-        fitted: Callable[[Solution], dict[str, Any]],
-        X: Any,
-        y: Any,
+        self, context: CallbackContext, n_steps: int, fitted: Callable, X: Any, y: Any
     ) -> Callable[..., bool] | None:
         """What the solver calls after each step: callbacks and `verbose` lines."""
         watched = bool(getattr(self, "_skl_callbacks", []))
         if not watched and not self.verbose:
             return None
-        name = "feature" if self.solver == "direct" else "iteration"
 
         def monitor(step: int, J: float, feature: int | None, solution: Callable) -> bool:
             if self.verbose:
@@ -520,14 +451,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             if not watched:
                 return False
             # One task per step. The solver owns the loop, so a task is announced when done.
+            name = "feature" if self.solver == "direct" else "iteration"
             task = context.subcontext(task_name=name)
             task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            return task.call_on_fit_task_end(
-                estimator=self,
-                X=X,
-                y=y,
-                reconstruction_attributes=lambda: fitted(solution()),
-            )
+            made = {"estimator": self, "reconstruction_attributes": lambda: fitted(solution())}
+            return task.call_on_fit_task_end(X=X, y=y, **made)
 
         return monitor
 
@@ -546,17 +474,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             check_option("target_attributes", self.target_attributes, ("table",))
         elif self.target_attributes is not None:
             if self.attributes is None:
-                raise ValueError(
-                    "target_attributes needs attributes: descriptions of the seen classes in "
-                    "the same columns."
-                )
+                raise ValueError("target_attributes needs attributes, with the same columns.")
             if self.solver != "direct":
                 raise ValueError('target_attributes needs solver="direct".')
         if self.solver == "alternating" and self.gamma == 0:
-            raise ValueError(
-                'gamma must be positive with solver="alternating": with gamma=0 every s '
-                "gives the same J."
-            )
+            raise ValueError('gamma must be positive with solver="alternating".')
 
 
 def _warn_of_constants(table: AttributeTable) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,8 @@ from semfs.validation import check_integer
 
 __all__ = ["ClassFolds", "SemFSCV"]
 
-#: Folds of fewer classes say more about chance than about settings.
-FEWEST_CLASSES = 6
-#: Features that enter the search within folds.
-N_CANDIDATES = 384
+FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
+N_CANDIDATES = 384  # features that enter the search within folds
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
 
@@ -47,14 +45,13 @@ class SemFSCV(LinearSelector):
 
     Whole classes are held out in turn. Features are chosen on the other classes, and the
     held-out rows are clustered by them, as unseen classes will be. The setting that separates
-    held-out classes best is refitted on all seen classes. All folds and settings share one
-    pass over X.
+    held-out classes best is refitted on all seen classes.
 
     Parameters
     ----------
-    n_features_to_select : int, float or "auto", default=50
-        As in `SemFS`; "auto" takes the fewest features whose score is within one standard
-        error of the best, up to `max_features`; see ``curve_``.
+    n_features_to_select : int or "auto", default=50
+        "auto" takes the fewest features whose score is within one standard error, paired over
+        the folds, of the best, up to `max_features`; see ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         As in `SemFS`.
     param_grid : mapping or list of mappings, optional
@@ -73,8 +70,7 @@ class SemFSCV(LinearSelector):
     alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight, include, exclude
         As in `SemFS`; values of what is not in the grid.
     target_attributes, n_new_classes
-        As in `SemFS`. Descriptions of classes to come and unlabelled rows are used in the
-        final fit only.
+        As in `SemFS`, for the final fit only.
     random_state : int, RandomState or None, default=0
         Of the folds and of the starts of K-means.
     verbose : int, default=0
@@ -82,10 +78,8 @@ class SemFSCV(LinearSelector):
 
     Attributes
     ----------
-    best_params_ : dict
-        The setting chosen.
-    best_score_ : float
-        Its mean score on held-out classes; nan without folds.
+    best_params_, best_score_ : dict and float
+        The setting chosen, and its mean score on held-out classes; nan without folds.
     best_estimator_ : SemFS
         Refitted on all seen classes. Its fitted attributes are also those of this object.
     cv_results_ : dict of arrays
@@ -93,18 +87,16 @@ class SemFSCV(LinearSelector):
         std_test_score, rank_test_score. Empty without folds.
     curve_ : dict of arrays
         "n_features", "mean", "se": score of the chosen setting against the number of
-        features. Without folds "mean" is the share of the fall of J and "se" is 0.
-    n_features_ : int
-        Number of features kept.
-    n_splits_ : int
-        Number of folds; 0 with fewer than six seen classes, which keep the parameters given
-        here.
+        features, and the standard error of its lag behind the best. Without folds "mean" is
+        the share of the fall of J and "se" is 0.
+    n_features_, n_splits_ : int
+        Number of features kept, and of folds; 0 with fewer than six seen classes, which keep
+        the parameters given here.
 
     Notes
     -----
-    A score is the mean of ACC and NMI of K-means on the held-out classes. Within folds, only
-    384 features of largest first gain (at least five times as many as are chosen) are
-    searched; the final fit considers all.
+    A score is the mean of ACC and NMI of K-means on the held-out classes. Within folds only
+    384 features of largest first gain, or five times as many as are chosen, are searched.
 
     Examples
     --------
@@ -130,20 +122,9 @@ class SemFSCV(LinearSelector):
 
         Parameters
         ----------
-        X : array-like, frame or sparse matrix of shape (n, d)
-            Rows of the seen classes, also whatever else `SemFS.fit` takes. Beyond memory,
-            settings are chosen on up to 20,000 random rows.
-        y : array-like of shape (n,)
-            Their labels; -1, None, NaN and NA mark unlabelled rows.
-        sample_weight : array-like of shape (n,), optional
-            Row weights.
-        X_unlabeled : array-like or sparse matrix, optional
-            More unlabelled rows, for the final fit.
-
-        Returns
-        -------
-        self : SemFSCV
-            The fitted selector.
+        X, y, sample_weight, X_unlabeled
+            As in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000 random rows.
+            Rows without a label take part in the final fit only.
         """
         with self._all_or_nothing():
             self._check_parameters()
@@ -170,15 +151,18 @@ class SemFSCV(LinearSelector):
                 with threadpool_limits(1, user_api="blas"):
                     semfs = [self._semfs(k, params) for params in settings]
                     semfs = [one.set_params(**units.params(one)) for one in semfs]
-                    paths = self._paths(moments, units.table(table), semfs, splits)
+                    own = None if self.attributes is None else units.table(table)
+                    names = getattr(self, "feature_names_in_", None)
+                    limits = FeatureLimits.of(moments, self.include, self.exclude, names)
+                    most = max(N_CANDIDATES, 5 * k)
+                    folds = ClassFolds(moments, own, semfs, splits, limits, most)
+                    paths = [folds.paths(train) for train, _ in splits]
                     params, k = self._choose(moments, settings, splits, ks, paths)
             final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
             if not splits:
                 self._set_curve(final, ks)
             self._adopt(final, params)
         return self
-
-    # ---- what is tried ------------------------------------------------------------------
 
     def _semfs(self, k: int, params: Mapping[str, Any]) -> SemFS:
         """A SemFS with our parameters, those of a setting on top."""
@@ -197,10 +181,7 @@ class SemFSCV(LinearSelector):
                     f'{", ".join(sorted(known))}; and n_features_to_select="auto".'
                 )
             return found
-        grid: dict[str, Sequence] = {
-            "gamma": (1.0, 10.0, 100.0),
-            "fit_intercept": (True, False),
-        }
+        grid: dict[str, Any] = {"gamma": (1.0, 10.0, 100.0), "fit_intercept": (True, False)}
         if self.attributes is not None:
             spread = float(table.values.var(axis=0).sum())
             # as much weight on labels as on attributes, three times over
@@ -222,36 +203,20 @@ class SemFSCV(LinearSelector):
         C = len(moments.classes)
         if C < FEWEST_CLASSES:
             return []
-        if hasattr(self.cv, "split"):
-            splitter = self.cv
-        else:
+        splitter, codes, found = self.cv, moments.rows.codes, []
+        if not hasattr(splitter, "split"):
             check_integer("cv", self.cv, 2)
             folds = min(int(self.cv), C // 2)
             splitter = ClassKFold(folds, shuffle=True, random_state=self.random_state)
-        codes = moments.rows.codes
-        found = []
-        for train, test in splitter.split(codes, codes):
-            masks = [np.isin(np.arange(C), codes[rows]) for rows in (train, test)]
-            if (masks[0] & masks[1]).any():
+        for rows, rows_out in splitter.split(codes, codes):
+            train, test = (np.isin(np.arange(C), codes[some]) for some in (rows, rows_out))
+            if (train & test).any():
                 raise ValueError(
                     "cv splits rows of one class. Use ClassKFold or ClassShuffleSplit of "
                     "semfs.evaluation, which hold out whole classes."
                 )
-            found.append((masks[0], masks[1]))
+            found.append((train, test))
         return found
-
-    # ---- folds --------------------------------------------------------------------------
-
-    def _paths(
-        self, moments: Moments, table: AttributeTable, semfs: list[SemFS], splits: list[Split]
-    ) -> list[list[np.ndarray]]:
-        """The first features on every fold of every setting."""
-        names = getattr(self, "feature_names_in_", None)
-        limits = FeatureLimits.of(moments, self.include, self.exclude, names)
-        most = max(N_CANDIDATES, 5 * semfs[0].n_features_to_select)
-        own = None if self.attributes is None else table
-        folds = ClassFolds(moments, own, semfs, splits, limits, most)
-        return [folds.paths(train) for train, _ in splits]
 
     def _choose(
         self,
@@ -270,31 +235,34 @@ class SemFSCV(LinearSelector):
         columns = X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
         for f, (_, test) in enumerate(splits):
             rows = np.flatnonzero(test[codes])
-            judge = _Judge(columns[rows], codes[rows], features, self.n_repeats, seed)
-            for i in range(len(settings)):
-                scores[i, f] = [judge.score(paths[f][i][:k]) for k in ks]
-        if self.verbose:
-            for score, params in zip(scores, settings):
-                print(f"[SemFSCV] {score.mean():.4f}  {params}")
+            X, known = columns[rows], dict[bytes, float]()  # equal questions are asked once
+            for i, k in np.ndindex(len(settings), len(ks)):
+                chosen = np.searchsorted(features, np.sort(paths[f][i][: ks[k]]))
+                if chosen.tobytes() not in known:
+                    some = np.take(X, chosen, axis=1)
+                    found = cluster_scores(some, codes[rows], self.n_repeats, seed)
+                    known[chosen.tobytes()] = float(np.mean(found))
+                scores[i, f, k] = known[chosen.tobytes()]
+        for score, params in zip(scores, settings) if self.verbose else ():
+            print(f"[SemFSCV] {score.mean():.4f}  {params}")
         by_fold = scores.mean(axis=2)
         best = self._best(by_fold, settings)
         self.cv_results_ = _results(settings, by_fold)
         self.best_score_ = float(by_fold[best].mean())
         mean = scores[best].mean(axis=0)
-        error = scores[best].std(axis=0, ddof=1) / np.sqrt(len(splits))
+        # some folds are harder than others, whatever the number: compare within folds
+        lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
+        error = lag.std(axis=0, ddof=1) / np.sqrt(len(splits))
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
         self.n_splits_ = len(splits)
         if self.n_features_to_select != "auto":
             return settings[best], ks[-1]
-        top = int(np.argmax(mean))
-        return settings[best], ks[int(np.argmax(mean >= mean[top] - error[top]))]
+        return settings[best], ks[int(np.argmax(lag.mean(axis=0) <= error))]
 
     def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
-        """The setting of the highest mean score; of the default grid only if it is clear.
-
-        Folds are few and noisy: it replaces SemFS's own parameters only if it is ahead of them
-        by more than one standard error, paired over folds.
-        """
+        """The setting of the highest mean score; of the default grid only if it is clear."""
+        # Folds are few and noisy: it replaces our own parameters only if it is ahead of them by
+        # more than one standard error, paired over folds.
         best = int(np.argmax(by_fold.mean(axis=1)))
         own = [i for i, params in enumerate(settings) if params == self._own(params)]
         if self.param_grid is not None or not own:
@@ -303,8 +271,7 @@ class SemFSCV(LinearSelector):
         clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
         return best if clear else own[0]
 
-    def _own(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values that we, or else SemFS, have for these parameters."""
+    def _own(self, names: Iterable[str]) -> dict[str, Any]:  # our or SemFS's values of these
         own = self._semfs(1, {}).get_params()
         return {name: own[name] for name in names}
 
@@ -325,11 +292,10 @@ class SemFSCV(LinearSelector):
 
     def _adopt(self, final: SemFS, params: dict[str, Any]) -> None:
         """Behave as the refitted selector from here on."""
+        self.__dict__.pop("feature_names_in_", None)
         for name, value in vars(final).items():
             if name.endswith("_") or name == "_evidence":
                 setattr(self, name, value)
-        if not hasattr(final, "feature_names_in_"):
-            self.__dict__.pop("feature_names_in_", None)
         self.best_estimator_, self.best_params_ = final, params
         self.n_features_ = int(final.get_support().sum())
 
@@ -342,11 +308,8 @@ class SemFSCV(LinearSelector):
 
 
 class ClassFolds:
-    """The features that settings choose on folds of the classes, from one pass over the rows.
-
-    For a limited set of candidate features the moments of each group of classes are formed
-    once; those of a fold are sums of them, and every setting (a SemFS) is solved on these.
-    """
+    """The features that settings choose on folds of the classes, from one pass over the rows:
+    moments of each group of classes, for candidate features only, which folds are sums of."""
 
     def __init__(
         self,
@@ -387,10 +350,8 @@ class ClassFolds:
         return reduce_rank(A)[0] if A.shape[1] > len(A) else A
 
     def _screen(self, limits: FeatureLimits, n_candidates: int) -> None:
-        """Keep the candidates that some setting ranks high by the gain of entering first.
-
-        Taken from the tops of the settings' rankings in turn, after the features to include.
-        """
+        """Keep the features to include and, from the tops of the settings' rankings by the gain
+        of entering first, in turn, others."""
         rankings, allowed = [], limits.candidates
         known: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for semfs in self.settings:
@@ -431,27 +392,6 @@ class ClassFolds:
             n_chosen = min(semfs.n_features_to_select, int(self.limits.candidates.sum()))
             found.append(self.columns[order[:n_chosen]])
         return found
-
-
-class _Judge:
-    """Clusters rows X of held-out classes by given features; equal questions asked once."""
-
-    def __init__(
-        self, X: np.ndarray, codes: np.ndarray, features: np.ndarray, n_repeats: int, seed: int
-    ) -> None:
-        self.X, self.codes, self.features = X, codes, features
-        self.n_repeats, self.seed = n_repeats, seed
-        self.known: dict[bytes, float] = {}
-
-    def score(self, features: np.ndarray) -> float:
-        """Mean of ACC and NMI on the test classes."""
-        columns = np.searchsorted(self.features, np.sort(features))
-        question = columns.tobytes()
-        if question not in self.known:
-            X = np.take(self.X, columns, axis=1)
-            found = cluster_scores(X, self.codes, self.n_repeats, self.seed)
-            self.known[question] = float(np.mean(found))
-        return self.known[question]
 
 
 def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, Any]:

@@ -20,28 +20,24 @@ __all__ = ["FeatureLimits", "StreamedRows", "TrainingData", "Units", "rows_beyon
 UNLABELED = -1
 #: Numbers whose squares, and products of these, keep their digits, in float32 too.
 ORDINARY = (2.0**-16, 2.0**24)
+RESCALE = "Rescale X and the attributes, for example to unit variance: squares lose digits."
 
 
 @dataclass(frozen=True)
 class StreamedRows:
-    """Rows without a label beyond memory, among ``rows`` whose labels are known.
+    """Rows without a label beyond memory."""
 
-    ``seen`` are those of seen classes, likewise, or None if these are in memory. Sums over
-    rows take ``options``.
-    """
-
-    rows: Any
-    seen: Any
-    options: dict[str, Any]
+    rows: Any  # those, among rows whose labels are known
+    seen: Any  # likewise those of seen classes, or None if these are in memory
+    options: dict[str, Any]  # that sums over rows take
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Labelled rows ``X`` (None if they are not in memory) and their moments; and rows
-    without a label (None if there are none)."""
+    """Labelled rows and rows without a label."""
 
-    X: Any
-    moments: Moments
+    X: Any  # labelled rows, None if they are not in memory
+    moments: Moments  # of these
     unlabeled: Rows | StreamedRows | None
 
     @classmethod
@@ -102,10 +98,8 @@ def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Mo
 
 @dataclass(frozen=True)
 class Units:
-    """X and the attributes are fitted as multiples of 2**x and 2**a.
-
-    Both are 0 unless numbers are so large or small that their squares lose digits.
-    """
+    """X and the attributes are fitted as multiples of 2**x and 2**a; both are 0 unless numbers
+    are so large or small that their squares lose digits."""
 
     x: int = 0
     a: int = 0
@@ -128,10 +122,7 @@ class Units:
             return Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
         single = moments.itemsize_error > np.finfo(np.float64).eps
         if rows is not None or (single and abs(self.x) > 40):  # squares were taken already
-            raise ValueError(
-                f"numbers in X are as large as {2.0**self.x:.0e}, and their squares lose "
-                "digits. Rescale the features, for example to unit variance."
-            )
+            raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. {RESCALE}")
         scatter = moments.scatter_matrix
         return replace(
             moments,
@@ -145,7 +136,7 @@ class Units:
         if not self.x or rows is None:
             return rows
         if not isinstance(rows, Rows):
-            raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. Rescale them.")
+            raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. {RESCALE}")
         return replace(rows, X=rows.X * 2.0**-self.x)
 
     def table(self, table: AttributeTable) -> AttributeTable:
@@ -160,12 +151,8 @@ class Units:
         step = step if isinstance(step, str) else float(np.ldexp(step, 2 * self.a))
         weight = float(np.ldexp(selector.label_weight, -2 * self.a))
         out = {"gamma": gamma, "step": step, "label_weight": weight}
-        for name, value in out.items():
-            if value == np.inf:
-                raise ValueError(
-                    f"{name} is too large for numbers as small as those of X or the "
-                    "attributes. Rescale them, for example to unit variance."
-                )
+        for name in [name for name, value in out.items() if value == np.inf]:
+            raise ValueError(f"{name} is too large next to X or the attributes. {RESCALE}")
         return out
 
     def undone(self, results: dict[str, Any], *, direct: bool) -> dict[str, Any]:
@@ -180,10 +167,7 @@ class Units:
                     out[name] = np.ldexp(results[name], power)
                 vanished = results[name].any() and not out[name].any()
                 if vanished or (np.isinf(out[name]) != np.isinf(results[name])).any():
-                    raise ValueError(
-                        f"{name} is beyond float64: numbers in X or attributes are too large "
-                        "or too small. Rescale them, for example to unit variance."
-                    )
+                    raise ValueError(f"{name} is beyond float64. {RESCALE}")
         return out
 
 
@@ -192,16 +176,6 @@ def _exponent(size: float, most: int) -> int:
     if not 0 < size < np.inf or ORDINARY[0] <= size <= ORDINARY[1]:
         return 0
     return int(np.clip(np.frexp(size)[1], -most, most))
-
-
-def check_same_columns(rows: Any, d: int, names: Any) -> None:
-    """Raise unless rows of X_unlabeled have the columns of X, as far as they have names."""
-    own = rows.feature_names
-    if rows.n_features != d or not (own is None or names is None or list(own) == list(names)):
-        raise ValueError(
-            f"X_unlabeled has {rows.n_features} columns that are not the {d} of X in their "
-            "order. Give both the same columns."
-        )
 
 
 @dataclass(frozen=True)
@@ -227,20 +201,15 @@ class FeatureLimits:
         both = np.intersect1d(self.include, self.exclude)
         if both.size:
             raise ValueError(f"feature {both[0]} is in include and in exclude.")
-        if len(self.include) > k:
-            raise ValueError(
-                f"include has {len(self.include)} features, more than n_features_to_select={k}."
-            )
+        if (n := len(self.include)) > k:
+            raise ValueError(f"include has {n} features, more than n_features_to_select={k}.")
         if len(self.exclude) == len(self.constant):
             raise ValueError("exclude holds every feature: nothing is left to select.")
 
     def among(self, columns: np.ndarray) -> FeatureLimits:
         """Return the limits of some columns only, which hold all features to include."""
-        include, exclude = (
-            np.flatnonzero(np.isin(columns, features))
-            for features in (self.include, self.exclude)
-        )
-        return FeatureLimits(self.constant[columns], include, exclude)
+        few = [np.flatnonzero(np.isin(columns, own)) for own in (self.include, self.exclude)]
+        return FeatureLimits(self.constant[columns], *few)
 
     @property
     def candidates(self) -> np.ndarray:
@@ -254,20 +223,14 @@ class FeatureLimits:
 def check_two_classes(moments: Moments) -> None:
     """Raise unless there are rows of at least two classes."""
     if len(moments.classes) < 2:
-        raise ValueError(
-            f"y has only one class ({moments.classes.tolist()[0]!r}). SemFS compares "
-            "classes: pass rows of at least two."
-        )
-
-
-# ---- labels ---------------------------------------------------------------------------
+        one = moments.classes.tolist()[0]
+        raise ValueError(f"y has only one class ({one!r}). Pass rows of at least two.")
 
 
 def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None]:
-    """Return y with a stand-in where a label is missing, and a mask (n,) of these rows.
+    """Return y with a stand-in where a label is missing, and a mask (n,) of these rows or None.
 
-    The mask is None if no label is missing. -1, None, NaN and NA mark missing labels; -1 does
-    not if ``attributes`` describes a class of that name.
+    -1, None, NaN and NA mark missing labels; -1 does not if ``attributes`` describes it.
 
     >>> split_labels([3, -1, None])
     (array([3, 3, 3]), array([False,  True,  True]))
@@ -286,8 +249,8 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
         return y, None
     if hidden.all():
         raise ValueError(
-            f"no row has a label: all {len(hidden)} values of y are missing (-1, None, NaN or "
-            "NA). Pass the labels of the seen classes."
+            f"no row has a label: all {len(hidden)} values of y are -1, None, NaN or NA. Pass "
+            "the labels of the seen classes."
         )
     return label_array(labels.classes)[np.maximum(labels.codes, 0)], hidden
 
@@ -306,9 +269,6 @@ def check_labelled(classes: np.ndarray, attributes: Any) -> None:
             f"some rows have the label {UNLABELED}, which means unlabelled, and were summed up "
             "with others. Mark them by None or NaN, or pass labels and rows apart."
         )
-
-
-# ---- rows beyond memory ---------------------------------------------------------------
 
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> Any:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-import semfs.method.direct as direct_module
 from problems import fit_of, make_problem, naive_greedy
 from semfs import Moments, SemFS
 from semfs.method.direct import forward_selection
@@ -43,16 +42,6 @@ def test_it_equals_a_greedy_that_refits_from_scratch(seed, alpha, gamma, shape):
     assert_allclose(solution.objective, values, rtol=1e-7, atol=1e-7 * values[0])
 
 
-def test_columns_come_in_batches_without_changing_the_answer(monkeypatch):
-    X, y, A = make_problem(n=80, d=40)
-    expected = select(make_objective(X, y, A), 20)
-    monkeypatch.setattr(direct_module, "SMALLEST_BATCH", 3)
-    monkeypatch.setattr(direct_module, "LARGEST_BATCH", 3)
-    solution = select(make_objective(X, y, A), 20)
-    assert solution.order[:20].tolist() == expected.order[:20].tolist()
-    assert_allclose(solution.objective, expected.objective)
-
-
 def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("d x d matrix formed")
@@ -61,12 +50,6 @@ def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
     monkeypatch.setattr(Moments, "scatter", refuse)
     X, y, A = make_problem(n=80, d=40)
     assert len(select(make_objective(X, y, A), 10).objective) == 10
-
-
-def test_selections_are_nested():
-    X, y, A = make_problem(d=20)
-    long, short = (select(make_objective(X, y, A), k) for k in (10, 4))
-    assert long.order[:4].tolist() == short.order[:4].tolist()
 
 
 def test_W_solves_the_ridge_problem_on_the_chosen_features():
@@ -100,20 +83,6 @@ def test_scores_fall_along_the_order():
             assert (np.diff(solution.scores[solution.order]) <= 0).all()
 
 
-def test_a_monitor_sees_every_feature_and_can_stop():
-    X, y, A = make_problem()
-    seen = []
-
-    def monitor(step, J, feature, solution):
-        seen.append((step, J, feature, len(solution().objective)))
-        return step == 3
-
-    solution = select(make_objective(X, y, A), 6, monitor=monitor)
-    assert [s[0] for s in seen] == [s[3] for s in seen] == [1, 2, 3]
-    assert_allclose([s[1] for s in seen], solution.objective)
-    assert [s[2] for s in seen] == solution.order[:3].tolist()
-
-
 # ---- several quadratics ----------------------------------------------------------------
 
 
@@ -144,26 +113,6 @@ def test_the_sum_of_several_J_falls_as_a_naive_search_says(seed):
     assert_allclose(solution.scores[chosen], -np.diff([200.0, *solution.objective]))
     own = forward_selection(quadratics[:1], 6, include=np.array(chosen))
     assert_allclose(solution.W, own.W)  # W is that of the first
-
-
-def test_a_problem_twice_at_half_weight_is_the_problem():
-    quadratics, _ = two_quadratics()
-    once = forward_selection(quadratics[:1], 6)
-    twice = forward_selection([quadratics[0].weighing(0.5)] * 2, 6)
-    assert once.order.tolist() == twice.order.tolist()
-    assert_allclose(once.objective, twice.objective)
-
-
-def test_exchange_finds_the_best_subset_for_the_sum():
-    found = 0
-    for seed in range(20):
-        quadratics, made = two_quadratics(seed, d=8)
-        best = max(total_fit(made, S) for S in itertools.combinations(range(8), 3))
-        solution = forward_selection(quadratics, 3, n_swaps=100)
-        fit = total_fit(made, solution.order[:3])
-        assert_allclose(200.0 - solution.objective[-1], fit, rtol=1e-6)
-        found += fit >= best * (1 - 1e-9)
-    assert found >= 19
 
 
 # ---- exchange --------------------------------------------------------------------------
@@ -266,14 +215,6 @@ def test_without_penalty_dependent_columns_come_after_all_others():
     everything = select(make_objective(X, y, A, gamma=0.0), 8, n_swaps=5)
     assert len(everything.objective) == 8  # copies enter last, and explain nothing
     assert_allclose(everything.objective[5:], everything.objective[4])
-
-
-def test_what_is_forbidden_stays_out_even_if_nothing_else_helps():
-    X, y, A = make_problem(d=6)
-    X[:, 5] = X[:, 3] + X[:, 4]
-    allowed = np.array([False, False, False, True, True, True])
-    found = select(make_objective(X, y, A, gamma=0.0), 3, candidates=allowed)
-    assert sorted(found.order[:3].tolist()) == [3, 4, 5]
 
 
 def test_small_gains_keep_their_digits():

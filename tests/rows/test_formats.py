@@ -10,7 +10,6 @@ from numpy.testing import assert_array_equal
 import semfs.rows.readers
 from problems import make_problem
 from semfs import SemFS
-from semfs.datasets import load_npz, load_table
 from semfs.files import FileError
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
@@ -56,8 +55,8 @@ def feather(folder, labels=KINDS):
     return folder / "data.feather", "kind"
 
 
-def npy(folder, labels=KINDS, dtype=np.float64):
-    np.save(folder / "data.npy", X.astype(dtype))
+def npy(folder, labels=KINDS):
+    np.save(folder / "data.npy", X)
     np.save(folder / "labels.npy", np.asarray(labels))
     return folder / "data.npy", str(folder / "labels.npy")
 
@@ -134,11 +133,7 @@ def memory(request, monkeypatch):
 def table_for(source):
     """The class table with labels as text, whatever the file has."""
     numbers = not isinstance(source.labels.classes[0], str)
-    return (
-        TEXTS.set_index(TEXTS.index.map(lambda k: str(list(TEXTS.index).index(k))))
-        if numbers
-        else TEXTS
-    )
+    return pd.DataFrame(TABLE, index=list("01234")) if numbers else TEXTS
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -156,9 +151,6 @@ def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_pa
     assert done.selector.order_.tolist() == ORDER
     assert done.n_rows == 120
     assert sorted(done.features["column"][:4]) == sorted(ORDER[:4])
-
-
-# ---- missing labels, columns, names -------------------------------------------------
 
 
 def missing(labels=KINDS):
@@ -237,24 +229,6 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
         open_blocks(view, "nothing")
 
 
-def test_loaders_read_what_fit_reads(tmp_path):
-    data = [
-        load_table(*parquet(tmp_path), TEXTS),
-        load_table(*text(tmp_path, ".csv.gz"), TEXTS),
-        load_table(*h5ad(tmp_path), TEXTS),
-        load_npz(npz(tmp_path, A=TABLE, classes=list(TEXTS.index))[0]),
-    ]
-    for one in data:
-        np.testing.assert_allclose(one.X, X)
-        assert_array_equal(one.y, KINDS)
-        assert one.feature_names.tolist() == NAMES
-
-
-def test_half_precision_is_widened_to_single(tmp_path):
-    path, label = npy(tmp_path, dtype=np.float16)
-    assert open_blocks(path, label).load()[0].dtype == np.float32
-
-
 def test_integer_text_and_float_labels_are_one_class(tmp_path):
     for labels in (CODES, CODES.astype(str), CODES.astype(float)):
         path, label = parquet(tmp_path, labels)
@@ -263,9 +237,6 @@ def test_integer_text_and_float_labels_are_one_class(tmp_path):
         for table in (by_number, by_text):
             found = SemFS(4, table).fit(open_blocks(path, label, drop=["note"]))
             assert found.order_.tolist() == ORDER
-
-
-# ---- broken files -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("claimed", [".npy", ".npz", ".parquet", ".h5ad", ".h5", ".feather"])
@@ -291,7 +262,7 @@ def test_links_to_other_files_are_not_followed(tmp_path):
             file["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
             obs = file.create_group("obs")
             obs["y"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "X")
-        with pytest.raises(FileError, match=r"another file|no array 'y'"):
+        with pytest.raises(FileError, match="not followed"):
             open_blocks(tmp_path / f"a.{ending}", "y")
 
 
@@ -322,31 +293,26 @@ def test_labels_may_be_lines_of_a_text_file(tmp_path):
         open_blocks(path, str(tmp_path / "wide.npy"))
 
 
-def broken_h5ad(path, kind):
-    with h5py.File(path, "a") as file:
-        if kind == "index":
-            file["X/indptr"][-1] = 7
-        elif kind == "obs":
-            del file["obs"]
-        elif kind == "old categories":
-            del file["obs/kind"]
-            file["obs/kind"] = CODES.astype(np.int8)
-            file["obs/__categories/kind"] = list(TEXTS.index)
-            file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
-            file["obs"].attrs["encoding-version"] = "0.1.0"
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
-    path, label = h5ad(tmp_path, sp.csr_matrix)
-    broken_h5ad(path, "old categories")
+    path, label = h5ad(tmp_path)
+    with h5py.File(path, "a") as file:
+        del file["obs/kind"]
+        file["obs/kind"] = CODES.astype(np.int8)
+        file["obs/__categories/kind"] = list(TEXTS.index)
+        file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
+        file["obs"].attrs["encoding-version"] = "0.1.0"
     assert_array_equal(open_blocks(path, label).load()[1], KINDS)
 
 
 @pytest.mark.parametrize("kind, message", [("index", "7 expected"), ("obs", "no group 'obs'")])
 def test_broken_h5ad_is_explained(kind, message, tmp_path):
     path, label = h5ad(tmp_path, sp.csr_matrix)
-    broken_h5ad(path, kind)
+    with h5py.File(path, "a") as file:
+        if kind == "index":
+            file["X/indptr"][-1] = 7
+        else:
+            del file["obs"]
     with pytest.raises(FileError, match=message):
         open_blocks(path, label)
     with pytest.raises(FileError, match=r"no layers/none; layers: double, raw"):
@@ -357,6 +323,8 @@ def test_wrong_use_of_open_blocks_is_one_clear_line(tmp_path):
     path, label = npy(tmp_path)
     for data, y, options, message in (
         (path, label, {"block_rows": 0}, "block_rows must be at least 1"),
+        (path, label, {"passes": "many"}, "passes must be"),
+        (path, label, {"memory": "much"}, "memory is 'much'"),
         (path, label, {"sample_weight": [1.0]}, "sample_weight has shape"),
         ([(X, KINDS)], label, {}, "leave y out"),
         ([(X, KINDS)], None, {"sample_weight": [1.0]}, "number of rows is known"),

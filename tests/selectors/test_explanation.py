@@ -1,7 +1,6 @@
 """Why these features: names, attributes, classes, copies, stability, figures, report."""
 
 import pickle
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ from report_rows import nasty_explanation
 from problems import make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.selectors.explanation import _carried, _separated
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +43,11 @@ def test_copies_are_named_whether_chosen_or_not(explanation):
     assert other in explanation.features.loc[feature, "duplicates"]
 
 
-def test_gains_are_those_of_the_selector_and_shares_add_up(cells, explanation):
-    selector = cells[0]
-    assert explanation.features.index.tolist() == [
-        str(selector.feature_names_in_[j]) for j in selector.order_[:20]
-    ]
-    assert_allclose(explanation.features["gain"], selector.scores_[selector.order_[:20]])
-    assert_allclose(explanation.features["share"].sum(), 1.0)
-
-
 def test_the_text_has_a_line_per_feature_with_names(explanation):
     lines = str(explanation).splitlines()
     assert len(lines) == 20
     assert "carries + CD19; high in CD19+ B" in next(line for line in lines if "CD79A" in line)
-    assert repr(explanation).startswith("Explanation of 20 features by 20 attributes")
+    assert repr(explanation) == str(explanation)
 
 
 def test_stability_is_the_frequency_over_refits_on_drawn_classes():
@@ -137,12 +126,6 @@ def test_rows_of_other_classes_are_refused(cells):
         selector.explain(X[y != "CD34+"], y[y != "CD34+"])
 
 
-def test_words_for_nothing():
-    assert _carried(np.zeros(3), ["a", "b", "c"]) == "no attribute"
-    assert _separated(np.zeros(3), np.array(["a", "b", "c"])) == ""
-    assert _separated(np.array([0.0, 5.0, 5.1]), np.array(["a", "b", "c"])) == "low in a"
-
-
 # ---- figures and report ----------------------------------------------------------------
 
 
@@ -154,12 +137,6 @@ def test_each_part_has_a_figure_whatever_the_names(explanation, name):
         figure.canvas.draw()
         ticks = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]
         assert gene is None or gene in [tick.get_text() for tick in ticks]
-
-
-def test_a_figure_without_matplotlib_names_the_extra(explanation, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'semfs\[plots\]'"):
-        explanation.plot_gains()
 
 
 def test_without_bootstraps_there_is_nothing_to_draw(cells):

@@ -111,14 +111,6 @@ def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
         assert_array_equal(SemFS(5, A).fit(X, numbers).order_, expected.order_)
 
 
-def test_a_described_class_may_be_called_minus_one():
-    X, y, A = make_problem(C=4)
-    table = {c - 1: row for c, row in enumerate(A)}
-    selector = SemFS(5, table).fit(X, y - 1)
-    assert selector.classes_.tolist() == [-1, 0, 1, 2]
-    assert_array_equal(selector.order_, SemFS(5, A).fit(X, y).order_)
-
-
 @pytest.mark.parametrize("make", [SemFS, SemFSCV])
 def test_unlabelled_rows_are_checked_as_others_are(make):
     X, y, A, hidden = unlabeled_problem()

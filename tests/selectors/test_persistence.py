@@ -124,13 +124,6 @@ def test_partial_fit_goes_on_where_the_saved_selector_stopped(tmp_path):
     assert_allclose(back.coef_, whole.coef_, rtol=1e-8)
 
 
-def test_collected_sums_beyond_belief_are_not_saved_silently(tmp_path, monkeypatch):
-    monkeypatch.setattr("semfs.selectors.persistence.LARGEST_MOMENTS", 100)
-    selector = SemFS(3).partial_fit(*toy())
-    with pytest.raises(ValueError, match=r"del selector\.moments_"):
-        save(selector, tmp_path / "it")
-
-
 # ---- the promise to later versions ------------------------------------------------------
 
 
