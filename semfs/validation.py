@@ -99,8 +99,7 @@ def class_weights(
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
     if not isinstance(class_weight, Mapping):
-        error = ValueError if isinstance(class_weight, str) else TypeError
-        raise error(
+        raise (ValueError if isinstance(class_weight, str) else TypeError)(
             'class_weight must be None, "balanced" or a mapping class -> weight, got '
             f"{class_weight!r}."
         )

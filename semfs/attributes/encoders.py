@@ -20,7 +20,6 @@ from semfs.validation import check_distinct
 
 _VECTOR_FILES = (".txt", ".vec", ".gz")
 _LONGEST_LINE = 2**20
-_SMALL_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def encode_class_names(
@@ -146,11 +145,7 @@ def _model(name: str) -> Any:
         if name.startswith("model2vec:"):
             models = need("model2vec", "text", what=what).StaticModel
             return models.from_pretrained(name.removeprefix("model2vec:")).encode
-        try:
-            models = need("sentence_transformers", what=what).SentenceTransformer
-        except ImportError as error:
-            raise ImportError(f"{error} (without a GPU first: {_SMALL_TORCH})") from error
-        return models(name).encode
+        return need("sentence_transformers", what=what).SentenceTransformer(name).encode
     except ImportError:
         raise
     except Exception as error:

@@ -72,9 +72,8 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
         return attributes
     if isinstance(attributes, (str, Path)):
         raise TypeError(
-            f"attributes must be a table, got {str(attributes)!r}. Make one by functions of "
-            "semfs.attributes: attributes_of(classes, source), read_attributes(path) or "
-            "attributes_from_ontology(classes)."
+            f"attributes must be a table, got {str(attributes)!r}. Make one: attributes_of, "
+            "read_attributes or attributes_from_ontology of semfs.attributes."
         )
     if hasattr(attributes, "index") and hasattr(attributes, "columns"):
         labels, names = list(attributes.index), list(attributes.columns)

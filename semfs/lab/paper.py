@@ -21,6 +21,7 @@ from typing import Any
 import joblib
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
@@ -28,7 +29,7 @@ from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_dat
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
-from semfs.validation import check_all_finite, check_integer, did_you_mean
+from semfs.validation import check_integer, did_you_mean
 
 __all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "open_data", "plan"]
 __all__ += ["reproduce"]
@@ -199,11 +200,9 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
     if limit is not None:
         check_integer("n_splits", limit, 1)
     if len(data.unseen):
-        if min(len(data.unseen), len(data.seen)) < 2:
-            raise ValueError(
-                f"{data.name} has {len(data.seen)} seen and {len(data.unseen)} unseen classes; "
-                "a split needs 2 of each."
-            )
+        n, m = len(data.seen), len(data.unseen)
+        if min(n, m) < 2:
+            raise ValueError(f"{data.name} has {n} seen and {m} unseen classes; 2 are needed.")
         return {"given": data.unseen.tolist()}
     if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
         pairs = list(data.every_split(n_seen=2))
@@ -474,9 +473,7 @@ def evaluate(
     d, ks = data.X.shape[1], sorted(set(ks))
     if ks[0] > d:
         raise ValueError(f"{data.name} has {d} features, {ks[0]} were asked for (-k).")
-    values = data.X.data if sparse.issparse(data.X) else data.X
-    if not np.isfinite(values).all():
-        check_all_finite(data.X)
+    assert_all_finite(data.X, input_name=data.name)
     store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
     cells, notes = plan([Experiment("clustering", names)], bench)

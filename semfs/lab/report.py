@@ -440,14 +440,7 @@ def write_report(
     >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
     'report.html'
     """
-    check_page(path)
     return _write(render(rows, failures, info or {}, sections), path)
-
-
-def check_page(path: Any) -> None:
-    """Refuse a name under which no browser opens the page."""
-    if Path(path).suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{path}: the page is written as .html; choose such a name.")
 
 
 def write_csv(rows: Iterable[Row], path: Any) -> Path:

@@ -244,9 +244,9 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        y = name or _given(y, path)
         with reading(path, ".h5ad"):
-            found = Labels.of(hdf5.file_column(path, "obs", name) if name else y)
+            wanted = name or ("" if y is None else None)
+            found = Labels.of(y if wanted is None else hdf5.file_column(path, "obs", wanted))
             return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -94,12 +95,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 check_number(name, value, above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
-        check_integer("n_features_to_select", self.n_features_to_select, 1)
+        k = self.n_features_to_select
+        if not (isinstance(k, (float, np.floating)) and 0 < k < 1):
+            check_integer("n_features_to_select", k, 1)
 
     def _n_wanted(self, d: int) -> int:
-        """How many of d features are asked for; of a share at least one."""
+        """How many of d features are asked for; of a share (below 1) at least one."""
         k = self.n_features_to_select
-        return int(k) if k >= 1 else max(1, int(k * d))
+        return int(k if k >= 1 else max(1, k * d))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -152,7 +155,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
             if plain_blocks(X) is None:
-                return super().transform(X)
+                with own_words():
+                    return super().transform(X)
             return as_plain(X, names=names).X[:, self._get_support_mask()]
         support, found = self.get_support(), genes.names
         if names is not None:
@@ -204,7 +208,18 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         )
 
 
-def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+@contextmanager
+def own_words(name: str = "X") -> Iterator[None]:
+    """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
+    try:
+        yield
+    except ValueError as error:
+        text = re.sub(r"\bX\b", name, str(error))
+        advice = " Fill it, or drop that row or column."
+        raise ValueError(re.sub(r"(?s)(?<=contains NaN.).*", advice, text)) from error
+
+
+def validated(selector: Any, X: Any, *, reset: bool, name: str = "X", **options: Any) -> Any:
     """Return X as scikit-learn's `validate_data` does, also of AnnData and files."""
     known = None if reset else getattr(selector, "feature_names_in_", None)
     plain = as_plain(X, names=known)

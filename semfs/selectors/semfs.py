@@ -330,7 +330,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         limits = FeatureLimits.of(
             moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
         )
-        limits.check(self.n_features_to_select)
+        k = self._n_wanted(moments.n_features)
+        limits.check(k)
         unlabeled = units.rows(data.unlabeled)
         knowledge, further = further_knowledge(self, objective, table, units, unlabeled)
         n_steps = self.max_iter
@@ -384,7 +385,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if self.solver == "direct":
             return forward_selection(
                 [objective.quadratic(), *more],
-                min(self.n_features_to_select, d),
+                min(self._n_wanted(d), d),
                 candidates=limits.candidates,
                 include=limits.include,
                 n_swaps=self.n_swaps,

@@ -49,7 +49,7 @@ class SemFSCV(LinearSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "auto", default=50
+    n_features_to_select : int, float or "auto", default=50
         "auto" takes the fewest features whose score is within one standard error, paired over
         the folds, of the best, up to `max_features`; see ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None

@@ -72,7 +72,7 @@ CASES = {
     "wrong class_weight": (
         X, NAMES, {"class_weight": "heavy"}, ValueError, 'None, "balanced" or a mapping',
     ),
-    "share above 1": (X, NAMES, {"n_features_to_select": 1.5}, TypeError, "between 0 and 1"),
+    "share above 1": (X, NAMES, {"n_features_to_select": 1.5}, TypeError, "whole number"),
     "no table": (X, NAMES, {"attributes": "cl"}, TypeError, "attributes_of"),
     "class_weight a list": (X, NAMES, {"class_weight": [1, 2]}, TypeError, "mapping"),
     "class_weight < 0": (
