@@ -57,7 +57,7 @@ class TableReader(Reader):
             self._describe(drop)
 
     def _describe(self, drop: Sequence[str]) -> None:
-        schema = self._first_schema()
+        schema = self._first_schema({*drop, self.label})
         check_distinct(
             schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
         )
@@ -107,7 +107,7 @@ class TableReader(Reader):
         options = {"parse_options": parse, "convert_options": convert, "read_options": read}
         return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
 
-    def _first_schema(self) -> Any:
+    def _first_schema(self, known: set) -> Any:
         if self.kind != "csv":
             return self._dataset().schema
         assert self.path is not None
@@ -117,6 +117,9 @@ class TableReader(Reader):
             batch = next(iter(reader), None)
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
+        for name, column in zip(batch.schema.names, batch.slice(0, 200).columns):
+            if name not in known and need("pyarrow").types.is_string(column.type):
+                _refuse_broken_numbers(self.path, name, column.to_pylist())
         return batch.schema
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
@@ -225,6 +228,24 @@ def _is_number(kind: Any) -> bool:
     types = need("pyarrow").types
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
     return any(test(kind) for test in tests)
+
+
+def _refuse_broken_numbers(path: Path, name: str, cells: list) -> None:
+    """A text column that is mostly numbers is a column of numbers with a mistake in it."""
+    bad = [i for i, cell in enumerate(cells) if not _is_written_number(cell)]
+    if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
+        raise FileError(
+            f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
+            "numbers. Correct it, or name the column in drop."
+        )
+
+
+def _is_written_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -150,6 +152,11 @@ def die(block):
     return block
 
 
+def slow(block):
+    time.sleep(0.2)
+    return block
+
+
 def chunked(X, function, **options):
     return da.from_array(X, chunks=(100, -1)).map_blocks(
         function, dtype=X.dtype, meta=np.empty((0, 0), X.dtype), **options
@@ -161,6 +168,19 @@ def test_a_fit_survives_a_worker_that_kills_itself(client, tmp_path):
     flag = str(tmp_path / "died")
     selector = SemFS(5).fit(chunked(X, die_once, flag=flag), y)
     assert os.path.exists(flag)
+    assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
+
+
+def test_a_fit_survives_a_worker_killed_from_outside():
+    X, y, _ = make_problem(n=2000, d=30)
+    with local_cluster(2) as cluster, distributed.Client(cluster) as client:
+        client.wait_for_workers(2, timeout=60)
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        selector = SemFS(5).fit(chunked(X, slow), y)
+        assert not killer.is_alive()
+        client.wait_for_workers(2, timeout=60)  # closing waits long for one that is starting
     assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
 
 

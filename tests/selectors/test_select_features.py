@@ -184,6 +184,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
         ("y,a\n", "has no rows"),
         ("y,a,a\nx,1,2\n", "two columns named 'a'"),
         ("y,a\nx,1\nz,\nx,3\n", "no value in column 'a', row 2"),
+        ("y,a\nx,1\nz,2\nx,3\nz,oops\n", "column 'a' holds 'oops' in row 4 among numbers"),
         ("y,a\nx,1,7\nz,2\n", "not a readable"),
         ("y,b\nx,text\nz,more\n", "has no column of numbers"),
         ("y,a\nx,1\nw,2\n", "no row for class 'w'"),
