@@ -245,8 +245,8 @@ def _file(
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
         with reading(path, ".h5ad"):
-            wanted = name or ("" if y is None else None)
-            found = Labels.of(y if wanted is None else hdf5.file_column(path, "obs", wanted))
+            column = name or ("" if y is None else None)
+            found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
             return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from problems import make_problem, naive_greedy, spread
-from semfs import AS_PUBLISHED, Moments, SemFS
+from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
+from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector
 from semfs.rows import open_blocks
 
 SOLVERS = ["direct", "alternating"]
