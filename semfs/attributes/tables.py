@@ -7,7 +7,6 @@ import itertools
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     """Read any accepted form of class description (see `align_attributes`)."""
     if isinstance(attributes, AttributeTable):
         return attributes
-    if isinstance(attributes, (str, Path)):
+    if isinstance(attributes, str) or hasattr(attributes, "__fspath__"):
         raise TypeError(
             f"attributes must be a table, got {str(attributes)!r}. Make one: attributes_of, "
             "read_attributes or attributes_from_ontology of semfs.attributes."
@@ -110,10 +109,10 @@ def _numbers(rows: Any) -> np.ndarray:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         wanted = "attributes must be numeric, one row of the same length per class"
-        raise ValueError(
-            f"{wanted}: {error}. Encode text as numbers, or drop it; if it names the classes, "
-            "make it the index: table.set_index(column)."
-        ) from error
+        advice = (
+            "Encode text as numbers, or drop it; classes are the index (set_index)."
+        )
+        raise ValueError(f"{wanted}: {error}. {advice}") from error
     if values.ndim != 2 or not values.size:
         raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
     return values

@@ -47,12 +47,6 @@ METHOD = "With commas; or module:Selector."
 USUAL = "semfs-described,semfs,markers,variance,random"
 
 
-def _size(text: Any) -> float:
-    """A number of features, or their share."""
-    number = float(text)
-    return int(number) if number.is_integer() else number
-
-
 def _given(options: Any, *own: str) -> dict[str, Any]:
     """The options that were given, but for a command's own; the library knows the defaults."""
     return {k: v for k, v in vars(options).items() if v is not None and k not in own}
@@ -67,9 +61,7 @@ class Selection:
     ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
-    n_features_to_select: Annotated[
-        Any, Option("-k", parser=_size, metavar="<number>", help=SIZE)
-    ] = 50
+    n_features_to_select: Annotated[Any, Option("-k", parser=json.loads, help=SIZE)] = "50"
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
     unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
     drop: Drop = None

@@ -37,10 +37,8 @@ WORDS = {
     r"\bin drop\b": "in --drop",
     r"\bkey=": "--layer ",
 }
-#: What is in quotes, and lists of what data hold, as far as a sentence goes.
-NAMES_IN_DATA = (
-    r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
-)
+# names in data: what is in quotes, and what was found as far as a sentence goes
+NAMES = r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -61,7 +59,7 @@ def in_own_words(text: str) -> str:
     >>> in_own_words("n_features_to_select must be at least 1, got 'n_features_to_select'.")
     "-k must be at least 1, got 'n_features_to_select'."
     """
-    parts = re.split(NAMES_IN_DATA, text)
+    parts = re.split(NAMES, text)
     for pattern, word in WORDS.items():
         parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
     return "".join(parts)

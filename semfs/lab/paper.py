@@ -82,8 +82,8 @@ def open_data(
     name: Any,
     label: str | None = None,
     attributes: Any = None,
-    unseen: Sequence[str] = (),
-    **reading: Any,
+    unseen: Any = (),
+    **how: Any,
 ) -> ZeroShotDataset:
     """Return a data set by name, or from a file of one's own.
 
@@ -97,23 +97,22 @@ def open_data(
         Class table; an ``.npz`` file may have its own (array A).
     unseen : sequence of str, optional
         The unseen classes, as text; several may be joined by commas.
-    **reading
+    **how
         ``layer`` and ``drop`` of `semfs.datasets.load_table`.
     """
     if not Path(str(name)).is_file():
-        if label is not None or attributes is not None or reading:
+        if label is not None or attributes is not None or how:
             raise ValueError(f"There is no file {name}; options of files need one.")
         data = _known(str(name))()
-    elif attributes is None and not reading and Path(name).suffix == ".npz":
+    elif attributes is None and not how and Path(name).suffix == ".npz":
         data = load_npz(name)
     elif attributes is None or str(attributes).lower() == "labels":
         raise ValueError(
-            f"{name}: say what describes the classes (--attributes): a table, 'names' (what "
-            "they are called) or 'cl' (the Cell Ontology). By labels alone chooses the method "
-            "semfs-labels."
+            f"{name}: say what describes the classes (--attributes): a table, 'names' or 'cl' "
+            "(the Cell Ontology). The method semfs-labels uses labels alone."
         )
     else:
-        data = load_table(name, label, attributes, **reading)
+        data = load_table(name, label, attributes, **how)
     if not unseen:
         return data
     known = {str(label): label for label in data.classes.tolist()}
@@ -480,8 +479,7 @@ def evaluate(
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     summary.notes += notes
     if ks[-1] > d:
-        more = ", ".join(str(k) for k in ks if k > d)
-        summary.notes.append(f"{data.name} has {d} features; left out: -k {more}.")
+        summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
     return store.rows(), summary
 
 

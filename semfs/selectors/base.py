@@ -219,7 +219,7 @@ def own_words(name: str = "X") -> Iterator[None]:
         raise ValueError(re.sub(r"(?s)(?<=contains NaN.).*", advice, text)) from error
 
 
-def validated(selector: Any, X: Any, *, reset: bool, name: str = "X", **options: Any) -> Any:
+def validated(selector: Any, X: Any, name: str = "X", *, reset: bool, **options: Any) -> Any:
     """Return X as scikit-learn's `validate_data` does, also of AnnData and files."""
     known = None if reset else getattr(selector, "feature_names_in_", None)
     plain = as_plain(X, names=known)
@@ -304,8 +304,8 @@ class LinearSelector(_Fitted):
         )
         if X_unlabeled is not None:
             types = [np.float64, np.float32]
-            how: Any = {"accept_sparse": "csr", "dtype": types, "name": "X_unlabeled"}
-            X_unlabeled = validated(self, X_unlabeled, reset=False, **how)
+            how: Any = {"accept_sparse": "csr", "dtype": types, "reset": False}
+            X_unlabeled = validated(self, X_unlabeled, "X_unlabeled", **how)
         weights = check_weights(as_numpy(sample_weight), X.shape[0])
         return TrainingData.of_rows(
             X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
@@ -362,8 +362,7 @@ class LinearSelector(_Fitted):
         check_is_fitted(self)
         check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
-        with own_words():
-            X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
         Z = as_numpy(take_columns(X, chosen)) if is_foreign(X) else X[:, chosen]
         return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)

@@ -41,7 +41,6 @@ class FileSelection:
             "n_features": len(self.features),
             "n_rows": self.n_rows,
             "classes": [str(label) for label in self.selector.classes_],
-            "knowledge": dict(self.selector.knowledge_),
             "files": [str(path) for path in self.files],
         }
 
@@ -145,10 +144,8 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
             f"{out}: reduced data are written as {', '.join(WRITTEN)}; a name without ending "
             "makes a folder."
         )
-    for path in (target, table):
-        if data is not None and path.exists() and data.exists() and path.samefile(data):
-            itself = f"{path} is the data file itself."
-            raise ValueError(f"{itself} Choose another name for the output.")
+    if data is not None and target.exists() and data.exists() and target.samefile(data):
+        raise ValueError(f"{target} is the data file itself. Choose another name.")
     return target, table
 
 

@@ -299,8 +299,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             if rows.feature_names is not None:
                 self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
             if here is not None:
-                how: Any = {"accept_sparse": "csr", "name": "X_unlabeled"}
-                here = validated(self, here, reset=False, **how)
+                here = validated(self, here, "X_unlabeled", accept_sparse="csr", reset=False)
                 apart = open_blocks(here, np.full(here.shape[0], np.nan))
             if sums.unlabelled:
                 data = data.with_streamed(rows, rows, options)

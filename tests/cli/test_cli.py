@@ -149,7 +149,7 @@ def test_what_fails_leaves_data_and_folder_alone(farm, out):
 @pytest.mark.parametrize("options", ["--attributes labels", ""])
 def test_evaluate_says_what_may_describe_classes(farm, options):
     done = invoke("evaluate", farm / "rows.csv", "-l", "kind", *options.split(), code=2)
-    assert "'names' (what they are called) or 'cl'" in done.stderr
+    assert "a table, 'names' or 'cl'" in done.stderr
 
 
 def test_warnings_are_one_line_in_the_words_of_the_command(farm):
