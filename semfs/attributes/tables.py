@@ -109,9 +109,7 @@ def _numbers(rows: Any) -> np.ndarray:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         wanted = "attributes must be numeric, one row of the same length per class"
-        advice = (
-            "Encode text as numbers, or drop it; classes are the index (set_index)."
-        )
+        advice = "Encode text as numbers, or drop it; classes are the index (set_index)."
         raise ValueError(f"{wanted}: {error}. {advice}") from error
     if values.ndim != 2 or not values.size:
         raise ValueError(f"attributes needs the same length per class, got {values.shape}.")

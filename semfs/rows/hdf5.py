@@ -296,9 +296,7 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     name = str(group.attrs.get("_index", "_index")) if column is None else column
     if name not in group:
         names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-        what = (
-            f"has no {frame} column {name!r}" if name else f"needs labels: a column of {frame}"
-        )
+        what = f"has no {frame} column {name!r}" if name else f"needs a column of {frame} as y"
         raise FileError(f"{path} {what}; found: {names or 'none'}.")
     found = node(path, f"{frame}/{name}")
     for part in found if hasattr(found, "keys") else [""]:

@@ -128,7 +128,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert back.uns["mine"]["kept"] == 1
     with pytest.raises(ValueError, match="is the data file itself"):
         rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)
-    with pytest.raises(ValueError, match=r"needs labels: a column of obs; found: type"):
+    with pytest.raises(ValueError, match=r"needs a column of obs as y; found: type"):
         open_blocks(tmp_path / "c.h5ad")
     with pytest.raises(ValueError, match="has no raw; layers: double"):
         open_blocks(tmp_path / "c.h5ad", "type", key="raw")
