@@ -61,7 +61,7 @@ class Selection:
     ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
-    n_features_to_select: Annotated[Any, Option("-k", parser=json.loads, help=SIZE)] = "50"
+    n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
     unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
     drop: Drop = None
@@ -95,6 +95,8 @@ def select(options: Selection) -> None:
     assert source.labels is not None
     table, hidden = class_table(options.data, options.attributes, source.labels.classes)
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
+    k = options.n_features_to_select
+    values["n_features_to_select"] = int(k) if float(k).is_integer() else k
     parameters = {name: values[name] for name in own if name in values}
     selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
     how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}

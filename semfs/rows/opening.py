@@ -290,8 +290,8 @@ def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labe
 def _given(y: Any, where: Any) -> Labels:
     if y is None:
         raise ValueError(
-            f"the labels of {where} are missing. Pass them as y: an array, or their name in "
-            "the data."
+            f"the labels of {where} are missing. Pass the labels as y: an array, or their "
+            "name in the data."
         )
     return Labels.of(y)
 

@@ -328,7 +328,7 @@ def test_wrong_use_of_open_blocks_is_one_clear_line(tmp_path):
         (path, label, {"sample_weight": [1.0]}, "sample_weight has shape"),
         ([(X, KINDS)], label, {}, "leave y out"),
         ([(X, KINDS)], None, {"sample_weight": [1.0]}, "number of rows is known"),
-        (parquet(tmp_path)[0], None, {}, r"label column.*--label"),
+        (parquet(tmp_path)[0], None, {}, r"label column.*as y: an array"),
     ):
         with pytest.raises(ValueError, match=message):
             open_blocks(data, y, **options)
