@@ -6,6 +6,7 @@ the layer, raw or gene symbols to use.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ __all__ = ["select_genes", "view"]
 def select_genes(
     adata: Any,
     groupby: str,
-    n_genes: int = 50,
+    n_genes: float = 50,
     attributes: Any = None,
     layer: str | None = None,
     use_raw: bool = False,
@@ -42,8 +43,8 @@ def select_genes(
     groupby : str
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabelled.
-    n_genes : int, default=50
-        Number of genes to choose.
+    n_genes : int or float, default=50
+        Number of genes to choose, or their share (below 1).
     attributes : DataFrame, mapping, "cl" or path, optional
         Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
         (types named as there, or by id; needs ``semfs[cl]``); so is the path of an OBO or OWL
@@ -96,6 +97,10 @@ def select_genes(
     genes.labels(groupby)  # refuse before descriptions are looked for
     table = _descriptions(attributes, adata.obs[groupby])
     source = open_blocks(genes, groupby, normalize=normalize)
+    if n_genes > source.n_features:
+        message = f"n_genes={n_genes} is greater than the number of genes, {source.n_features}."
+        warnings.warn(f"{message} All of them are kept.", UserWarning, stacklevel=2)
+        n_genes = source.n_features
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     columns = result_columns(selector, key_added)
     for name, values in columns.items():

@@ -96,13 +96,12 @@ def class_weights(
     """
     if class_weight is None:
         return None
-    if isinstance(class_weight, str):
-        check_option("class_weight", class_weight, ("balanced",))
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / ((counts > 0).sum() * np.maximum(counts, 1e-300))
     if not isinstance(class_weight, Mapping):
-        raise TypeError(
+        raise (ValueError if isinstance(class_weight, str) else TypeError)(
             'class_weight must be None, "balanced" or a mapping class -> weight, got '
-            f"{type(class_weight).__name__}."
+            f"{class_weight!r}."
         )
     weights = np.array([float(class_weight.get(c, 1.0)) for c in classes.tolist()])
     if not np.isfinite(weights).all() or (weights < 0).any():
@@ -126,8 +125,7 @@ def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> in
         feature = int(feature[1:])  # as get_feature_names_out calls them
     if isinstance(feature, str):
         if feature not in names:
-            near = difflib.get_close_matches(feature, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ". Check the spelling."
+            hint = did_you_mean(feature, names) or ". Check the spelling."
             raise ValueError(f"{parameter}: no feature named {feature!r} in X{hint}")
         return names.index(feature)
     if not isinstance(feature, (int, np.integer)) or isinstance(feature, bool):
@@ -135,6 +133,12 @@ def _feature_index(parameter: str, feature: Any, d: int, names: list[str]) -> in
     if not -d <= int(feature) < d:
         raise ValueError(f"{parameter}: index {feature} is out of range for {d} features.")
     return int(feature) % d
+
+
+def did_you_mean(word: Any, known: Iterable) -> str:
+    """Return the end of a sentence that names the likeliest of the known words, if any."""
+    near = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_all_finite(X: Any) -> None:

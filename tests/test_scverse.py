@@ -258,6 +258,12 @@ def test_shallow_counts_are_noticed_by_their_range():
 # ---- select_genes ---------------------------------------------------------------------
 
 
+def test_more_genes_than_there_are_is_a_warning_about_genes(adata):
+    with pytest.warns(UserWarning, match=r"n_genes=5000 is greater .* All of them are kept"):
+        select_genes(adata, "cell_type", 5000)
+    assert adata.var["semfs_selected"].all()
+
+
 def test_genes_are_noted_in_the_object(adata, tmp_path):
     assert select_genes(adata, "cell_type", 3, TABLE, class_weight="balanced") is None
     expected = SemFS(3, TABLE, class_weight="balanced").fit(X[:, HVG], TYPES)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import logging
 import re
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +20,6 @@ from semfs.validation import check_distinct
 
 _VECTOR_FILES = (".txt", ".vec", ".gz")
 _LONGEST_LINE = 2**20
-_SMALL_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def encode_class_names(
@@ -145,12 +145,11 @@ def _model(name: str) -> Any:
         if name.startswith("model2vec:"):
             models = need("model2vec", "text", what=what).StaticModel
             return models.from_pretrained(name.removeprefix("model2vec:")).encode
-        what += f" (with torch; without GPU first: {_SMALL_TORCH})"
         return need("sentence_transformers", what=what).SentenceTransformer(name).encode
     except ImportError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = textwrap.shorten(str(error), 160, placeholder=" …")
         raise ValueError(
             f"the encoder {name!r} could not be loaded ({reason}). Give the folder of a "
             "downloaded model, a file of word vectors, or nothing: the default encoder comes "

@@ -76,9 +76,9 @@ def attributes_of(classes: Iterable[Any], source: Any) -> Any:
     "cl" (the Cell Ontology) or an ``.obo`` or ``.owl`` file for `attributes_from_ontology`.
     """
     terms = {label: str(label).strip() for label in classes}
-    word = str(source) if not Path(source).exists() else ""
+    word = str(source).lower() if not Path(source).exists() else ""
     if word == "cl" or Path(source).suffix.lower() in (".obo", ".owl"):
-        return attributes_from_ontology(terms, str(source))
+        return attributes_from_ontology(terms, "cl" if word == "cl" else str(source))
     if word == "names":
         return encode_class_names(list(terms.values())).set_axis(list(terms), axis=0)
     return read_attributes(source)
@@ -246,4 +246,6 @@ def _marker_file(path: Path) -> Any:
     if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
         start = f"{path} starts with class {rows.columns[0]!r}; a header line was expected"
         raise FileError(f"{start}. Put class,marker above it.")
+    if np.isfinite([_number(cell) for cell in rows.iloc[:, 1:2].to_numpy().ravel()]).all():
+        raise FileError(f"{path} has numbers in its second column; {_MARKERS}.")
     return rows

@@ -16,6 +16,7 @@ from semfs.files import need
 from semfs.validation import check_distinct, label_array
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
+_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabelled")
 _LARGEST = 1e150  # number whose squares can be added up
 
 
@@ -68,6 +69,11 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     """Read any accepted form of class description (see `align_attributes`)."""
     if isinstance(attributes, AttributeTable):
         return attributes
+    if isinstance(attributes, str) or hasattr(attributes, "__fspath__"):
+        raise TypeError(
+            f"attributes must be a table, got {str(attributes)!r}. Make one: attributes_of, "
+            "read_attributes or attributes_from_ontology of semfs.attributes."
+        )
     if hasattr(attributes, "index") and hasattr(attributes, "columns"):
         labels, names = list(attributes.index), list(attributes.columns)
         values = _numbers(attributes.to_numpy())
@@ -103,7 +109,8 @@ def _numbers(rows: Any) -> np.ndarray:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         wanted = "attributes must be numeric, one row of the same length per class"
-        raise ValueError(f"{wanted}: {error}. Encode text as numbers, or drop it.") from error
+        advice = "Encode text as numbers, or drop it; classes are the index (set_index)."
+        raise ValueError(f"{wanted}: {error}. {advice}") from error
     if values.ndim != 2 or not values.size:
         raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
     return values
@@ -120,6 +127,8 @@ def _missing_message(missing: list, known: list) -> str:
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
     shown = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
+    if any(letters(label) in _NO_LABELS for label in missing):
+        hint += " None or NaN in y marks rows without a label."
     text = f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
     return f"{text}class from y; known classes: {shown}"
 

@@ -5,7 +5,7 @@ labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector
 `WkNN`. What differs from the original programs, and why, is on the page on the comparison
 methods. They share, where they have them, the parameters
 
-- ``n_features_to_select`` (50);
+- ``n_features_to_select`` (50), a number, or a share of the features;
 - ``attributes``: one row of numbers per class, as in `SemFS`; None takes the labels, one-hot;
 - ``random_state`` (0): an int, RandomState or None;
 

@@ -53,7 +53,7 @@ class Training:
 class Baseline(RankingSelector):
     """Base of the methods of comparison: a subclass computes one score per column."""
 
-    n_features_to_select: int = 50
+    n_features_to_select: float = 50
 
     _supervised = False
     _takes_sparse = False

@@ -128,7 +128,7 @@ class FSASL(Baseline):
             Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
             last, top = selected, stable_order(np.linalg.norm(W, axis=1))
-            selected = np.sort(top[: self.n_features_to_select])
+            selected = np.sort(top[: self._n_wanted(X.shape[1])])
             unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
             if unchanged == self.n_iter_no_change:
                 break

@@ -106,12 +106,13 @@ class L20ALM(Baseline):
         XV = _sparse_product(X, V)
         L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
         support, unchanged, objective = np.empty(0), 0, []
+        k = self._n_wanted(X.shape[1])
         for _ in range(self.max_iter):
             R = T + E - S
             b = R.mean(axis=0)
             W, XW = system.solve(V - L, XV - XL, R - b)
             H = W + L
-            last, (V, support, norms) = support, keep_top_rows(H, self.n_features_to_select)
+            last, (V, support, norms) = support, keep_top_rows(H, k)
             XV = _sparse_product(X, V)
             U = XW + (b - T) + S
             lengths = np.maximum(np.linalg.norm(U, axis=1), np.finfo(np.float64).tiny)
@@ -133,7 +134,7 @@ class L20ALM(Baseline):
         V, E = np.zeros((system.X.shape[1], T.shape[1])), np.zeros(T.shape)
         if self.init == "ridge":
             W, XW = system.solve(V, E, T - T.mean(axis=0))
-            return keep_top_rows(W, self.n_features_to_select)[0], XW + T.mean(axis=0) - T
+            return keep_top_rows(W, self._n_wanted(len(W)))[0], XW + T.mean(axis=0) - T
         if self.init == "random":
             rng = check_random_state(self.random_state)
             return rng.uniform(size=V.shape), rng.uniform(size=E.shape)

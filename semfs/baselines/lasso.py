@@ -99,7 +99,7 @@ class LassoSelector(Baseline):
             message = f"LassoSelector stopped after {self.n_iter_} iterations at a relative "
             message += f"duality gap of {self.gap_:.1e}. Raise max_iter or lam."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        if n_nonzero < min(self.n_features_to_select, len(scores)):
+        if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
             message = (
                 f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}"
             )

@@ -86,7 +86,7 @@ class MCFS(Baseline):
             raise ValueError(
                 "The neighbour graph has no coordinate to explain: raise n_neighbors."
             )
-        coef = lars_coefficients(X, self.embedding_, self.n_features_to_select)
+        coef = lars_coefficients(X, self.embedding_, self._n_wanted(X.shape[1]))
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
 

@@ -23,21 +23,24 @@ __all__ = ["attributes", "datasets", "demo", "evaluate", "report", "reproduce", 
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
+Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]
+Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or an array.")]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
-    "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; `cl`: "
-    "Cell Ontology), `names` to encode these, or (select only) `labels` alone."
+    "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; 'cl': "
+    "Cell Ontology), 'names' to encode these, or (select only) 'labels' alone."
 )
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
-ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in `cl` (Cell Ontology)."
+ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in 'cl' (Cell Ontology)."
 MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
 COUNTS = "The file holds counts: take log(1 + per 10⁴)."
+SIZE = "Number of features to keep, or their share: 0.1."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
-DATASET = "sample, a name of `semfs datasets`, or a file: h5ad, CSV, Parquet, Feather, NPZ."
+DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Parquet, Feather, NPZ."
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
 METHOD = "With commas; or module:Selector."
@@ -58,13 +61,13 @@ class Selection:
     ]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
-    n_features_to_select: Annotated[int, Option("-k", help="Number of features to keep.")] = 50
+    n_features_to_select: Annotated[Any, Option("-k", parser=json.loads, help=SIZE)] = "50"
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
     unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
-    drop: Annotated[Names, Option(help="A column that is no feature; repeatable.")] = None
+    drop: Drop = None
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
-    layer: Annotated[str | None, Option(help="Layer of an H5AD file, or `raw`.")] = None
+    layer: Layer = None
     normalize: Annotated[Literal["log1p"] | None, Option(help=COUNTS)] = None
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
@@ -103,9 +106,11 @@ def select(options: Selection) -> None:
         print(json.dumps(done.as_dict(), indent=1))
         return
     chosen = done.features["feature"][done.features["selected"]]
+    n_more, n_new = len(selector.unlabeled_labels_), selector.n_new_classes_
+    more = f" and {n_more} unlabelled rows, taken as {n_new} new classes" if n_new else ""
     say(
         f"{len(chosen)} of {len(done.features)} features chosen on {done.n_rows} rows of "
-        f"{len(done.selector.classes_)} classes; best: {', '.join(chosen[:5])}"
+        f"{len(done.selector.classes_)} classes{more}; best: {', '.join(chosen[:5])}"
     )
     say("\n".join(f"Wrote {path}" for path in done.files))
 
@@ -221,6 +226,8 @@ class Evaluation:
     ks: Annotated[str, Option("-k", help="Numbers of features: 10,20 or 5:50:5.")] = "5:50:5"
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
+    layer: Layer = None
+    drop: Drop = None
     unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
     n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
@@ -243,10 +250,16 @@ def evaluate(options: Evaluation) -> None:
     from semfs.lab.paper import open_data
     from semfs.lab.report import write_report
 
-    own = ("data", "label", "attributes", "unseen", "out", "as_json")
+    if options.unseen and options.n_splits is not None:
+        raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
+    if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+    own = ("data", "label", "attributes", "layer", "drop", "unseen", "out", "as_json")
     arguments = _given(options, *own)
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    data = open_data(options.data, options.label, options.attributes, options.unseen or ())
+    read = {k: v for k, v in _given(options).items() if k in ("layer", "drop")}
+    where = (options.label, options.attributes, options.unseen or ())
+    data = open_data(options.data, *where, **read)
     rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
     if options.as_json:
         print(json.dumps(rows, indent=1))
@@ -307,7 +320,7 @@ def reproduce(options: Reproduction) -> None:
 
 
 def report(
-    run: Annotated[Path, Argument(help="Run directory of `semfs reproduce`.")],
+    run: Annotated[Path, Argument(help="Run directory of 'semfs reproduce'.")],
     out: Annotated[Path | None, Option("--out", "-o", help="Else RUN/report.html.")] = None,
     csv: Annotated[Path | None, Option(help="Write the finished rows here instead.")] = None,
 ) -> None:

@@ -32,8 +32,13 @@ WORDS = {
     r"\b(?:[Ii]nput |the target )?(?<![\w/.-])y(?![\w/-]|\.\w)": "--label",
     r"\b(?:[Ii]nput )?(?<![\w/.-])X(?![\w/-]|\.\w)": "DATA",
     r"(?<![\w/.-])(include|exclude)(?![\w/-]|\.\w)": r"--\1",
-    r"^(alpha|gamma|attributes|unseen|seed|scheduler)(?= must|:| has| is)": r"--\1",
+    r"^(alpha|gamma|attributes|seed|scheduler|subset)(?= must|:| has| is)": r"--\1",
+    r"^unseen(?= must|:| has| is| names)": "--unseen",
+    r"\bin drop\b": "in --drop",
+    r"\bkey=": "--layer ",
 }
+# names in data: what is in quotes, and what was found as far as a sentence goes
+NAMES = r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -49,12 +54,12 @@ def complain(text: str) -> None:
 
 
 def in_own_words(text: str) -> str:
-    """Replace names of Python parameters by those of options; what is quoted stays.
+    """Replace names of Python parameters by those of options; what is quoted or found stays.
 
     >>> in_own_words("n_features_to_select must be at least 1, got 'n_features_to_select'.")
     "-k must be at least 1, got 'n_features_to_select'."
     """
-    parts = re.split(r"""('[^']*'|"[^"]*")""", text)
+    parts = re.split(NAMES, text)
     for pattern, word in WORDS.items():
         parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
     return "".join(parts)

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
-from semfs.validation import check_distinct, encode_labels, label_array
+from semfs.validation import check_distinct, did_you_mean, encode_labels, label_array
 
 __all__ = ["ZeroShotDataset"]
 
@@ -151,8 +151,9 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
     known = classes.tolist()
     unknown = [label for label in labels if label not in known]
     if unknown:
+        hint = did_you_mean(unknown[0], known) or "."
         raise ValueError(
-            f"unseen names class {unknown[0]!r}, which has no samples in y. "
+            f"unseen names class {unknown[0]!r}, which has no samples in y{hint} "
             f"Known classes: {_shorten([repr(k) for k in known], limit=12)}."
         )
     check_distinct(labels, "unseen names class {} more than once.")

@@ -25,7 +25,7 @@ _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 def load_table(
     path: Any,
-    label: str,
+    label: str | None,
     attributes: Any,
     *,
     layer: str | None = None,
@@ -39,9 +39,9 @@ def load_table(
     path : path-like
         ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet``, ``.feather`` or
         ``.h5ad``, of which a sparse matrix stays sparse.
-    label : str
-        Name of the column (of ``obs``) with the class labels. Rows without a label are left
-        out, with a warning.
+    label : str or None
+        Name of the column (of ``obs``) with the class labels (NPZ: None for the array y). Rows
+        without a label are left out, with a warning.
     attributes : path-like, DataFrame or mapping
         Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file, or
         "names", or "cl".
@@ -152,7 +152,7 @@ def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, lis
     default an NPZ file brings its own.
     """
     own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
-    if str(attributes) == "labels" and not Path(attributes).exists():
+    if str(attributes).lower() == "labels" and not Path(attributes).exists():
         return None, unseen
     if attributes is not None:
         return attributes_of(classes, attributes), unseen

@@ -9,7 +9,6 @@ and, labelled "(oracle)", at the best point of the paper's grid for every k and 
 
 from __future__ import annotations
 
-import difflib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -22,6 +21,7 @@ from typing import Any
 import joblib
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
@@ -29,7 +29,7 @@ from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_dat
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
-from semfs.validation import check_integer
+from semfs.validation import check_integer, did_you_mean
 
 __all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "open_data", "plan"]
 __all__ += ["reproduce"]
@@ -79,7 +79,11 @@ def _loaded(loader: Loader) -> ZeroShotDataset:
 
 
 def open_data(
-    name: Any, label: str | None = None, attributes: Any = None, unseen: Sequence[str] = ()
+    name: Any,
+    label: str | None = None,
+    attributes: Any = None,
+    unseen: Any = (),
+    **how: Any,
 ) -> ZeroShotDataset:
     """Return a data set by name, or from a file of one's own.
 
@@ -89,22 +93,26 @@ def open_data(
         "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file.
     label : str, optional
         Where a file has its class labels: a column, a column of ``obs``, an array.
-    attributes : path, optional
+    attributes : path, "names" or "cl", optional
         Class table; an ``.npz`` file may have its own (array A).
     unseen : sequence of str, optional
         The unseen classes, as text; several may be joined by commas.
+    **how
+        ``layer`` and ``drop`` of `semfs.datasets.load_table`.
     """
     if not Path(str(name)).is_file():
-        if label is not None or attributes is not None:
-            raise ValueError(f"There is no file {name}; label and attributes are for files.")
+        if label is not None or attributes is not None or how:
+            raise ValueError(f"There is no file {name}; options of files need one.")
         data = _known(str(name))()
-    elif attributes is not None and label is not None:
-        data = load_table(name, label, attributes)
-    elif Path(name).suffix == ".npz" and attributes is None:
+    elif attributes is None and not how and Path(name).suffix == ".npz":
         data = load_npz(name)
+    elif attributes is None or str(attributes).lower() == "labels":
+        raise ValueError(
+            f"{name}: say what describes the classes (--attributes): a table, 'names' or 'cl' "
+            "(the Cell Ontology). The method semfs-labels uses labels alone."
+        )
     else:
-        advice = "say where the labels are (--label) and what describes them (--attributes)."
-        raise ValueError(f"{name}: {advice}")
+        data = load_table(name, label, attributes, **how)
     if not unseen:
         return data
     known = {str(label): label for label in data.classes.tolist()}
@@ -122,10 +130,9 @@ def _known(name: str) -> Loader:
             return loader
     entry = next((entry for entry in CATALOG if entry.name.lower() == name.lower()), None)
     if entry is None:
-        near = difflib.get_close_matches(name, found, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, found) or "."
         raise ValueError(
-            f"There is no data set {name!r}.{hint} Give sample, a file of yours (.h5ad, .csv, "
+            f"There is no data set {name!r}{hint} Give sample, a file of yours (.h5ad, .csv, "
             ".parquet, .npz), or a name that `semfs datasets` lists as found."
         )
     place = find_files(entry)
@@ -192,6 +199,9 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
     if limit is not None:
         check_integer("n_splits", limit, 1)
     if len(data.unseen):
+        n, m = len(data.seen), len(data.unseen)
+        if min(n, m) < 2:
+            raise ValueError(f"{data.name} has {n} seen and {m} unseen classes; 2 are needed.")
         return {"given": data.unseen.tolist()}
     if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
         pairs = list(data.every_split(n_seen=2))
@@ -459,11 +469,17 @@ def evaluate(
         data = open_data(data)
     draw: Any = class_splits if n_splits is None else random_splits
     splits = draw(data, n_splits, seed)
-    store, protocol = Store(None), Protocol(tuple(sorted(set(ks))), n_repeats, seed)
+    d, ks = data.X.shape[1], sorted(set(ks))
+    if ks[0] > d:
+        raise ValueError(f"{data.name} has {d} features, {ks[0]} were asked for (-k).")
+    assert_all_finite(data.X, input_name=data.name)
+    store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
     cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     summary.notes += notes
+    if ks[-1] > d:
+        summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
     return store.rows(), summary
 
 

@@ -279,6 +279,7 @@ def file_reader(path: Path, layer: str | None) -> Reader:
     name = "raw/X" if raw else "X" if layer is None else f"layers/{layer}"
     if name not in file:
         layers = list(file.get("layers", {})) + (["raw"] if "raw" in file else [])
+        name = "raw" if layer == "raw" else name
         raise FileError(f"{path} has no {name}; layers: {', '.join(layers) or 'none'}.")
     out = group_reader(path, name)
     out.frame, out.of_cells = "raw/var" if raw else "var", True
@@ -295,7 +296,8 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
     name = str(group.attrs.get("_index", "_index")) if column is None else column
     if name not in group:
         names = ", ".join(str(n) for n in group.attrs.get("column-order", list(group)))
-        raise FileError(f"{path} has no {frame} column {name!r}; found: {names or 'none'}.")
+        what = f"has no {frame} column {name!r}" if name else f"needs a column of {frame} as y"
+        raise FileError(f"{path} {what}; found: {names or 'none'}.")
     found = node(path, f"{frame}/{name}")
     for part in found if hasattr(found, "keys") else [""]:
         open_array(path, f"{frame}/{name}/{part}".rstrip("/"), held=True)

@@ -233,6 +233,8 @@ def _file(
     path: Path, y: Any, name: str | None, key: str | None, drop: tuple[str, ...]
 ) -> tuple[Reader, Labels | None]:
     kind = path.suffix.lower()
+    if key is not None and (kind == ".npy" or table_kind(path)):
+        raise ValueError(f"key={key!r}: there is one matrix only in {path}. Leave it out.")
     if kind == ".npy":
         wanted = f"{path} (the path of a file with one label per row)"
         reader = readers.ArrayReader(partial(readers.read_npy, path), path)
@@ -242,9 +244,9 @@ def _file(
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        y = name or _given(y, path)
         with reading(path, ".h5ad"):
-            found = Labels.of(hdf5.file_column(path, "obs", name) if name else y)
+            column = name or ("" if y is None else None)
+            found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
             return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         if name and (text or Path(name).is_file()):
@@ -288,8 +290,8 @@ def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labe
 def _given(y: Any, where: Any) -> Labels:
     if y is None:
         raise ValueError(
-            f"the labels of {where} are missing. Pass the labels as y (--label): an array, or "
-            "where the data hold them."
+            f"the labels of {where} are missing. Pass them as y: an array, or their name in "
+            "the data."
         )
     return Labels.of(y)
 

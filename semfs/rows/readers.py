@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import FileError, check_archive, check_declared_size, open_existing, reading
-from semfs.validation import check_distinct, is_missing, label_array
+from semfs.validation import check_distinct, did_you_mean, is_missing, label_array
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -93,7 +93,8 @@ class Labels:
         hidden = {_text(c) for c in classes}
         unknown = hidden - {_text(c) for c in self.classes}
         if unknown:
-            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data.")
+            hint = did_you_mean(min(unknown), self.classes) or "."
+            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data{hint}")
         places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._coded()
@@ -294,7 +295,7 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
             f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
-            "A matrix is X, or X_data, X_indices, X_indptr and X_shape."
+            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
     with reading(path, "data set"):

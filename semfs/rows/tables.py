@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
-from semfs.validation import check_distinct
+from semfs.validation import check_distinct, did_you_mean
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
@@ -63,10 +62,9 @@ class TableReader(Reader):
             schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
         )
         for name in {self.label or schema.names[0], *drop} - set(schema.names):
-            near = difflib.get_close_matches(name, schema.names, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = did_you_mean(name, schema.names) or "."
             shown = ", ".join(map(repr, schema.names[:8])) + ", …" * (len(schema.names) > 8)
-            raise FileError(f"{self.name} has no column {name!r}; {hint}Found: {shown}.")
+            raise FileError(f"{self.name} has no column {name!r}{hint} Found: {shown}.")
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
         stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
@@ -196,14 +194,14 @@ class TableReader(Reader):
         out = np.empty((batch.num_rows, len(columns)), dtype=self.dtype)
         for place, name in enumerate(columns):
             column = batch.column(name)
-            if column.null_count:
-                nulls = column.is_null().to_numpy(zero_copy_only=False)
-                raise FileError(
-                    f"{self.name}: no value in column {name!r}, row "
-                    f"{first + int(np.flatnonzero(nulls)[0]) + 1} ({column.null_count} "
-                    "missing). Fill the gaps, or name the column in drop."
-                )
             out[:, place] = column.to_numpy(zero_copy_only=False)
+            wrong = np.flatnonzero(~np.isfinite(out[:, place]))
+            if len(wrong):
+                found = f"{out[wrong[0], place]:g}" if column[wrong[0]].is_valid else "no value"
+                raise FileError(
+                    f"{self.name}: {found} in column {name!r}, row {first + wrong[0] + 1} "
+                    f"({len(wrong)} in all). Fill the gaps, or name the column in drop."
+                )
         return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     score per feature (larger is better) and hands them to :meth:`_set_ranking`.
     """
 
-    n_features_to_select: Any  # a number; of SemFSCV also "auto"
+    n_features_to_select: Any  # a number or share; of SemFSCV also "auto"
     # what parameters may be: words, whole numbers from, numbers from, numbers above
     _words: ClassVar[dict[str, tuple[str, ...]]] = {}
     _whole: ClassVar[dict[str, int]] = {}
@@ -94,7 +95,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 check_number(name, value, above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
-        check_integer("n_features_to_select", self.n_features_to_select, 1)
+        k = self.n_features_to_select
+        if not (isinstance(k, (float, np.floating)) and 0 < k < 1):
+            check_integer("n_features_to_select", k, 1)
+
+    def _n_wanted(self, d: int) -> int:
+        """How many of d features are asked for; of a share (below 1) at least one."""
+        k = self.n_features_to_select
+        return int(k if k >= 1 else max(1, k * d))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -122,7 +130,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         ranking = np.empty(d, dtype=np.intp)
         ranking[order] = np.arange(1, d + 1)
         support = np.zeros(d, dtype=bool)
-        support[order[: min(int(self.n_features_to_select), n_selectable)]] = True
+        support[order[: min(self._n_wanted(d), n_selectable)]] = True
         scores = np.asarray(scores, dtype=np.float64)
         return {"scores_": scores, "order_": order, "ranking_": ranking, "support_": support}
 
@@ -147,7 +155,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
             if plain_blocks(X) is None:
-                return super().transform(X)
+                with own_words():
+                    return super().transform(X)
             return as_plain(X, names=names).X[:, self._get_support_mask()]
         support, found = self.get_support(), genes.names
         if names is not None:
@@ -199,7 +208,18 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         )
 
 
-def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+@contextmanager
+def own_words(name: str = "X") -> Iterator[None]:
+    """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
+    try:
+        yield
+    except ValueError as error:
+        text = re.sub(r"\bX\b", name, str(error))
+        advice = " Fill it, or drop that row or column."
+        raise ValueError(re.sub(r"(?s)(?<=contains NaN.).*", advice, text)) from error
+
+
+def validated(selector: Any, X: Any, name: str = "X", *, reset: bool, **options: Any) -> Any:
     """Return X as scikit-learn's `validate_data` does, also of AnnData and files."""
     known = None if reset else getattr(selector, "feature_names_in_", None)
     plain = as_plain(X, names=known)
@@ -215,7 +235,8 @@ def validated(selector: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     with warnings.catch_warnings():
         if named:  # and compared already
             warnings.filterwarnings("ignore", NO_NAMES)
-        X = validate_data(selector, X, reset=reset, **options)
+        with own_words(name):
+            X = validate_data(selector, X, reset=reset, **options)
     if named and reset:
         selector.feature_names_in_ = np.array(plain.names, dtype=object)
     return X
@@ -283,9 +304,8 @@ class LinearSelector(_Fitted):
         )
         if X_unlabeled is not None:
             types = [np.float64, np.float32]
-            X_unlabeled = validated(
-                self, X_unlabeled, accept_sparse="csr", dtype=types, reset=False
-            )
+            how: Any = {"accept_sparse": "csr", "dtype": types, "reset": False}
+            X_unlabeled = validated(self, X_unlabeled, "X_unlabeled", **how)
         weights = check_weights(as_numpy(sample_weight), X.shape[0])
         return TrainingData.of_rows(
             X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
@@ -342,7 +362,7 @@ class LinearSelector(_Fitted):
         check_is_fitted(self)
         check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
-        X = validate_data(self, X, accept_sparse="csr", dtype=types, reset=False)
+        X = validated(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
         Z = as_numpy(take_columns(X, chosen)) if is_foreign(X) else X[:, chosen]
         return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)

@@ -92,6 +92,8 @@ def select_features(
     '"cat",4'
     """
     target, table_path = _targets(source, Path(out))
+    if subset and target.suffix.lower() != ".h5ad":
+        raise ValueError(f"subset is for .h5ad files, not for {target}. Leave it out.")
     names = source.feature_names
     for parameter in ("include", "exclude"):  # refuse before reading
         wanted = getattr(selector, parameter, None)
@@ -116,6 +118,7 @@ def select_features(
         pandas.RangeIndex(1, len(order) + 1, name="rank"),
     )
     chosen = np.flatnonzero(selector.support_)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with appearing(target) as beside, appearing(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":
             columns, summary = result_columns(selector), result_summary(selector)
@@ -133,18 +136,17 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     if not out.suffix or out.is_dir():
         suffix = "" if data is None else data.suffix.lower()
         suffix = suffix if suffix in WRITTEN else ".parquet" if suffix == ".pq" else ".csv"
-        out.mkdir(parents=True, exist_ok=True)
-        return out / f"reduced{suffix}", out / "features.csv"
-    if out.suffix.lower() not in WRITTEN:
+        target, table = out / f"reduced{suffix}", out / "features.csv"
+    elif out.suffix.lower() in WRITTEN:
+        target, table = out, out.with_name(f"{out.stem}.features.csv")
+    else:
         raise ValueError(
             f"{out}: reduced data are written as {', '.join(WRITTEN)}; a name without ending "
             "makes a folder."
         )
-    same = data is not None and out.exists() and data.exists() and out.samefile(data)
-    if same and out.suffix.lower() != ".h5ad":
-        raise ValueError(f"{out} is the data file itself. Choose another name for the output.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return out, out.with_name(f"{out.stem}.features.csv")
+    if data is not None and target.exists() and data.exists() and target.samefile(data):
+        raise ValueError(f"{target} is the data file itself. Choose another name.")
+    return target, table
 
 
 def result_columns(selector: Any, key: str = "semfs") -> dict[str, np.ndarray]:

@@ -71,8 +71,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, default=50
-        Number of features to keep. More than there are: a warning, and all are kept.
+    n_features_to_select : int or float, default=50
+        Number of features to keep, or their share (below 1; at least one is kept). More
+        than there are: a warning, and all are kept.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
@@ -279,8 +280,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             raise ValueError(f"X has {d} features, those before had {self.n_features_in_}.")
         if rows is not None and rows.fits:
             (X, y, sample_weight), rows = loaded(rows), None
+        source, direct = apart if rows is None else rows, self.solver == "direct"
         options = {
-            "n_select": self.n_features_to_select if self.solver == "direct" else None,
+            "n_select": self._n_wanted(source.n_features) if source and direct else None,
             "precise": self.penalty_scale != "gram" or self.gamma < SAFE_RELATIVE_PENALTY,
             "verbose": self.verbose,
         }
@@ -297,7 +299,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             if rows.feature_names is not None:
                 self.feature_names_in_ = np.asarray(rows.feature_names, dtype=object)
             if here is not None:
-                here = validated(self, here, accept_sparse="csr", reset=False)
+                here = validated(self, here, "X_unlabeled", accept_sparse="csr", reset=False)
                 apart = open_blocks(here, np.full(here.shape[0], np.nan))
             if sums.unlabelled:
                 data = data.with_streamed(rows, rows, options)
@@ -327,12 +329,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         limits = FeatureLimits.of(
             moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
         )
-        limits.check(self.n_features_to_select)
+        k = self._n_wanted(moments.n_features)
+        limits.check(k)
         unlabeled = units.rows(data.unlabeled)
         knowledge, further = further_knowledge(self, objective, table, units, unlabeled)
         n_steps = self.max_iter
         if self.solver == "direct":
-            n_steps = min(self.n_features_to_select, moments.n_features)
+            n_steps = min(k, moments.n_features)
         context = self._init_callback_context(max_subtasks=n_steps)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
@@ -381,7 +384,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if self.solver == "direct":
             return forward_selection(
                 [objective.quadratic(), *more],
-                min(self.n_features_to_select, d),
+                min(self._n_wanted(d), d),
                 candidates=limits.candidates,
                 include=limits.include,
                 n_swaps=self.n_swaps,

@@ -49,7 +49,7 @@ class SemFSCV(LinearSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "auto", default=50
+    n_features_to_select : int, float or "auto", default=50
         "auto" takes the fewest features whose score is within one standard error, paired over
         the folds, of the best, up to `max_features`; see ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
@@ -193,7 +193,7 @@ class SemFSCV(LinearSelector):
     def _numbers_of_features(self, d: int) -> list[int]:
         """The numbers of features to score, ascending; the last is the largest allowed."""
         if self.n_features_to_select != "auto":
-            k = min(int(self.n_features_to_select), d)
+            k = min(self._n_wanted(d), d)
             return sorted({max(1, k // 2), k})
         largest = min(100 if self.max_features is None else self.max_features, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})

@@ -97,6 +97,7 @@ def test_broken_tables_are_one_line(tmp_path, ending, content, message):
         ({"3": [1.0]}, 3, "class 3; did you mean '3'?"),
         (ZOO.to_numpy(), "hen", r"class 'hen'.*integer label r; 3 rows"),
         (ZOO.to_numpy(), -1, "class -1"),
+        (ZOO, "Unknown", "class 'Unknown'.*None or NaN in y marks"),
     ],
 )
 def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, message):
@@ -217,6 +218,8 @@ def test_files_that_are_no_markers_are_refused(tmp_path):
         attributes_from_markers(write(tmp_path / "m.xlsx", PAIRS))
     with pytest.raises(FileError, match="starts with class 'T'; a header line was expected"):
         attributes_from_markers(write(tmp_path / "m.csv", PAIRS))
+    with pytest.raises(FileError, match="numbers in its second column"):
+        attributes_from_markers(write(tmp_path / "m.csv", ["cg", "a4", "b2"]))
     with pytest.raises(FileError, match="rows of 2 and of 3 cells"):
         attributes_from_markers(write(tmp_path / "m.csv", ["cg", "ab", "abc"]))
     with pytest.raises(FileNotFoundError, match="does not exist"):

@@ -131,6 +131,27 @@ def test_a_wide_table_is_printed_in_full_on_a_narrow_screen_and_a_page_is_writte
     assert "<html" in page.read_text("utf-8")
 
 
+def test_rows_without_a_label_are_counted_and_a_share_of_features_is_chosen(farm):
+    text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",")
+    (farm / "rows.csv").write_text(text, "utf-8")
+    done = invoke(*select(farm, "-k", "0.4"))
+    assert "2 of 5 features chosen on 40 rows of 2 classes and 20 unlabelled" in done.stdout
+
+
+@pytest.mark.parametrize("out", ["out.csv", "rows.csv"])
+def test_what_fails_leaves_data_and_folder_alone(farm, out):
+    before = sorted(farm.iterdir())
+    done = invoke(*select(farm, "--unseen", "cov", "-o", farm / out), code=2)
+    assert ("did you mean 'cow'" if out == "out.csv" else "data file itself") in done.stderr
+    assert sorted(farm.iterdir()) == before
+
+
+@pytest.mark.parametrize("options", ["--attributes labels", ""])
+def test_evaluate_says_what_may_describe_classes(farm, options):
+    done = invoke("evaluate", farm / "rows.csv", "-l", "kind", *options.split(), code=2)
+    assert "a table, 'names' or 'cl'" in done.stderr
+
+
 def test_warnings_are_one_line_in_the_words_of_the_command(farm):
     done = invoke(*select(farm, "-k", "99"))
     assert done.stderr.startswith("semfs: -k 99 is greater than")
@@ -144,6 +165,8 @@ def test_warnings_are_one_line_in_the_words_of_the_command(farm):
         ("no feature named 'y' in X.", "no feature named 'y' in DATA."),
         ("/data/y/X.npy has no y.csv beside it", "/data/y/X.npy has no y.csv beside it"),
         ("random_state must be positive", "--seed must be positive"),
+        ("no 'z'; found X, y. Pass y.", "no 'z'; found X, y. Pass --label."),
+        ("Fill it, or name the column in drop.", "Fill it, or name the column in --drop."),
     ],
 )
 def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
@@ -154,11 +177,16 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
     ("arguments", "message"),
     [
         ("evaluate CUB", "CUB was not found"),
-        ("evaluate smaple", "Did you mean 'sample'?"),
+        ("evaluate smaple", "did you mean 'sample'?"),
         ("evaluate sample -k 5:x", "-k is '5:x'"),
         ("evaluate sample -k 0:5", "-k is '0:5'"),
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
         ("evaluate sample -m none", "There is no method 'none'"),
+        ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for (-k)."),
+        ("evaluate sample --out page.pdf", "written as .html"),
+        ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
+        ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),
+        ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
         ("demo --genes 0", "--genes must be at least 1, got 0."),
         ("report nowhere", "nowhere"),

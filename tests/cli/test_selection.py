@@ -94,6 +94,8 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"extra": ["-k", "0"]}, "semfs: -k must be at least 1, got 0."),
         ({"extra": ["--gamma", "-1"]}, "semfs: --gamma must be"),
         ({"extra": ["--drop", "nothing"]}, "has no column 'nothing'"),
+        ({"extra": ["--layer", "log"]}, "semfs: --layer 'log': there is one matrix only"),
+        ({"extra": ["--subset"]}, "semfs: --subset is for .h5ad files"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change, message):
@@ -115,7 +117,7 @@ def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change
     [
         ("kind,a,b\n", "c,x\ncow,1\nhen,2\n", "rows.csv has no rows"),
         ("", "c,x\ncow,1\nhen,2\n", "rows.csv is empty"),
-        ("kind,a,b\ncow,1,inf\nhen,2,3\n", "c,x\ncow,1\nhen,2\n", "row 0 of those used"),
+        ("kind,a,b\ncow,1,inf\nhen,2,3\n", "c,x\ncow,1\nhen,2\n", "inf in column 'b', row 1"),
         ("kind,a,b\ncow,1,2\nhen,2,3\n", "c,x\n", "t.csv holds 0 classes and 1 attributes"),
         ("kind,a,b\ncow,1,2\nhen,2,3\n", "c,x\ncow,inf\nhen,1\n", "'x', row 1"),
     ],

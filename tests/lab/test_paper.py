@@ -136,7 +136,7 @@ def test_benchmarks_are_found_by_name_or_said_to_be_absent(tmp_path, monkeypatch
     for name, said in {
         "cub": r"CUB.*att_splits.mat",  # found, and empty
         "awa2": "AWA2 was not found",
-        "smaple": "Did you mean 'sample'",
+        "smaple": "did you mean 'sample'",
         "aPY": r"was found in .*features must be computed",
     }.items():
         with pytest.raises(ValueError, match=said):
@@ -180,7 +180,7 @@ def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
 
 def test_evaluate_says_what_ones_own_file_needs(files):
     done = invoke("evaluate", files / "cells.csv")
-    assert (done.exit_code, "--label" in done.stderr) == (2, True)
+    assert (done.exit_code, "--attributes" in done.stderr) == (2, True)
     done = invoke("evaluate", files / "cells.npz", "--unseen", "z")
     assert "'z'" in done.stderr
     done = invoke("evaluate", "nowhere.csv", "--label", "kind")

@@ -70,8 +70,10 @@ CASES = {
     "max_iter 0": (X, NAMES, {"max_iter": 0}, ValueError, "max_iter must be at least 1"),
     "n_swaps half": (X, NAMES, {"n_swaps": 0.5}, TypeError, "n_swaps must be a whole number"),
     "wrong class_weight": (
-        X, NAMES, {"class_weight": "heavy"}, ValueError, "class_weight must be 'balanced'",
+        X, NAMES, {"class_weight": "heavy"}, ValueError, 'None, "balanced" or a mapping',
     ),
+    "share above 1": (X, NAMES, {"n_features_to_select": 1.5}, TypeError, "whole number"),
+    "no table": (X, NAMES, {"attributes": "cl"}, TypeError, "attributes_of"),
     "class_weight a list": (X, NAMES, {"class_weight": [1, 2]}, TypeError, "mapping"),
     "class_weight < 0": (
         X, NAMES, {"class_weight": {"ant": -1}}, ValueError, "non-negative",

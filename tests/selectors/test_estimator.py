@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from problems import make_problem, naive_greedy, spread
-from semfs import AS_PUBLISHED, Moments, SemFS
+from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
+from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector
 from semfs.rows import open_blocks
 
 SOLVERS = ["direct", "alternating"]
@@ -231,6 +232,14 @@ def test_more_features_than_there_are_is_a_warning_and_keeps_all(solver):
     assert selector.get_support().all()
     assert sorted(selector.order_.tolist()) == [0, 1, 2, 3]
     assert sorted(selector.ranking_.tolist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("make", [*(SemFS, SemFSCV, LassoSelector, L20ALM, MCFS, FSASL)])
+def test_a_share_of_the_features_is_rounded_down_but_to_one(make):
+    X, y, _ = make_problem(d=5)
+    assert [make(share).fit(X, y).get_support().sum() for share in (0.5, 0.01)] == [2, 1]
+    memory = open_blocks([(X, y)], memory=1)
+    assert SemFS(0.5).fit(memory).get_support().sum() == 2
 
 
 # ---- names, frames, scikit-learn --------------------------------------------------------

@@ -126,8 +126,12 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert back.var["semfs_score"].idxmax() == sample.feature_names[expected.order_[0]]
     assert back.uns["semfs"]["params"]["n_features_to_select"] == 20
     assert back.uns["mine"]["kept"] == 1
-    again = rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)  # in place, twice
-    assert_array_equal(again.selector.support_, expected.support_)
+    with pytest.raises(ValueError, match="is the data file itself"):
+        rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)
+    with pytest.raises(ValueError, match=r"needs a column of obs as y; found: type"):
+        open_blocks(tmp_path / "c.h5ad")
+    with pytest.raises(ValueError, match="has no raw; layers: double"):
+        open_blocks(tmp_path / "c.h5ad", "type", key="raw")
     rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
     assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
     with pytest.raises(ValueError, match=r"only data from an \.h5ad file"):
@@ -184,7 +188,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
         ("y,a\nx,1,7\nz,2\n", "not a readable"),
         ("y,b\nx,text\nz,more\n", "has no column of numbers"),
         ("y,a\nx,1\nw,2\n", "no row for class 'w'"),
-        ("y,a\nx,1\nz,inf\n", "nfinity"),
+        ("y,a\nx,1\nz,inf\n", "inf in column 'a', row 2"),
     ],
 )
 def test_broken_csv_is_explained(tmp_path, content, message):
