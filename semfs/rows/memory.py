@@ -251,19 +251,27 @@ def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for CSR or CSC, about the origin (sparse columns are near it)."""
-    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
-    codes, w = codes.astype(np.int32), np.ones(X.shape[0]) if weights is None else weights
-    step = X.shape[0] if X.format == "csc" else PASS_ROWS  # columns come in parts
-    for part in spans(X.shape[0], step):
-        Z = X if step == X.shape[0] else X[part]
-        major = np.repeat(np.arange(len(Z.indptr) - 1, dtype=np.int32), np.diff(Z.indptr))
-        row, column = (Z.indices, major) if X.format == "csc" else (major, Z.indices)
-        values = Z.data.astype(np.float64)
-        with np.errstate(all="ignore"):
-            data = values if weights is None else values * weights[part][row]
-            place = (codes[part][row], column)
+    (n, d), w = X.shape, np.ones(X.shape[0]) if weights is None else weights
+    sums, squares = np.zeros((n_classes, d)), np.zeros(d)
+    with np.errstate(all="ignore"):
+        if X.format == "csc":  # columns come in parts
+            values = X.data.astype(np.float64)
+            column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
+            place = (codes.astype(np.int32)[X.indices], column)
+            data = values if weights is None else values * weights[X.indices]
             sums += sp.coo_array((data, place), shape=sums.shape).toarray()
-            squares += type(Z)((values**2, Z.indices, Z.indptr), shape=Z.shape).T @ w[part]
+            return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
+        for rows in spans(n, PASS_ROWS):
+            order = rows.start + np.argsort(codes[rows], kind="stable")
+            Z = X[order]  # rows of a class, one after the other, are one row of sums
+            ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
+            data = Z.data = Z.data.astype(np.float64)
+            if weights is not None:
+                data = data * np.repeat(w[order], np.diff(Z.indptr))
+            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
+            sums += sp.csr_array(parts, shape=sums.shape).toarray()
+            Z.data = Z.data**2
+            squares += Z.T @ w[order]
     return sums, squares
 
 
