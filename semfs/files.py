@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileError", "appearing", "need", "open_existing", "reading"]
-
 #: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
 LARGE = 2**28
 SUSPICIOUS_RATIO = 200

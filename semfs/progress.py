@@ -6,8 +6,6 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["Progress"]
-
 SECONDS_BETWEEN_LINES = 1.0
 
 

@@ -17,8 +17,6 @@ from semfs.rows.writing import of_genes
 from semfs.selectors.files import result_columns, result_summary
 from semfs.selectors.semfs import SemFS
 
-__all__ = ["select_genes", "view"]
-
 
 def select_genes(
     adata: Any,

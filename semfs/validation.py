@@ -14,8 +14,6 @@ from scipy.sparse import coo_array
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
-__all__ = ["check_weights", "class_weights", "encode_labels", "feature_indices", "is_missing"]
-
 
 def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the sorted class labels (C,) and the code (n,) of each row's class.

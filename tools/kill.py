@@ -54,8 +54,8 @@ def attempt(study: Study, run: Path, workers: bool) -> int:
     os._exit(status)
 
 
-def in_this_process(function: Any, todo: list, n_workers: int) -> Any:
-    return (runner._outcome(function, cell) for cell in todo)
+def in_this_process(function: Any, todo: list, n_workers: int, mine: Any) -> Any:
+    return (runner._outcome(cell, function) for cell in todo if mine(cell))
 
 
 def rows_of(run: Path) -> dict[str, dict]:

@@ -19,8 +19,6 @@ from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, say
 
-__all__ = ["attributes", "datasets", "demo", "evaluate", "report", "reproduce", "select"]
-
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
 Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]

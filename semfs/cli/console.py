@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["complain", "print_table", "say"]
-
 # No escape codes at all; left to themselves typer and rich would only leave out colours.
 FORCE = False if os.environ.get("NO_COLOR") else None
 if FORCE is False:

@@ -14,8 +14,6 @@ from sklearn.utils import check_random_state
 from semfs.attributes import align_attributes
 from semfs.validation import check_distinct, did_you_mean, encode_labels, label_array
 
-__all__ = ["ZeroShotDataset"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ZeroShotDataset:

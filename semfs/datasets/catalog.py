@@ -16,16 +16,6 @@ from semfs.datasets.base import ZeroShotDataset
 from semfs.files import need
 from semfs.validation import check_option
 
-__all__ = [
-    "CATALOG",
-    "STANDARD",
-    "UNSEEN",
-    "Entry",
-    "data_folders",
-    "find_files",
-    "load_sample",
-]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -18,8 +18,6 @@ from semfs.rows import BlockSource, as_plain, open_blocks
 from semfs.rows.hdf5 import group_reader
 from semfs.rows.readers import check_matrix, named, read_npy, read_npz
 
-__all__ = ["as_frame", "class_table", "load_npz", "load_table", "read_features"]
-
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 

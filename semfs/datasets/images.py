@@ -21,8 +21,6 @@ from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
 from semfs.validation import check_option
 
-__all__ = ["CIFAR10_CLASSES", "load_apy", "load_cifar10", "load_sun", "load_xlsa17"]
-
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
 _APY_FILES = ("apascal_train", "apascal_test", "ayahoo_test")
 CIFAR10_CLASSES = (

@@ -17,8 +17,6 @@ import numpy as np
 
 from semfs.files import FileError, check_declared_size, open_existing, reading
 
-__all__ = ["names_in_mat", "read_mat"]
-
 _MATRIX, _COMPRESSED = 14, 15
 #: Types of stored numbers, by the number the file gives them.
 _STORED = {

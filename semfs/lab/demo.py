@@ -21,8 +21,6 @@ from semfs.lab.runner import run
 from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
 
-__all__ = ["Demo", "draw", "run_demo"]
-
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
 SHAPES = "osD^X*vP"

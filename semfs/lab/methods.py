@@ -32,8 +32,6 @@ from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
 
-__all__ = ["METHODS", "Case", "Method", "Ranking", "Size", "find_method", "rank", "ranking_of"]
-
 #: The grid on which the paper tunes every parameter of its baselines.
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
 FAST_GRID = (0.1, 1.0, 10.0)

@@ -31,9 +31,6 @@ from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
 from semfs.validation import check_integer, did_you_mean
 
-__all__ = ["EXPERIMENTS", "Bench", "Protocol", "Study", "evaluate", "open_data", "plan"]
-__all__ += ["reproduce"]
-
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
 KS = tuple(range(5, 55, 5))
 FAST_SPLITS = 2

@@ -28,10 +28,6 @@ from scipy.special import stdtrit
 
 from semfs.files import appearing, need
 
-__all__ = ["Interval", "Panel", "Point", "Section", "Standings", "Table", "build_sections"]
-__all__ += ["colours", "curves", "lead", "paired_interval", "render", "score_panels"]
-__all__ += ["standings", "write_csv", "write_report"]
-
 HERE = resources.files("semfs.lab")
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 FEATURES = "number of selected features"

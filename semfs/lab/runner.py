@@ -30,8 +30,6 @@ from semfs.lab.store import Cell, Result, Store
 from semfs.progress import Progress
 from semfs.validation import check_integer
 
-__all__ = ["Summary", "run", "versions"]
-
 WATCH_SECONDS = 0.5
 BLAS_THREADS = 1  # sums depend on it in their last digits: the same for any number of workers
 

@@ -19,8 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Cell", "DamagedStore", "Result", "Store", "StoreError"]
-
 FILE_NAME = "results.sqlite"
 LOCKS = "results.lock"
 _SCHEMA = (

@@ -12,8 +12,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from semfs.method.objective import Factor, Monitor, Objective, Solution
 
-__all__ = ["STEP_RULES", "solve_alternating"]
-
 STEP_RULES = ("lipschitz", "exact")
 # Up to this many features each W-step is a Cholesky factorisation of its own.
 SMALL = 1024

@@ -15,8 +15,6 @@ from scipy.linalg import cho_factor, cho_solve, pinvh, solve_triangular
 
 from semfs.method.objective import Monitor, Quadratic, Solution
 
-__all__ = ["forward_selection"]
-
 # Gram columns are fetched for this many candidates at a time: with fewer, BLAS would spend
 # its time reading X; with more, columns would be fetched that nobody asks for.
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128

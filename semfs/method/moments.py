@@ -18,8 +18,6 @@ from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
-__all__ = ["Moments"]
-
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
 # would turn into, and in any case below this many bytes.
 KEEP_ROWS_BYTES = 64 * 2**20

@@ -30,8 +30,6 @@ from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
 from semfs.rows.memory import add_products, mirrored
 
-__all__ = ["Monitor", "Objective", "Quadratic", "Solution", "absolute_penalty", "reduce_rank"]
-
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
 SAFE_RELATIVE_PENALTY = 1e-4

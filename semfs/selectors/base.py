@@ -42,8 +42,6 @@ from semfs.validation import (
     label_array,
 )
 
-__all__ = ["LinearSelector", "RankingSelector", "constant_columns", "stable_order", "validated"]
-
 NO_NAMES = "X does not have valid feature names"  # scikit-learn's, of names we have compared
 REMEMBERED_BYTES = 256 * 2**20  # of rows that are remembered, for explain without arguments
 SHOWN = 200  # features in a notebook; get_feature_names_out() has the rest

@@ -17,8 +17,6 @@ from semfs.selectors.semfs_cv import ClassFolds
 from semfs.selectors.training import FeatureLimits, Units
 from semfs.validation import class_weights
 
-__all__ = ["Explanation", "explain_selection"]
-
 N_CANDIDATES = 512  # features that enter the search on bootstraps of the classes
 COPY = 0.7  # correlation over all rows from which a feature counts as a copy; half of it within
 RED, GREY = "#e0245e", "#9aa0a8"  # what is in question, and what stands beside it

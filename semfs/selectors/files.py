@@ -17,8 +17,6 @@ from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.writing import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.validation import feature_indices
 
-__all__ = ["FileSelection", "result_columns", "result_summary", "select_features"]
-
 
 @dataclass(frozen=True, eq=False)
 class FileSelection:

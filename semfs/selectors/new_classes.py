@@ -24,8 +24,6 @@ from semfs.rows import Rows
 from semfs.selectors.training import StreamedRows, Units
 from semfs.validation import encode_labels
 
-__all__ = ["NewClasses", "find_new_classes", "further_knowledge"]
-
 N_COMPONENTS = 32  # principal components to cluster in
 SAMPLE = 2000  # at most so many rows of either kind decide on components, metric and number
 LARGEST_SAMPLE = 20_000  # unlabelled rows to cluster; the others join the nearest cluster

@@ -20,8 +20,6 @@ from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
 from semfs.rows.readers import read_npz
 
-__all__ = ["load", "save"]
-
 #: Raised when a file of this version could not be read by the one before.
 FORMAT = 1
 #: The types that may be saved and loaded. Nothing else is constructed.

@@ -15,8 +15,6 @@ from scipy.spatial.distance import cdist
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import MeanModel
 
-__all__ = ["ClassPredictor"]
-
 #: How far covariances are shrunk to their diagonal.
 SHRINKAGE = 0.3
 #: Share of the covariance of prediction errors that is added for predicted means.

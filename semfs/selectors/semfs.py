@@ -38,8 +38,6 @@ from semfs.selectors.training import (
 )
 from semfs.validation import check_integer, check_number, check_option, class_weights
 
-__all__ = ["AS_PUBLISHED", "SemFS"]
-
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: The paper fixes neither the start, the step nor the number of inner steps; these are ours.
 AS_PUBLISHED: dict[str, Any] = {

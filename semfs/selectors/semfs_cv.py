@@ -29,8 +29,6 @@ from semfs.selectors.training import (
 )
 from semfs.validation import check_integer
 
-__all__ = ["ClassFolds", "SemFSCV"]
-
 FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
 N_CANDIDATES = 384  # features that enter the search within folds
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)

@@ -14,8 +14,6 @@ from semfs.method.moments import Moments
 from semfs.rows import ArrayRows, Labels, Plain, Rows, as_source, is_foreign
 from semfs.validation import feature_indices, label_array
 
-__all__ = ["FeatureLimits", "StreamedRows", "TrainingData", "Units", "rows_beyond_memory"]
-
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1
 #: Numbers whose squares, and products of these, keep their digits, in float32 too.

@@ -75,7 +75,10 @@ SPARSE = {"X_data": np.ones(2), "X_indices": np.array([0, 99]), "X_shape": np.ar
         ({"unseen": np.array([7])}, "unseen holds class id 7"),
         ({"classes": np.array(["cat", "cat", "hen"])}, "'cat' more than once"),
         ({"y": np.array([0, 1])}, "X has 4 rows but y has 2"),
-        ({"X": None, "X_indptr": np.array([0, 1, 2, 2, 2])} | SPARSE, "not a readable data"),
+        (
+            {"X": None, "X_indptr": np.array([0, 1, 2, 2, 2])} | SPARSE,
+            "indices of a sparse matrix",
+        ),
     ],
 )
 def test_wrong_content_of_npz_is_explained(tmp_path, changes, message):

@@ -202,6 +202,7 @@ def test_a_cell_gives_what_one_would_compute_by_hand(bench, sample):
     assert_allclose(result.scores[5]["nmi"], [nmis.mean(), nmis.std(ddof=1)])
 
 
+@pytest.mark.slow
 def test_l20alm_is_solved_for_each_k_and_says_which_features(bench, sample):
     (cell, *_) = cells_of(sample, "clustering", methods=["l20alm"])
     result = bench(cell)
