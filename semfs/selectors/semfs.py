@@ -137,7 +137,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     coef_, intercept_ : ndarray of shape (d, m) and (m,)
         W, in the attributes of the table given, and the intercept of the prediction; zero
         rows for features that "direct" did not choose.
-    objective_, n_iter_ : ndarray of shape (n_iter_,) and int
+    objective_, n_iter_ : ndarray of one value per step, and int
         J after each added feature ("direct") or round ("alternating"), and their number.
     classes_, class_table_ : ndarray of shape (C,) and AttributeTable
         Seen classes and their descriptions.

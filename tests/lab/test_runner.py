@@ -230,7 +230,7 @@ def _gone_within(pid, seconds):
     return False
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
     log = tmp_path / "log"
     code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"

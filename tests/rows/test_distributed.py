@@ -171,6 +171,7 @@ def test_a_fit_survives_a_worker_that_kills_itself(client, tmp_path):
     assert selector.order_.tolist() == SemFS(5).fit(X, y).order_.tolist()
 
 
+@pytest.mark.slow
 def test_a_fit_survives_a_worker_killed_from_outside():
     X, y, _ = make_problem(n=2000, d=30)
     with local_cluster(2) as cluster, distributed.Client(cluster) as client:
