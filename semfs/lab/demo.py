@@ -171,7 +171,8 @@ def draw(demo: Demo, path: Any) -> Path:
     left, right = picture.subfigures(1, 2, width_ratios=[1.45, 1])
     curves = score_panels({demo.data.name: demo.rows}, "k", "number of genes")
     _draw_lines(left.subplots(1, 2), curves, bars=False)
-    left.legend(*left.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    names = left.axes[0].get_legend_handles_labels()
+    left.legend(*names, loc="outside lower center", ncols=3, fontsize=8)
     _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), bars=True)
     right.axes[0].legend(frameon=False, title=f"{OURS} over", fontsize=8)
     with appearing(path) as beside:
@@ -190,5 +191,6 @@ def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
             ax.errorbar(at, mean, half if bars else None, fmt=shape, **look)
         ax.set_xticks(range(len(KS)), [str(k) for k in KS])
         ax.set(xlabel=panel.x, title=panel.title.rpartition(": ")[2])
-        ax.axhline(0, color="0.4", lw=0.8 * bars)
+        if bars:
+            ax.axhline(0, color="0.4", lw=0.8)
         ax.grid(alpha=0.3)
