@@ -22,7 +22,7 @@ from typing import Any
 FILE_NAME = "results.sqlite"
 LOCKS = "results.lock"
 _SCHEMA = (
-    "CREATE TABLE records"
+    "CREATE TABLE IF NOT EXISTS records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
 )
 _RECORDS = "SELECT name, kind, value, time, checksum FROM records ORDER BY rowid"

@@ -230,14 +230,24 @@ def _gone_within(pid, seconds):
     return False
 
 
-def test_two_processes_share_a_run(tmp_path):
+@pytest.mark.parametrize("kill", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
     log = tmp_path / "log"
     code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"
     both = [python(code, tmp_path, LOG=str(log)) for _ in range(2)]
+    while kill and len(_finished_at(tmp_path)) < 3:
+        time.sleep(0.02)
+    if kill:
+        both[0].kill()
     printed, said = zip(*(process.communicate(timeout=60) for process in both))
     found = sorted(row["params"]["i"] for row in Store(tmp_path).rows())
     assert found == list(range(12)), said
-    begun = Counter(line.split()[0] for line in log.read_text().splitlines())
-    assert max(begun.values()) == 1
-    assert sum(map(int, printed)) == 12
-    assert min(map(int, printed)) > 0
+    begun = [line.split() for line in log.read_text().splitlines()]
+    twice = [i for i, n in Counter(i for i, _ in begun).items() if n > 1]
+    if kill:
+        assert len(twice) <= 1  # what the killed one was at
+        assert begun[-1][1] == str(both[1].pid)
+    else:
+        assert twice == []
+        assert sum(map(int, printed)) == 12
+        assert min(map(int, printed)) > 0

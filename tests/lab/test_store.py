@@ -2,6 +2,8 @@
 
 import csv
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -135,3 +137,15 @@ def test_mutated_stores_give_the_same_rows_or_that_one_error(tmp_path):
         for left in path.parent.iterdir():
             left.unlink()
     assert 20 < refused < 180
+
+
+def test_a_store_can_be_made_by_several_at_the_same_moment(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        for i in range(20):
+            barrier = threading.Barrier(8)
+
+            def make(_, folder=tmp_path / str(i), barrier=barrier):
+                barrier.wait()
+                Store(folder).close()
+
+            list(pool.map(make, range(8)))
