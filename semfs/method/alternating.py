@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.blas import ssymv, ssyrk
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.linalg import cho_factor, cho_solve, eigh_tridiagonal
 
 from semfs.method.objective import Factor, Monitor, Objective, Solution
 
 STEP_RULES = ("lipschitz", "exact")
 # Up to this many features each W-step is a Cholesky factorisation of its own.
 SMALL = 1024
+# λ_max has the precision of its eigenvector, squared, but for products in float32.
+EIGENVECTOR, MOST_PRODUCTS = 1e-6, 300
 # Beyond, W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds
 # before the last a looser one serves, as J is computed for the W at hand.
 RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
@@ -24,6 +24,7 @@ RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
 MOST_STEPS, MANY_STEPS = 10, 3
 # So many solutions are kept to foretell the next one, with weights of at most this sum.
 KEPT, LARGEST_WEIGHTS = 4, 15.0
+Times = Callable[[np.ndarray], np.ndarray]  # a product with a symmetric matrix
 PENALTY_LOST = (
     "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
     'others. Use a larger gamma, or solver="direct".'
@@ -124,15 +125,13 @@ class _WStep:
         J = self.q - float(np.vdot(U, self.D + left)) + spare
         return np.divide(U, s[:, None], out=np.zeros_like(U), where=on[:, None]), J
 
-    def curvature(self, W: np.ndarray) -> LinearOperator:
-        """Q = G∘(WW') (d, d), half the Hessian of J in s."""
-        centred, shape = self.system.curvature(W), (len(W), len(W))
+    def curvature(self, W: np.ndarray) -> Times:
+        """v → Q v with Q = G∘(WW') (d, d), half the Hessian of J in s."""
+        centred = self.system.curvature(W)
+        if not self.weight:
+            return centred
         far = np.sqrt(self.weight) * self.mean[:, None] * W
-
-        def times(v: np.ndarray) -> np.ndarray:
-            return centred(v.ravel()) + far @ (far.T @ v.ravel())
-
-        return LinearOperator(shape, matvec=times, dtype=np.float64)
+        return lambda v: centred(v) + far @ (far.T @ v)
 
 
 class _GramSystem:
@@ -157,7 +156,7 @@ class _GramSystem:
         if not self.exact:
             self.C32 = np.empty_like(self.C, dtype=np.float32)
             np.divide(self.C, self.scale, out=self.C32, casting="same_kind")
-            self.Q32 = np.zeros_like(self.C32.T)
+            self.Q32 = np.empty_like(self.C32)
 
     def solve(
         self, s: np.ndarray, on: np.ndarray, goal: float
@@ -216,17 +215,20 @@ class _GramSystem:
         G, scale = (self.G, 1.0) if self.dtype is np.float64 else (self.G32, self.scale)
         ridge, self.steps = (equations.ridge / scale).astype(self.dtype), 0
         while self.steps <= MOST_STEPS:
-            if equations.hold(equations.left(V, GV)):
-                GV[...] = self._image(V, equations.goal)
             left = equations.left(V, GV)
             if equations.hold(left):
-                return True
+                GV[...] = self._image(V, equations.goal)
+                left = equations.left(V, GV)
+                if equations.hold(left):
+                    return True
             self.steps += 1
             # residuals in the precision of the products, within its range
             unit, size = float(np.abs(left).max()), float(np.abs(V).max()) or 1.0
             R, P = (left / unit).astype(self.dtype), (V / size).astype(self.dtype)
             HP = (GV / (size * scale)).astype(self.dtype) + ridge * P
-            while True:  # the best step along P, which serves all columns
+            before: list[tuple[np.ndarray, ...]] = []  # conjugate to each other
+            while True:
+                # the best step along P, which serves all columns
                 M = P.T @ HP
                 Y = _solved(M, P.T @ R).T
                 V += (unit / scale) * (Y @ P.T).T
@@ -237,8 +239,10 @@ class _GramSystem:
                     Z = R / (G.diagonal()[:, None] + ridge)
                 else:
                     Z = cho_solve(self.factor, R, check_finite=False)
-                P = Z - (_solved(M, HP.T @ Z).T @ P.T).T  # conjugate to the last one
-                HP = (P.T @ G).T + ridge * P
+                before = [*before[:1], (P, HP, M)]
+                for P, HP, M in before:
+                    Z -= (_solved(M, HP.T @ Z).T @ P.T).T
+                P, HP = Z, (Z.T @ G).T + ridge * Z
                 self.steps += 1
             GV[...] = equations.right - equations.ridge * V - unit * R
         return False
@@ -255,18 +259,18 @@ class _GramSystem:
         self.known = V.copy(), (V.T @ self.G).T
         return self.known[1]
 
-    def curvature(self, W: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    def curvature(self, W: np.ndarray) -> Times:
         """v → (C∘WW') v; in float32, of matrices scaled to its range, if there are many."""
         if self.exact:
             return partial(np.matmul, self.C * (W @ W.T))
         size = float(np.abs(W).max()) or 1.0
-        W32 = np.asfortranarray(W / size, dtype=np.float32)
-        Q32 = ssyrk(1.0, W32, c=self.Q32, overwrite_c=1)  # on and above the diagonal
-        Q32 *= self.C32.T
+        W32 = (W / size).astype(np.float32)
+        np.matmul(W32, W32.T.copy(), out=self.Q32)  # numpy is slow for W W' of one array
+        self.Q32 *= self.C32
 
         def times(v: np.ndarray) -> np.ndarray:
             length = float(np.abs(v).max()) or 1.0
-            product = ssymv(1.0, Q32, (v / length).astype(np.float32))
+            product = self.Q32 @ (v / length).astype(np.float32)
             return self.scale * size**2 * length * product.astype(np.float64)
 
         return times
@@ -314,7 +318,7 @@ class _RowSystem:
             V[:, -1:] = (squares * mean - V[:, -1:]) / self.gamma
         return V, np.zeros_like(V)
 
-    def curvature(self, W: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    def curvature(self, W: np.ndarray) -> Times:
         """v → (C∘WW') v."""
         F = self.F
         return lambda v: np.einsum("ij,ij->i", F.adjoint(F.apply(v[:, None] * W)), W)
@@ -354,7 +358,7 @@ class _SStep:
         self.n_inner, self.step = n_inner, step
         self.direction: np.ndarray | None = None
 
-    def move(self, Q: LinearOperator, W: np.ndarray, s: np.ndarray) -> np.ndarray:
+    def move(self, Q: Times, W: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Return the next s, after an exact W-step for this one."""
         squares = np.einsum("ij,ij->i", W, W)
         # After an exact W-step the gradient has this closed form; Eq. 10 evaluated as it stands
@@ -366,35 +370,42 @@ class _SStep:
             length = 0.5 / largest if largest > 0 else 0.0
         for _ in range(self.n_inner):
             if self.step == "exact":
-                along = float(gradient @ (Q @ gradient))
+                along = float(gradient @ Q(gradient))
                 length = 0.5 * float(gradient @ gradient) / along if along > 0 else 0.0
             change, bend = _descent(Q, s, gradient, length)
             s, gradient = s + change, gradient + 2.0 * bend
         return s
 
-    def _largest_eigenvalue(self, Q: LinearOperator, trace: float) -> float:
-        """λ_max of Q, by Lanczos iterations that start at the direction of the last round."""
-        d = Q.shape[0]
-        if d <= 64:
-            return float(np.linalg.eigvalsh(Q @ np.eye(d))[-1])
+    def _largest_eigenvalue(self, Q: Times, trace: float) -> float:
+        """λ_max of Q, by Lanczos steps that start at the direction of the last round."""
+        d = len(self.diag)
         # What is added to the last direction keeps another one from being overlooked.
         noise = np.random.default_rng(0).standard_normal(d) / np.sqrt(d)
-        start = noise if self.direction is None else self.direction + 0.05 * noise
-        try:
-            values, vectors = eigsh(Q, k=1, which="LA", v0=start, ncv=6, tol=1e-6)
-        except ArpackNoConvergence:
-            return trace  # which it cannot exceed
-        self.direction = vectors[:, 0]
-        return float(values[0])
+        v = noise if self.direction is None else self.direction + 0.05 * noise
+        basis, diagonal, off = np.empty((min(d, MOST_PRODUCTS), d)), [], []
+        for k, row in enumerate(basis):
+            row[:] = v / np.linalg.norm(v)
+            v = Q(row)
+            diagonal.append(float(row @ v))
+            for _ in range(2):  # orthogonal to all before, in spite of rounding errors
+                v = v - (basis[: k + 1] @ v) @ basis[: k + 1]
+            off.append(float(np.linalg.norm(v)))
+            value, vector = eigh_tridiagonal(
+                diagonal, off[:-1], select="i", select_range=(k, k)
+            )
+            if off[-1] * abs(vector[-1, 0]) <= EIGENVECTOR * value[0] or k == d - 1:
+                self.direction = vector[:, 0] @ basis[: k + 1]
+                return float(value[0])
+        return trace  # which it cannot exceed
 
 
 def _descent(
-    Q: LinearOperator, s: np.ndarray, gradient: np.ndarray, length: float
+    Q: Times, s: np.ndarray, gradient: np.ndarray, length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """A projected move (d,) that does not raise J, and Q times it."""
     for _ in range(60):
         move = np.maximum(s - length * gradient, 0.0) - s
-        bend = Q @ move
+        bend = Q(move)
         # J is quadratic in s, so its change g'm + m'Qm is known exactly.
         if gradient @ move + move @ bend <= 0.0:
             return move, bend

@@ -196,7 +196,10 @@ class _Search:
         wanted[list(self.factors[0].columns)] = -1.0
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
-        size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
+        size = max(still_needed, SMALLEST_BATCH)
+        if all(f.quadratic.gamma > f.quadratic.diag.mean() for f in self.factors):
+            # gains hardly change when features enter: more of the columns will be asked for
+            size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
         previews = [
             replace(f.quadratic, columns=f.quadratic.preview, preview=None)

@@ -176,9 +176,9 @@ def find_new_classes(
     return NewClasses(found.cluster_centers_[used], directions, mean, W is not None)
 
 
-def _sample(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Indices of at most ``most`` of n rows, in random order if there are more."""
-    return np.arange(n) if n <= most else rng.permutation(n)[:most]
+def _sample(n: int, most: int, rng: np.random.Generator) -> Any:
+    """An index of at most ``most`` of n rows, in random order if there are more."""
+    return slice(None) if n <= most else rng.permutation(n)[:most]
 
 
 def _project(X: Any, V: np.ndarray) -> np.ndarray:
