@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, pinvh, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, pinvh
 
 from semfs.method.objective import Monitor, Quadratic, Solution
 
@@ -148,7 +148,7 @@ class _Factor:
         """W (d, r) of the chosen features, which are those of L in order."""
         W = np.zeros(self.quadratic.B.shape)
         if self.n:
-            W[chosen] = solve_triangular(self.L[chosen].T, self.Q, check_finite=False)
+            W[chosen] = np.linalg.solve(self.L[chosen].T, self.Q)
         return W
 
 
