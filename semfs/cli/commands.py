@@ -23,6 +23,8 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
 Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]
 Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or an array.")]
+COUNTS = "The file holds counts: take log(1 + per 10⁴)."
+Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
     "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; 'cl': "
@@ -32,7 +34,6 @@ NAMES = "A file with a class name per line, or name, tab (CSV: comma), descripti
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in 'cl' (Cell Ontology)."
 MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
-COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 SIZE = "Number of features to keep, or their share: 0.1."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
@@ -66,7 +67,7 @@ class Selection:
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Layer = None
-    normalize: Annotated[Literal["log1p"] | None, Option(help=COUNTS)] = None
+    normalize: Normalize = None
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
@@ -227,6 +228,7 @@ class Evaluation:
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     layer: Layer = None
+    normalize: Normalize = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
@@ -254,10 +256,11 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
     if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
-    own = ("data", "label", "attributes", "layer", "drop", "unseen", "out", "as_json")
-    arguments = _given(options, *own)
+    reading = ("layer", "normalize", "drop")
+    own = ("data", "label", "attributes", "unseen", "out", "as_json")
+    arguments = _given(options, *own, *reading)
     arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    read = {k: v for k, v in _given(options).items() if k in ("layer", "drop")}
+    read = {k: v for k, v in _given(options).items() if k in reading}
     where = (options.label, options.attributes, options.unseen or ())
     data = open_data(options.data, *where, **read)
     rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())

@@ -17,6 +17,8 @@ from semfs.files import FileError, need, open_existing, reading
 from semfs.rows import BlockSource, as_plain, open_blocks
 from semfs.rows.hdf5 import group_reader
 from semfs.rows.readers import check_matrix, named, read_npy, read_npz
+from semfs.rows.sparse import normalized
+from semfs.validation import check_all_finite
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -29,6 +31,7 @@ def load_table(
     layer: str | None = None,
     unseen: Any = (),
     drop: Sequence[str] = (),
+    normalize: str | None = None,
 ) -> ZeroShotDataset:
     """Return the data set in a table or an AnnData file.
 
@@ -50,8 +53,11 @@ def load_table(
     drop : sequence of str, default=()
         Columns that are no features. Columns that hold no numbers are left out in any
         case, with a warning, and so is an index that pandas stored.
+    normalize : {"log1p"}, optional
+        Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
     """
-    source = open_blocks(open_existing(path), label, key=layer, drop=drop)
+    how: Any = {"key": layer, "drop": drop, "normalize": normalize}
+    source = open_blocks(open_existing(path), label, **how)
     return _loaded(source, attributes, unseen)
 
 
@@ -68,6 +74,9 @@ def _loaded(source: BlockSource, attributes: Any, unseen: Any) -> ZeroShotDatase
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
         warnings.warn(message, UserWarning, stacklevel=3)
         X, labels = X[kept], labels.used()
+    if not np.isfinite(X.data if sparse.issparse(X) else X).all():
+        check_all_finite(X, source.feature_names)
+    X = normalized(X) if source.normalize else X
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
