@@ -46,9 +46,9 @@ METHOD = "With commas; or module:Selector."
 USUAL = "semfs-described,semfs,markers,variance,random"
 
 
-def _given(options: Any, *own: str) -> dict[str, Any]:
-    """The options that were given, but for a command's own; the library knows the defaults."""
-    return {k: v for k, v in vars(options).items() if v is not None and k not in own}
+def _given(options: Any) -> dict[str, Any]:
+    """The options that were given; the library knows the defaults of the others."""
+    return {k: v for k, v in vars(options).items() if v is not None}
 
 
 @dataclass
@@ -92,7 +92,8 @@ def select(options: Selection) -> None:
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
     source = open_blocks(options.data, options.label, key=options.layer, **read)
     assert source.labels is not None
-    table, hidden = class_table(options.data, options.attributes, source.labels.classes)
+    about: Any = (options.data, options.attributes, source.labels.classes)
+    table, hidden = class_table(*about, needed=False)
     own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
     k = options.n_features_to_select
     values["n_features_to_select"] = int(k) if float(k).is_integer() else k
@@ -256,14 +257,14 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
     if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
-    reading = ("layer", "normalize", "drop")
-    own = ("data", "label", "attributes", "unseen", "out", "as_json")
-    arguments = _given(options, *own, *reading)
-    arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    read = {k: v for k, v in _given(options).items() if k in reading}
+    how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
+    how |= {
+        name: getattr(options, name) for name in ("n_splits", "n_repeats", "n_jobs", "seed")
+    }
+    read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
     where = (options.label, options.attributes, options.unseen or ())
     data = open_data(options.data, *where, **read)
-    rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
+    rows, summary = evaluate_methods(data, _words(options.methods), **how)
     if options.as_json:
         print(json.dumps(rows, indent=1))
     elif rows:

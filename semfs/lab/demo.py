@@ -112,20 +112,15 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
 
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[tuple[str, float, str]]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
+    case = Case.of(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
-        selector = LINES[OURS](Case.of(data))
-    # How far one standard deviation of the gene moves an attribute, in its own spread.
-    spread = selector.class_table_.values.std(axis=0)
-    effect = selector.coef_ / np.where(spread > 0, spread, np.inf)
-    gains = selector.scores_[selector.order_[:n_genes]]
-    found = []
-    for feature, gain in zip(selector.order_[:n_genes], gains / gains.sum()):
-        best = int(np.argmax(np.abs(effect[feature])))
-        sign = "+" if effect[feature, best] > 0 else "−"
-        attribute = f"{sign} {selector.attribute_names_in_[best]}"
-        found.append((str(data.feature_names[feature]), float(gain), attribute))
-    return found
+        selector = SemFS(n_genes, case.attributes).fit(case.X, case.y)
+    found = selector.explain(n_bootstraps=0)
+    best = found.attributes.abs().idxmax(axis=1)
+    signs = ["+" if row[best[name]] > 0 else "−" for name, row in found.attributes.iterrows()]
+    words = [f"{sign} {attribute}" for sign, attribute in zip(signs, best)]
+    return list(zip(case.names(selector.order_[:n_genes]), found.features["share"], words))
 
 
 def sections(demo: Demo) -> list[Section]:

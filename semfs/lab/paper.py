@@ -25,7 +25,6 @@ from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
-from semfs.datasets.files import npz_classes
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
@@ -103,15 +102,7 @@ def open_data(
             raise ValueError(f"There is no file {name}; options of files need one.")
         data = _known(str(name))()
     else:
-        is_npz = Path(name).suffix.lower() == ".npz"
-        own, hidden = npz_classes(Path(name)) if is_npz else (None, [])
-        attributes = own if attributes is None else attributes
-        if attributes is None or str(attributes).lower() == "labels":
-            raise ValueError(
-                f"{name}: say what describes the classes (--attributes): a table, 'names' or "
-                "'cl' (the Cell Ontology). The method semfs-labels uses labels alone."
-            )
-        data = load_table(name, label, attributes, unseen=() if label else hidden, **how)
+        data = load_table(name, label, attributes, **how)
     if not unseen:
         return data
     known = {str(label): label for label in data.classes.tolist()}

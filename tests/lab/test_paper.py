@@ -180,6 +180,8 @@ def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
 
 def test_evaluate_says_what_ones_own_file_needs(files):
     done = invoke("evaluate", files / "cells.csv")
+    assert (done.exit_code, "--label" in done.stderr) == (2, True)
+    done = invoke("evaluate", files / "cells.csv", "--label", "kind")
     assert (done.exit_code, "--attributes" in done.stderr) == (2, True)
     done = invoke("evaluate", files / "cells.npz", "--unseen", "z")
     assert "'z'" in done.stderr

@@ -118,10 +118,8 @@ def test_dots_are_apart_on_a_phone_and_the_page_says_that_it_scrolls(browser):
     script = """
         const box = [...document.querySelectorAll('.scroll > .plot')].at(-1);
         const step = box._fullLayout.xaxis._length / (box._fullData[0].x.at(-1) + 2);
-        return [step, box.parentElement.previousElementSibling.classList.contains('wide')];"""
-    assert wait(
-        browser, f"const [step, wide] = (() => {{{script}}})(); return step > 12 && wide"
-    )
+        return step > 12 && box.parentElement.previousElementSibling.matches('.hint.wide');"""
+    assert wait(browser, script)
 
 
 def test_the_printed_page_has_a_legend_and_cuts_nothing_off(browser):
