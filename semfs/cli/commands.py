@@ -88,17 +88,15 @@ def select(options: Selection) -> None:
     from semfs.rows import open_blocks
     from semfs.selectors.files import select_features
 
-    values = _given(options)
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
-    source = open_blocks(options.data, options.label, key=options.layer, **read)
-    assert source.labels is not None
-    about: Any = (options.data, options.attributes, source.labels.classes)
+    source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
+    about = (options.data, options.attributes, source.labels.classes)
     table, hidden = class_table(*about, needed=False)
-    own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
-    k = options.n_features_to_select
-    values["n_features_to_select"] = int(k) if float(k).is_integer() else k
-    parameters = {name: values[name] for name in own if name in values}
-    selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
+    own = ("alpha", "gamma", "include", "exclude")
+    parameters = {name: value for name, value in _given(options).items() if name in own}
+    k, verbose = options.n_features_to_select, int(sys.stderr.isatty())
+    k = int(k) if float(k).is_integer() else k
+    selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
     how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
     unseen = [*(options.unseen or ()), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
@@ -258,9 +256,7 @@ def evaluate(options: Evaluation) -> None:
     if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
     how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
-    how |= {
-        name: getattr(options, name) for name in ("n_splits", "n_repeats", "n_jobs", "seed")
-    }
+    how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
     read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
     where = (options.label, options.attributes, options.unseen or ())
     data = open_data(options.data, *where, **read)
