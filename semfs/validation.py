@@ -139,10 +139,10 @@ def did_you_mean(word: Any, known: Iterable) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def check_all_finite(X: Any, names: Any = None) -> None:
+def check_all_finite(X: Any, names: Any = None, what: str = "X") -> None:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow."""
     try:
-        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
+        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name=what)
     except ValueError as error:
         found = coo_array(X)
         place = int(np.argmin(np.isfinite(found.data)))

@@ -69,7 +69,7 @@ def load_table(
         warnings.warn(message, UserWarning, stacklevel=2)
         X, labels = X[kept], labels.used()
     if not np.isfinite(X.data if sparse.issparse(X) else X).all():
-        check_all_finite(X, source.feature_names)
+        check_all_finite(X, source.feature_names, str(path))
     X = normalized(X) if source.normalize else X
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
