@@ -7,10 +7,9 @@ the layer, raw or gene symbols to use.
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
-from semfs.attributes import attributes_of
+from semfs.datasets.files import as_frame
 from semfs.rows import open_blocks
 from semfs.rows.hdf5 import as_genes, view
 from semfs.rows.writing import of_genes
@@ -93,7 +92,9 @@ def select_genes(
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     genes = view(adata, layer, use_raw, gene_symbols)
     genes.labels(groupby)  # refuse before descriptions are looked for
-    table = _descriptions(attributes, adata.obs[groupby])
+    types = adata.obs[groupby]  # categories without a cell are described as well
+    terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
+    table = None if attributes is None else as_frame(attributes, terms)
     source = open_blocks(genes, groupby, normalize=normalize)
     if n_genes > source.n_features:
         message = f"n_genes={n_genes} is greater than the number of genes, {source.n_features}."
@@ -107,16 +108,8 @@ def select_genes(
         for name, values in of_genes(columns, genes.var.index, adata.var_names).items():
             adata.var[name] = values
     summary = result_summary(selector)
-    summary["params"] |= {"groupby": groupby, "use_raw": genes.use_raw}
-    summary["params"] |= {} if genes.layer is None else {"layer": genes.layer}
-    summary["params"] |= {} if normalize is None else {"normalize": normalize}
+    how = {"groupby": groupby, "use_raw": genes.use_raw}
+    how |= {"layer": genes.layer, "normalize": normalize}
+    summary["params"] |= {name: value for name, value in how.items() if value is not None}
     adata.uns[key_added] = summary
     return adata if copy else None
-
-
-def _descriptions(attributes: Any, types: Any) -> Any:
-    """The table of cell types; categories without a cell are described as well."""
-    if not isinstance(attributes, (str, Path)):
-        return attributes
-    terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
-    return attributes_of(terms, attributes)

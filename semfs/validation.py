@@ -139,17 +139,18 @@ def did_you_mean(word: Any, known: Iterable) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def check_all_finite(X: Any) -> None:
+def check_all_finite(X: Any, names: Any = None, what: str = "X") -> None:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow."""
     try:
-        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name="X")
+        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name=what)
     except ValueError as error:
         found = coo_array(X)
         place = int(np.argmin(np.isfinite(found.data)))
         row, column = (int(index[place]) for index in found.coords)
+        where = column if names is None else f"{column} ({names[column]!r})"
         raise ValueError(
             f"{str(error).splitlines()[0]} The first is in row {row} of those used together, "
-            f"column {column}, counted from 0. Fill it, or drop that row or column."
+            f"column {where}, counted from 0. Fill it, or drop that row or column."
         ) from error
     raise ValueError(
         f"X has values so large that their squares overflow {X.dtype}. "

@@ -33,7 +33,10 @@ def test_the_search_finds_the_page(words, page, browser):
     resize(browser, 1280)
     browser.get(f"{(SITE / 'search.html').as_uri()}?q={words}")
     links = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
-    wait(browser, f"{links}.some(link => link.includes(arguments[0]))", page)
+    assert wait(browser, f"{links}.some(link => link.includes(arguments[0]))", page)
+    browser.get(f"{(SITE / 'search.html').as_uri()}?q=qxzvw")
+    wait(browser, "return document.querySelector('#search-results .search-summary')")
+    assert browser.execute_script(links) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -42,10 +45,13 @@ def test_no_page_is_wider_than_the_window_and_all_pictures_load(page, width, bro
     resize(browser, width)
     browser.get((SITE / f"{page}.html").as_uri())
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).length"
-    assert browser.execute_script(broken) == 0
+    browser.execute_script("for (const image of document.images) image.loading = 'eager'")
+    assert wait(browser, "return [...document.images].every(image => image.complete)")
+    broken = "return [...document.images].filter(i => !i.naturalWidth).map(i => i.src)"
+    assert browser.execute_script(broken) == []
 
 
 def test_formulas_are_drawn_without_a_network(browser):
     browser.get((SITE / "method.html").as_uri())
-    wait(browser, "return document.querySelectorAll('mjx-container').length > 20")
+    assert wait(browser, "return document.querySelectorAll('mjx-container').length > 20")
+    assert browser.find_elements("css selector", "mjx-merror") == []

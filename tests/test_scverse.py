@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from semfs import SemFS, SemFSCV
 from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
+from semfs.rows import open_blocks
 from semfs.scverse import select_genes, view
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
@@ -241,11 +242,42 @@ def test_counts_are_noticed_once(fit, adata):
     assert "sc.pp.log1p" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("values", [X, np.sign(X), X - 1, np.rint(X)])
-def test_other_numbers_are_no_counts(values):
+NORMAL = np.random.default_rng(1).normal(size=X.shape)
+OTHERS = {
+    "logarithms": X,
+    "binary logarithms, negative": X / np.log(2) - 1,
+    "presence": np.sign(X),
+    "small whole numbers": np.rint(X),
+    "embedding": 40 * NORMAL,
+    "standardised": (X - X.mean(axis=0)) / X.std(axis=0),
+    "intensities": 100 + 20 * NORMAL,
+    "infinite": np.where(X == X.max(), np.inf, X),
+}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS)
+def test_other_numbers_are_taken_as_they_are(values, form):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_blocks(anndata.AnnData(form(values)), TYPES)
+    assert [str(warning.message) for warning in caught] == []
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_numbers_per_cell_without_logarithm_are_noticed_once(form):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.lognormal(0, 2, 300), (60, 300))
+    adata = anndata.AnnData(form(1e4 * counts / counts.sum(axis=1, keepdims=True)))
+    with pytest.warns(UserWarning, match=r"no logarithms \(numbers up to \d+\)") as caught:
+        open_blocks(adata, TYPES)
+    assert len(caught) == 1
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        SemFS(3).fit(anndata.AnnData(values), TYPES)
+        warnings.simplefilter("error")  # the remedy that was named
+        normal = open_blocks(adata, TYPES, normalize="log1p")
+    expected = open_blocks(anndata.AnnData(form(counts)), TYPES, normalize="log1p")
+    found, expected = (sp.csr_array(source.load()[0]) for source in (normal, expected))
+    np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-5)
 
 
 def test_shallow_counts_are_noticed_by_their_range():

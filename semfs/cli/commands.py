@@ -23,6 +23,8 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
 Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]
 Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or an array.")]
+COUNTS = "The file holds counts: take log(1 + per 10⁴)."
+Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
     "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; 'cl': "
@@ -32,7 +34,6 @@ NAMES = "A file with a class name per line, or name, tab (CSV: comma), descripti
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = "Describe by ancestors in this OBO, OWL or JSON file, or in 'cl' (Cell Ontology)."
 MARKERS = "A table of class, marker and, if you like, weight, instead of NAMES."
-COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 SIZE = "Number of features to keep, or their share: 0.1."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
@@ -45,9 +46,9 @@ METHOD = "With commas; or module:Selector."
 USUAL = "semfs-described,semfs,markers,variance,random"
 
 
-def _given(options: Any, *own: str) -> dict[str, Any]:
-    """The options that were given, but for a command's own; the library knows the defaults."""
-    return {k: v for k, v in vars(options).items() if v is not None and k not in own}
+def _given(options: Any) -> dict[str, Any]:
+    """The options that were given; the library knows the defaults of the others."""
+    return {k: v for k, v in vars(options).items() if v is not None}
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Selection:
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Layer = None
-    normalize: Annotated[Literal["log1p"] | None, Option(help=COUNTS)] = None
+    normalize: Normalize = None
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
@@ -87,16 +88,15 @@ def select(options: Selection) -> None:
     from semfs.rows import open_blocks
     from semfs.selectors.files import select_features
 
-    values = _given(options)
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
-    source = open_blocks(options.data, options.label, key=options.layer, **read)
-    assert source.labels is not None
-    table, hidden = class_table(options.data, options.attributes, source.labels.classes)
-    own = ("n_features_to_select", "alpha", "gamma", "include", "exclude")
-    k = options.n_features_to_select
-    values["n_features_to_select"] = int(k) if float(k).is_integer() else k
-    parameters = {name: values[name] for name in own if name in values}
-    selector = semfs.SemFS(attributes=table, verbose=int(sys.stderr.isatty()), **parameters)
+    source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
+    about = (options.data, options.attributes, source.labels.classes)
+    table, hidden = class_table(*about, needed=False)
+    own = ("alpha", "gamma", "include", "exclude")
+    parameters = {name: value for name, value in _given(options).items() if name in own}
+    k, verbose = options.n_features_to_select, int(sys.stderr.isatty())
+    k = int(k) if float(k).is_integer() else k
+    selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
     how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
     unseen = [*(options.unseen or ()), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
@@ -227,6 +227,7 @@ class Evaluation:
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     layer: Layer = None
+    normalize: Normalize = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
@@ -254,13 +255,12 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
     if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
-    own = ("data", "label", "attributes", "layer", "drop", "unseen", "out", "as_json")
-    arguments = _given(options, *own)
-    arguments |= {"methods": _words(options.methods), "ks": _numbers(options.ks)}
-    read = {k: v for k, v in _given(options).items() if k in ("layer", "drop")}
+    how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
+    how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
+    read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
     where = (options.label, options.attributes, options.unseen or ())
     data = open_data(options.data, *where, **read)
-    rows, summary = evaluate_methods(data, **arguments, verbose=sys.stderr.isatty())
+    rows, summary = evaluate_methods(data, _words(options.methods), **how)
     if options.as_json:
         print(json.dumps(rows, indent=1))
     elif rows:

@@ -34,6 +34,8 @@ WORDS = {
     r"^unseen(?= must|:| has| is| names)": "--unseen",
     r"\bin drop\b": "in --drop",
     r"\bkey=": "--layer ",
+    r"\b(layer|normalize)=": r"--\1 ",
+    r" \(of open_blocks[^)]*\)": "",
 }
 # names in data: what is in quotes, and what was found as far as a sentence goes
 NAMES = r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""

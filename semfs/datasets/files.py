@@ -14,60 +14,63 @@ from semfs.attributes import as_attribute_table, attributes_of
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing, reading
-from semfs.rows import BlockSource, as_plain, open_blocks
+from semfs.rows import as_plain, open_blocks
 from semfs.rows.hdf5 import group_reader
 from semfs.rows.readers import check_matrix, named, read_npy, read_npz
+from semfs.rows.sparse import normalized
+from semfs.validation import check_all_finite
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def load_table(
     path: Any,
-    label: str | None,
-    attributes: Any,
+    label: str | None = None,
+    attributes: Any = None,
     *,
     layer: str | None = None,
     unseen: Any = (),
     drop: Sequence[str] = (),
+    normalize: str | None = None,
 ) -> ZeroShotDataset:
-    """Return the data set in a table or an AnnData file.
+    """Return the data set in a table, an AnnData or an NPZ file.
 
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet``, ``.feather`` or
-        ``.h5ad``, of which a sparse matrix stays sparse.
-    label : str or None
-        Name of the column (of ``obs``) with the class labels (NPZ: None for the array y). Rows
-        without a label are left out, with a warning.
-    attributes : path-like, DataFrame or mapping
+        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet``, ``.feather``, ``.npz``
+        (see `load_npz`) or ``.h5ad``, of which a sparse matrix stays sparse.
+    label : str, optional
+        Name of the column (of ``obs``) with the class labels (NPZ: by default the array y).
+        Rows without a label are left out, with a warning.
+    attributes : path-like, DataFrame or mapping, optional
         Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file, or
-        "names", or "cl".
+        "names", or "cl". By default those of the NPZ file.
     layer : str, optional
         Layer of an AnnData file to take instead of ``X``; ``"raw"`` takes ``raw.X``.
     unseen : array-like of class labels, default=()
-        Unseen classes.
+        Unseen classes. By default those that the NPZ file names, if any.
     drop : sequence of str, default=()
         Columns that are no features. Columns that hold no numbers are left out in any
         case, with a warning, and so is an index that pandas stored.
+    normalize : {"log1p"}, optional
+        Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
     """
-    source = open_blocks(open_existing(path), label, key=layer, drop=drop)
-    return _loaded(source, attributes, unseen)
-
-
-def _loaded(source: BlockSource, attributes: Any, unseen: Any) -> ZeroShotDataset:
-    """The labelled rows of a source, with labels in the type of the table's."""
-    labels, path = source.labels, Path(str(source.reader.path))
-    assert labels is not None
-    table = as_frame(attributes, labels.classes)
-    labels = labels.matched(table.index)
+    path = open_existing(path)
+    source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
+    table, hidden = class_table(path, attributes, source.labels.classes)
+    unseen = unseen if len(unseen) or label else hidden
+    labels = source.labels.matched(table.index)
     kept = labels.codes >= 0
     with reading(path, "data set"):
         X = source.reader.load()
     if not kept.all():
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warnings.warn(message, UserWarning, stacklevel=2)
         X, labels = X[kept], labels.used()
+    if not np.isfinite(X.data if sparse.issparse(X) else X).all():
+        check_all_finite(X, source.feature_names, str(path))
+    X = normalized(X) if source.normalize else X
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
@@ -108,16 +111,7 @@ def load_npz(path: Any) -> ZeroShotDataset:
     >>> data.unseen.tolist(), data.attributes.loc["ant"].tolist()
     (['hen'], [6.0])
     """
-    path = open_existing(path)
-    with reading(path, "data set"):
-        table, unseen = npz_classes(path)
-        if table is None:
-            raise FileError(
-                f"{path} has no array 'A'. A data set needs X (or X_data, X_indices, X_indptr, "
-                "X_shape), y and A."
-            )
-        source = open_blocks(path)
-    return _loaded(source, table, unseen)
+    return load_table(path)
 
 
 def npz_classes(path: Path) -> tuple[Any, list]:
@@ -143,22 +137,25 @@ def npz_classes(path: Path) -> tuple[Any, list]:
     return table, unseen.classes
 
 
-def class_table(path: Any, attributes: Any, classes: Sequence) -> tuple[Any, list]:
+def class_table(
+    path: Any, attributes: Any, classes: Sequence, *, needed: bool = True
+) -> tuple[Any, list]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is what `attributes_of` takes, or the word "labels" (None is returned); by
-    default an NPZ file brings its own.
+    ``attributes`` is what `as_frame` takes; by default an NPZ file brings its own. Unless they
+    are ``needed``, there are none (None) if it is the word "labels".
     """
     own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
-    if str(attributes).lower() == "labels" and not Path(attributes).exists():
+    alone = str(attributes).lower() == "labels" and not Path(attributes).exists()
+    if attributes is not None and not alone:
+        return as_frame(attributes, classes), unseen
+    if alone and not needed:
         return None, unseen
-    if attributes is not None:
-        return attributes_of(classes, attributes), unseen
-    if own is None:
-        raise ValueError(
-            f"{path} has no class attributes. Give a table (--attributes TABLE), or choose by "
-            "what the classes are called (--attributes names), by what the Cell Ontology says "
-            "of them (--attributes cl) or by the class labels alone (--attributes labels)."
+    if alone or own is None:
+        raise FileError(
+            f"{path} has no class attributes (NPZ: array A). Give a table, 'names' or 'cl' "
+            "(--attributes): what they are called, or what the Cell Ontology says of them. "
+            "Labels alone: select --attributes labels, evaluate --method semfs-labels."
         )
     return own, unseen
 

@@ -24,6 +24,7 @@ from semfs.selectors.semfs import SemFS
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
 SHAPES = "osD^X*vP"
+DOT, MOST_DRAWN = 110, 30  # area of the largest dot, genes in the picture
 OURS, LABELS, MARKERS = "SemFS + descriptions", "SemFS (labels)", "Markers per type"
 RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
@@ -111,20 +112,15 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
 
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[tuple[str, float, str]]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
+    case = Case.of(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
-        selector = LINES[OURS](Case.of(data))
-    # How far one standard deviation of the gene moves an attribute, in its own spread.
-    spread = selector.class_table_.values.std(axis=0)
-    effect = selector.coef_ / np.where(spread > 0, spread, np.inf)
-    gains = selector.scores_[selector.order_[:n_genes]]
-    found = []
-    for feature, gain in zip(selector.order_[:n_genes], gains / gains.sum()):
-        best = int(np.argmax(np.abs(effect[feature])))
-        sign = "+" if effect[feature, best] > 0 else "−"
-        attribute = f"{sign} {selector.attribute_names_in_[best]}"
-        found.append((str(data.feature_names[feature]), float(gain), attribute))
-    return found
+        selector = SemFS(n_genes, case.attributes).fit(case.X, case.y)
+    found = selector.explain(n_bootstraps=0)
+    best = found.attributes.abs().idxmax(axis=1)
+    signs = ["+" if row[best[name]] > 0 else "−" for name, row in found.attributes.iterrows()]
+    words = [f"{sign} {attribute}" for sign, attribute in zip(signs, best)]
+    return list(zip(case.names(selector.order_[:n_genes]), found.features["share"], words))
 
 
 def sections(demo: Demo) -> list[Section]:
@@ -165,16 +161,18 @@ def _dots(demo: Demo) -> Panel:
 
 
 def draw(demo: Demo, path: Any) -> Path:
-    """Draw scores, and leads with 95 % intervals, as PNG."""
+    """Draw scores, leads with 95 % intervals, and the first genes by cell type, as PNG."""
     matplotlib = need("matplotlib.figure", "plots", what="The picture")
-    picture = matplotlib.Figure(figsize=(10, 4.8), layout="constrained")
-    left, right = picture.subfigures(1, 2, width_ratios=[1.45, 1])
+    picture = matplotlib.Figure(figsize=(10, 10), layout="constrained")
+    top, bottom = picture.subfigures(2, 1, height_ratios=[1, 1.08])
+    left, right = top.subfigures(1, 2, width_ratios=[1.45, 1])
     curves = score_panels({demo.data.name: demo.rows}, "k", "number of genes")
     _draw_lines(left.subplots(1, 2), curves, bars=False)
     names = left.axes[0].get_legend_handles_labels()
     left.legend(*names, loc="outside lower center", ncols=3, fontsize=8)
     _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), bars=True)
     right.axes[0].legend(frameon=False, title=f"{OURS} over", fontsize=8)
+    _draw_dots(bottom.subplots(), demo)
     with appearing(path) as beside:
         picture.savefig(beside, format="png", dpi=150)
     return Path(path)
@@ -194,3 +192,22 @@ def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
         if bars:
             ax.axhline(0, color="0.4", lw=0.8)
         ax.grid(alpha=0.3)
+
+
+def _draw_dots(ax: Any, demo: Demo) -> None:
+    means, shares, types = demo.expression()
+    n, n_seen = min(MOST_DRAWN, len(demo.genes)), len(demo.data.seen)
+    rows, places = np.indices((len(types), n))
+    look: Any = {"cmap": "YlOrRd", "edgecolors": "0.5", "linewidths": 0.4}
+    dots = ax.scatter(places, rows, DOT * shares[:, :n], means[:, :n], **look)
+    ax.set_xticks(range(n), [name for name, *_ in demo.genes[:n]], rotation=60)
+    ax.set_yticks(range(len(types)), types)
+    for text in ax.get_yticklabels()[n_seen:]:
+        text.set(color=colours(LINES)[OURS], weight="bold")
+    ax.axhline(n_seen - 0.5, color="0.4", lw=0.8)
+    ax.set_title(f"The {n} genes chosen first, by cell type (bold: never labelled)")
+    ax.set(xlim=(-0.7, n - 0.3), ylim=(len(types) - 0.4, -0.6), axisbelow=True)
+    ax.grid(alpha=0.3)
+    ax.figure.colorbar(dots, ax=ax, label="mean expression", fraction=0.03, pad=0.02)
+    sizes = dots.legend_elements("sizes", num=[0.2, 0.6, 1.0], func=lambda area: area / DOT)
+    ax.legend(*sizes, title="share of cells", bbox_to_anchor=(0, 0), loc="upper right")

@@ -95,19 +95,12 @@ def open_data(
     unseen : sequence of str, optional
         The unseen classes, as text; several may be joined by commas.
     **how
-        ``layer`` and ``drop`` of `semfs.datasets.load_table`.
+        ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
     """
     if not Path(str(name)).is_file():
         if label is not None or attributes is not None or how:
             raise ValueError(f"There is no file {name}; options of files need one.")
         data = _known(str(name))()
-    elif attributes is None and not how and Path(name).suffix == ".npz":
-        data = load_npz(name)
-    elif attributes is None or str(attributes).lower() == "labels":
-        raise ValueError(
-            f"{name}: say what describes the classes (--attributes): a table, 'names' or 'cl' "
-            "(the Cell Ontology). The method semfs-labels uses labels alone."
-        )
     else:
         data = load_table(name, label, attributes, **how)
     if not unseen:
@@ -152,7 +145,7 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
         if not Path(folder).is_dir():
             raise ValueError(f"{folder} is not a directory. Give the one with your data sets.")
         files = [file for file in sorted(Path(folder).glob("*.npz")) if _is_dataset(file)]
-        found = {file.stem: partial(load_npz, file.resolve()) for file in files}
+        found = {file.stem: partial(load_npz, file) for file in files}
         found |= _xlsa17([Path(folder)])
     if not found:
         raise ValueError(
@@ -175,7 +168,7 @@ def _named(data: Mapping[str, Loader], start: str) -> dict[str, Loader]:
 def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
     entries = [entry for entry in CATALOG if entry.loader.startswith("load_xlsa17")]
     places = {entry.name: find_files(entry, folders) for entry in entries}
-    return {n: partial(load_xlsa17, p.resolve().parent, p.name) for n, p in places.items() if p}
+    return {n: partial(load_xlsa17, p.parent, p.name) for n, p in places.items() if p}
 
 
 def _is_dataset(file: Path) -> bool:

@@ -69,7 +69,7 @@
 
   // Names at the places 0, 1, …: equal names must not fall on one place.
   function ticks(names) {
-    const short = names.map((name) => (name.length <= 22 ? name : `${name.slice(0, 21)}…`));
+    const short = names.map((name) => (name.length <= 36 ? name : `${name.slice(0, 35)}…`));
     return { tickvals: names.map((_, i) => i), ticktext: short.map(label) };
   }
 
@@ -82,7 +82,8 @@
       marker: {
         size: points.map((p) => 16 * Math.sqrt(p[5])), color: points.map((p) => p[4]),
         colorscale: "YlOrRd", reversescale: true, showscale: true,
-        colorbar: { title: { text: "mean" }, thickness: 12 }, line: { width: 0.5 },
+        colorbar: { title: { text: "mean" }, thickness: 12 }, opacity: 1,
+        line: { width: 0.5, color: "#888" },
       },
     };
   }

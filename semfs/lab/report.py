@@ -299,7 +299,7 @@ def _selected_features(rows: Sequence[Row]) -> Section:
     for place, lists in chosen.items():
         counts = Counter(name for names in zip_longest(*lists) for name in names if name)
         several = [(name, f"{n}/{len(lists)}") for name, n in counts.most_common(MOST_FEATURES)]
-        body.append([*place, several if len(lists) > 1 else lists[0]])
+        body.append([_title(place[0]), place[1], several if len(lists) > 1 else lists[0]])
     text = "With several splits: those chosen most often first, with the number of splits."
     caption = "The features of every method at its largest number of features, best first"
     columns = ["data set", "method", "names"]

@@ -307,19 +307,24 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
 
 
 def check_counts(reader: Reader, normalize: bool) -> None:
-    """Say what to do if cells hold counts (large whole numbers) but should not, or do not."""
+    """Say what to do if cells hold counts, or no logarithms, but should not, or do not."""
     found = reader.some_values()
-    top, mean = (float(found.max()), float(found.mean())) if len(found) else (0.0, 0.0)
-    whole = len(found) and found.min() >= 0 and (found == np.floor(found)).all()
+    known = len(found) and found.min() >= 0 and np.isfinite(found.max())
+    found = found if known else np.zeros(1)
+    top, middle = float(found.max()), float(np.median(found))
+    whole = bool((found == np.floor(found)).all()) and top > 0
+    # Logarithms do not reach 50, and other measurements seldom have so long a tail.
+    unlogged = not whole and top > 50 and top > 20 * middle
     message = None
-    if normalize and not whole:
+    if normalize and not (whole or unlogged):
         message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
-    elif not normalize and whole and (top > 30 or top > 8 * mean):
+    elif not normalize and (unlogged or (whole and (top > 30 or top > 8 * found.mean()))):
+        what = "raw counts (whole numbers" if whole else "no logarithms (numbers"
         message = (
-            f"the cells hold raw counts (whole numbers up to {top:.0f}), among which the genes "
-            'of highest expression win. Normalise them on the fly: normalize="log1p" '
-            "(--normalize log1p) of open_blocks and select_genes; or name a layer that is "
-            "normalised (layer=..., --layer), as sc.pp.normalize_total and sc.pp.log1p do it."
+            f"the cells hold {what} up to {top:.0f}), among which the genes of highest "
+            'expression win. Normalise them on the fly: normalize="log1p" (of open_blocks, '
+            "load_table and select_genes); or name a layer that went through "
+            "sc.pp.normalize_total and sc.pp.log1p (layer=...)."
         )
     if message:
         warnings.warn(message, UserWarning, stacklevel=3)

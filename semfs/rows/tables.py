@@ -48,13 +48,16 @@ class TableReader(Reader):
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
         if isinstance(data, Path):
-            self.path, self.kind = data.resolve(), table_kind(data)
+            self.path, self.kind = data, table_kind(data)
         else:
             pa, self.kind = need("pyarrow"), "frame"
             self.table = data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)
         self.name = self.path or "the frame"
         with reading(Path(self.name), str(self.kind)):
             self._describe(drop)
+
+    def __getstate__(self) -> dict:  # another process may work in another folder
+        return self.__dict__ | {"path": self.path and self.path.absolute()}
 
     def _describe(self, drop: Sequence[str]) -> None:
         schema = self._first_schema({*drop, self.label})

@@ -152,6 +152,16 @@ def test_evaluate_says_what_may_describe_classes(farm, options):
     assert "a table, 'names' or 'cl'" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather", "npy", "npz", "h5"])
+@pytest.mark.parametrize("command", ["select", "evaluate"])
+def test_a_file_is_called_as_it_was_given(kind, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"rows.{kind}").write_bytes(b"nonsense")
+    done = invoke(command, f"rows.{kind}", "-l", "kind", "-a", "names", code=2)
+    assert f"rows.{kind}" in done.stderr
+    assert str(tmp_path) not in done.output
+
+
 def test_warnings_are_one_line_in_the_words_of_the_command(farm):
     done = invoke(*select(farm, "-k", "99"))
     assert done.stderr.startswith("semfs: -k 99 is greater than")

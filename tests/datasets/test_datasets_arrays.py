@@ -65,7 +65,7 @@ SPARSE = {"X_data": np.ones(2), "X_indices": np.array([0, 99]), "X_shape": np.ar
     [
         ({"X": None}, "has no array 'X'; found A"),
         ({"y": None}, "has no array 'y'"),
-        ({"A": None}, "has no array 'A'. A data set needs"),
+        ({"A": None}, "no class attributes .NPZ: array A."),
         ({"X": X.ravel()}, r"has shape \(12,\)"),
         ({"X": X.astype(str)}, "a matrix of numbers"),
         ({"A": np.eye(2)}, "classes has 3 names but the attribute table has 2 rows"),

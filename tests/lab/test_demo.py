@@ -1,12 +1,16 @@
 """The demo tells its story on the bundled cells."""
 
+import numpy as np
 import pytest
 
+pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
+from matplotlib import image
 from typer.testing import CliRunner
 
 from semfs.cli import app
 from semfs.lab.demo import LINES, OURS, run_demo
+from semfs.lab.report import colours
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +26,12 @@ def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(
     page = (tmp_path / "new" / "report.html").read_text()
     assert "S100A9" in page
     assert "Chosen genes by cell type" in page
-    assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    picture = image.imread(tmp_path / "new" / "demo.png")[..., :3]
+    curves, dots = np.split((255 * picture).round().astype(int), 2)
+    ours = [int(colours(LINES)[OURS][i : i + 2], 16) for i in (1, 3, 5)]
+    assert (curves == ours).all(axis=2).any()
+    assert (dots == ours).all(axis=2).any()  # names of the types that were never labelled
+    assert len(np.unique(dots.reshape(-1, 3), axis=0)) > 100  # shades of expression
 
 
 def test_every_line_is_scored_on_every_split_and_k(demo):

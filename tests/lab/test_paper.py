@@ -180,11 +180,56 @@ def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
 
 def test_evaluate_says_what_ones_own_file_needs(files):
     done = invoke("evaluate", files / "cells.csv")
+    assert (done.exit_code, "--label" in done.stderr) == (2, True)
+    done = invoke("evaluate", files / "cells.csv", "--label", "kind")
     assert (done.exit_code, "--attributes" in done.stderr) == (2, True)
     done = invoke("evaluate", files / "cells.npz", "--unseen", "z")
     assert "'z'" in done.stderr
     done = invoke("evaluate", "nowhere.csv", "--label", "kind")
     assert "no file nowhere.csv" in done.stderr
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+@pytest.mark.parametrize("kind", ["h5ad", "npz"])
+def test_a_value_that_is_no_number_is_named_by_column_and_row(
+    files, kind, form, value, tmp_path, monkeypatch
+):
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    arrays = dict(np.load(files / "cells.npz"))
+    arrays["X"][[7, 11], 3] = value
+    X, own = form(arrays.pop("X")), []
+    if kind == "h5ad":
+        adata = anndata.read_h5ad(files / "cells.h5ad")
+        adata.X = X
+        adata.write_h5ad("cells.h5ad")
+        own = ["--label", "kind", "-a", files / "types.csv"]
+    elif form is csr_array:
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+        np.savez("cells.npz", **arrays, **{f"X_{name}": part for name, part in parts.items()})
+    else:
+        np.savez("cells.npz", **arrays, X=X)
+    done = invoke("evaluate", f"cells.{kind}", *own, "-m", "variance", "-k", 2, "-j", 1)
+    (line,) = done.stderr.splitlines()
+    word = "NaN" if np.isnan(value) else "infinity"
+    assert (done.exit_code, f"cells.{kind} contains {word}" in line) == (2, True), line
+    assert "in row 7 of those used together, column 3 ('g3'), counted from 0" in line
+
+
+def test_evaluate_normalizes_counts_as_select_does(files, tmp_path):
+    arrays = dict(np.load(files / "cells.npz"))
+    counts = np.rint(np.exp(arrays.pop("X")))
+    per_row = 1e4 * counts / counts.sum(axis=1, keepdims=True)
+    np.savez(tmp_path / "counts.npz", X=counts, **arrays)
+    np.savez(tmp_path / "logs.npz", X=np.log1p(per_row), **arrays)
+    rest = ["-m", "variance", "-k", "2", "--repeats", 2, "-j", 1, "--json"]
+    found = [
+        json.loads(invoke("evaluate", tmp_path / name, *rest, *more).stdout)
+        for name, more in (("counts.npz", ["--normalize", "log1p"]), ("logs.npz", []))
+    ]
+    assert [row["features"] for row in found[0]] == [row["features"] for row in found[1]]
+    assert [row["nmi"] for row in found[0]] == [row["nmi"] for row in found[1]]
 
 
 # ---- what is measured ------------------------------------------------------------------------
