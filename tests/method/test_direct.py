@@ -1,6 +1,7 @@
 """Forward selection against the simplest thing that could work."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,9 +48,54 @@ def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
         raise AssertionError("d x d matrix formed")
 
     monkeypatch.setattr(Moments, "scatter", refuse)
-    monkeypatch.setattr(Moments, "scatter", refuse)
     X, y, A = make_problem(n=80, d=40)
     assert len(select(make_objective(X, y, A), 10).objective) == 10
+
+
+def test_columns_of_G_come_in_few_passes_and_none_twice():
+    X, y, A = make_problem(n=300, d=400)
+    objective, asked = make_objective(X, y, A, gamma=30.0), []
+
+    def columns(features):
+        asked.extend([*features, "pass"])
+        return objective.columns(features)
+
+    found = forward_selection([replace(objective.quadratic(), columns=columns)], 60)
+    passes = asked.count("pass")
+    assert len(asked) - passes == len(set(asked)) - 1
+    assert passes <= 4
+    assert found.order[:60].tolist() == select(objective, 60).order[:60].tolist()
+
+
+def test_a_preview_foretells_the_columns_that_are_needed():
+    X, y, A = make_problem(n=300, d=200)
+    quadratic, asked = make_objective(X, y, A).quadratic(), []
+
+    def columns(features):
+        asked.append(features)
+        return quadratic.columns(features)
+
+    foretold = replace(quadratic, columns=columns, preview=quadratic.columns)
+    assert forward_selection([foretold], 40).order[:40].tolist() == (
+        forward_selection([quadratic], 40).order[:40].tolist()
+    )
+    assert [len(features) for features in asked] == [40 + 10 + 8]  # a quarter more, and 8
+
+
+def test_a_monitor_hears_of_every_step_and_may_stop():
+    X, y, A = make_problem()
+    objective, heard = make_objective(X, y, A), []
+
+    def monitor(step, J, feature, so_far):
+        heard.append((step, J, feature, so_far().order[:step].tolist()))
+        return step == 4
+
+    solution = select(objective, 9, monitor=monitor)
+    chosen = select(objective, 4).order[:4].tolist()
+    assert solution.order[:4].tolist() == chosen
+    assert len(solution.objective) == 4
+    steps = enumerate(zip(solution.objective, chosen), start=1)
+    assert heard == [(t, pytest.approx(J), j, chosen[:t]) for t, (J, j) in steps]
 
 
 def test_W_solves_the_ridge_problem_on_the_chosen_features():
