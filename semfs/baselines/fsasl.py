@@ -113,11 +113,7 @@ class FSASL(Baseline):
                 gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbour p + 1
                 mu = float(np.mean(0.5 * gaps.sum(axis=1)))
             near = distance[:, :p], index[:, :p]
-            P = (
-                neighbor_probabilities(*near, mu)
-                if t > 0
-                else mcfs.neighbor_graph(*near, width)
-            )
+            P = neighbor_probabilities(*near, mu) if t else mcfs.neighbor_graph(*near, width)
             P = 0.5 * (P + P.T)
             L = np.asarray((self.lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
             if S is not None:
@@ -187,9 +183,7 @@ def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
     The residual u is the point nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974,
     ch. 23) find such a point by non-negative least squares: of ``x = u - z`` least in norm
     with ``Gx ≥ h``, the multipliers are those p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
-    Rows enter one by one, the most violated first. (Rows that depend on each other, common
-    among ties, are what `scipy.optimize.nnls` fails at up to 1.17.)
-    """
+    """  # `scipy.optimize.nnls`, up to 1.17, fails where rows depend on each other, as ties do
     norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
     size = np.where(norms > 0, norms, 1.0)
     q = A @ (z / (length or 1.0))
