@@ -207,3 +207,5 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
     assert make_objective(X, y, np.eye(3), gamma=1.0, **options).B.dtype == dtype
     precise = make_objective(X, y, np.eye(3), gamma=1e-9, **options)
     assert precise.B.dtype == np.float64
+    unknown = make_objective(X, y, np.eye(3), gamma=1.0, fit_intercept=True)  # "none"
+    assert unknown.B.dtype == np.float64
