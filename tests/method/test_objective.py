@@ -204,8 +204,9 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 5)).astype(dtype), np.arange(30) % 3
     options = {"penalty_scale": "gram", "fit_intercept": True}
-    assert make_objective(X, y, np.eye(3), gamma=1.0, **options).B.dtype == dtype
+    usual = make_objective(X, y, np.eye(3), gamma=1.0, **options)
     precise = make_objective(X, y, np.eye(3), gamma=1e-9, **options)
-    assert precise.B.dtype == np.float64
+    assert (usual.B.dtype, precise.B.dtype) == (dtype, np.float64)
+    assert (usual.precise, precise.precise) == (False, True)
     unknown = make_objective(X, y, np.eye(3), gamma=1.0, fit_intercept=True)  # "none"
     assert unknown.B.dtype == np.float64
