@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import ssymv, ssyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from semfs.method.objective import Factor, Monitor, Objective, Solution
@@ -20,9 +21,9 @@ SMALL = 1024
 RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
 # Steps of conjugate gradients after which a Cholesky factor pays, at once or (another one) in
 # the next round.
-MOST_STEPS, MANY_STEPS = 8, 2
-# Weights of the last solutions, oldest first, that continue their course.
-EXTRAPOLATION = ((), (1,), (-1, 2), (1, -3, 3), (-1, 4, -6, 4))
+MOST_STEPS, MANY_STEPS = 10, 3
+# So many solutions are kept to foretell the next one, with weights of at most this sum.
+KEPT, LARGEST_WEIGHTS = 4, 15.0
 PENALTY_LOST = (
     "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
     'others. Use a larger gamma, or solver="direct".'
@@ -145,16 +146,18 @@ class _GramSystem:
     def __init__(self, objective: Objective, right: np.ndarray) -> None:
         self.C, self.gamma, self.right = objective.gram(), objective.gamma, right
         self.exact = objective.n_features <= SMALL
-        self.dtype: type = np.float64 if objective.precise or self.exact else np.float32
+        self.dtype: Any = np.float64 if objective.precise or self.exact else np.float32
         self.on = np.zeros(0, dtype=bool)
         self.factor: tuple | None = None
         self.slow = objective.precise  # whether the diagonal alone does not serve
         self.steps = 0
-        self.past: list[tuple[np.ndarray, np.ndarray]] = []  # solutions V and C V
+        self.past: list[tuple[float, np.ndarray, np.ndarray]] = []  # times, V and C V
+        self.known: tuple[np.ndarray, np.ndarray] | None = None  # a V and its C V in float64
         self.scale = float(self.C.diagonal().max()) or 1.0
         if not self.exact:
-            self.C32 = (self.C / self.scale).astype(np.float32)
-            self.Q32 = np.empty_like(self.C32)
+            self.C32 = np.empty_like(self.C, dtype=np.float32)
+            np.divide(self.C, self.scale, out=self.C32, casting="same_kind")
+            self.Q32 = np.zeros_like(self.C32.T)
 
     def solve(
         self, s: np.ndarray, on: np.ndarray, goal: float
@@ -163,7 +166,7 @@ class _GramSystem:
         V, left = np.zeros((2, *self.right.shape))
         if not np.array_equal(on, self.on):
             self.on, some = on, slice(None) if on.all() else np.ix_(on, on)
-            self.G, self.factor, self.past = self.C[some], None, []
+            self.G, self.factor, self.past, self.known = self.C[some], None, [], None
             if not self.exact:
                 self.G32 = self.C32[some]
         if goal < ROUND_RESIDUAL:
@@ -190,7 +193,9 @@ class _GramSystem:
 
     def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
         V, GV = np.zeros_like(equations.right), np.zeros_like(equations.right)
-        for weight, (earlier, image) in zip(EXTRAPOLATION[len(self.past)], self.past):
+        time = 1.0 / float(equations.s.mean())
+        weights = _continuation([then for then, *_ in self.past], time)
+        for weight, (_, earlier, image) in zip(weights, self.past[-len(weights) :]):
             V += weight * earlier
             GV += weight * image
         fresh = self.slow if self.factor is None else self.steps >= MANY_STEPS
@@ -202,53 +207,66 @@ class _GramSystem:
             if fresh:  # a current factor that does not help needs more digits
                 self.dtype = np.float64
             self.slow = fresh = True
-        self.past = [*self.past, (V, GV)][1 - len(EXTRAPOLATION) :]
+            V[...] = GV[...] = 0.0  # rounding errors may have led astray
+        self.past = [*self.past, (time, V, GV)][-KEPT:]
         return V, equations.left(V, GV)
 
     def _descend(self, V: np.ndarray, GV: np.ndarray, equations: _Equations) -> bool:
         """Improve V and C V in place; whether the equations hold."""
-        # each step is the best one in the span of the preconditioned residual and the last step
-        K, GK = np.zeros((2, len(V), 0))
-        for step in range(MOST_STEPS + 1):
-            self.steps, left = step, equations.left(V, GV)
+        G, scale = (self.G, 1.0) if self.dtype is np.float64 else (self.G32, self.scale)
+        ridge, self.steps = (equations.ridge / scale).astype(self.dtype), 0
+        while self.steps <= MOST_STEPS:
+            if equations.hold(equations.left(V, GV)):
+                GV[...] = self._image(V, equations.goal)
+            left = equations.left(V, GV)
             if equations.hold(left):
-                GV[...] = (V.T @ self.G).T  # free of the rounding errors of all steps
-                left = equations.left(V, GV)
-                if equations.hold(left):
-                    return True
-            if self.factor is None:
-                Z = left / (self.G.diagonal()[:, None] + equations.ridge)
-            else:
-                Z = cho_solve(self.factor, left.astype(self.dtype), check_finite=False)
-            Z = np.column_stack([Z / _sizes(Z), K / _sizes(K)])
-            GZ = np.column_stack([self._times(Z[:, : V.shape[1]]), GK / _sizes(K)])
-            H = Z.T @ (GZ + equations.ridge * Z)
-            # dependent directions, near the end, must not blow up
-            H[np.diag_indices_from(H)] *= 1.0 + 1e-12
-            Y = np.linalg.solve(H, Z.T @ left)
-            K, GK = Z @ Y, GZ @ Y
-            V += K
-            GV += GK
+                return True
+            self.steps += 1
+            # residuals in the precision of the products, within its range
+            unit, size = float(np.abs(left).max()), float(np.abs(V).max()) or 1.0
+            R, P = (left / unit).astype(self.dtype), (V / size).astype(self.dtype)
+            HP = (GV / (size * scale)).astype(self.dtype) + ridge * P
+            while True:  # the best step along P, which serves all columns
+                M = P.T @ HP
+                Y = _solved(M, P.T @ R).T
+                V += (unit / scale) * (Y @ P.T).T
+                R -= (Y @ HP.T).T
+                if self.steps > MOST_STEPS or (self.steps > 1 and equations.hold(unit * R)):
+                    break
+                if self.factor is None:
+                    Z = R / (G.diagonal()[:, None] + ridge)
+                else:
+                    Z = cho_solve(self.factor, R, check_finite=False)
+                P = Z - (_solved(M, HP.T @ Z).T @ P.T).T  # conjugate to the last one
+                HP = (P.T @ G).T + ridge * P
+                self.steps += 1
+            GV[...] = equations.right - equations.ridge * V - unit * R
         return False
 
-    def _times(self, Z: np.ndarray) -> np.ndarray:
-        """C Z for columns of length 1, in float32 unless γ is too small for it."""
-        if self.dtype is np.float64:
-            return (Z.T @ self.G).T
-        return self.scale * (Z.astype(np.float32).T @ self.G32).T.astype(np.float64)
+    def _image(self, V: np.ndarray, goal: float) -> np.ndarray:
+        """C V, by the change since it was computed last where float32 suffices for that."""
+        if self.known is not None and self.dtype is np.float32:
+            change = V - self.known[0]
+            error = 10.0 * np.finfo(np.float32).eps * np.linalg.norm(change)
+            if error < goal * np.linalg.norm(V):
+                size = float(np.abs(change).max()) or 1.0
+                product = (change / size).astype(np.float32).T @ self.G32
+                return self.known[1] + (self.scale * size) * product.T
+        self.known = V.copy(), (V.T @ self.G).T
+        return self.known[1]
 
     def curvature(self, W: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """v → (C∘WW') v; in float32, of matrices scaled to its range, if there are many."""
         if self.exact:
             return partial(np.matmul, self.C * (W @ W.T))
         size = float(np.abs(W).max()) or 1.0
-        W32 = (W / size).astype(np.float32)
-        np.matmul(W32, W32.T.copy(), out=self.Q32)  # numpy is slow for W W' of one array
-        self.Q32 *= self.C32
+        W32 = np.asfortranarray(W / size, dtype=np.float32)
+        Q32 = ssyrk(1.0, W32, c=self.Q32, overwrite_c=1)  # on and above the diagonal
+        Q32 *= self.C32.T
 
         def times(v: np.ndarray) -> np.ndarray:
             length = float(np.abs(v).max()) or 1.0
-            product = self.Q32 @ (v / length).astype(np.float32)
+            product = ssymv(1.0, Q32, (v / length).astype(np.float32))
             return self.scale * size**2 * length * product.astype(np.float64)
 
         return times
@@ -260,7 +278,7 @@ class _Equations:
     def __init__(self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float):
         # all of them column by column in memory, as LAPACK wants it
         self.s, self.ridge, self.right = s[:, None], ridge, np.asfortranarray(right)
-        sizes = np.linalg.norm(self.s * right, axis=0)
+        sizes, self.goal = np.linalg.norm(self.s * right, axis=0), goal
         self.goals = goal * np.maximum(sizes, np.sqrt(np.mean(sizes**2)))
 
     def left(self, V: np.ndarray, GV: np.ndarray) -> np.ndarray:
@@ -302,10 +320,27 @@ class _RowSystem:
         return lambda v: np.einsum("ij,ij->i", F.adjoint(F.apply(v[:, None] * W)), W)
 
 
-def _sizes(A: np.ndarray) -> np.ndarray:
-    """Lengths of the columns, 1 for those that are 0."""
-    sizes = np.linalg.norm(A, axis=0)
-    return np.where(sizes > 0.0, sizes, 1.0)
+def _continuation(times: list[float], time: float) -> np.ndarray:
+    """Weights of what was found at the last times: the polynomial through it, at a new time."""
+    for first in range(len(times)):
+        nodes = np.array(times[first:])
+        gaps = np.subtract.outer(nodes, nodes) + np.eye(len(nodes))
+        ahead = np.where(np.eye(len(nodes)), 1.0, time - nodes)
+        if gaps.all():
+            weights = np.prod(ahead / gaps, axis=1)
+            if np.abs(weights).sum() <= LARGEST_WEIGHTS:
+                return weights
+    return np.ones(min(len(times), 1))
+
+
+def _solved(M: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """M⁻¹ right for a positive definite M (r, r) up to rounding errors."""
+    M64 = M.astype(np.float64)
+    sizes = np.sqrt(np.maximum(M64.diagonal(), np.finfo(np.float32).tiny))
+    M64 /= np.outer(sizes, sizes)
+    # dependent directions, near the end, must not blow up
+    M64[np.diag_indices_from(M64)] += 0.1 * np.finfo(M.dtype).eps
+    return (np.linalg.solve(M64, right / sizes[:, None]) / sizes[:, None]).astype(M.dtype)
 
 
 # ---- s-step ------------------------------------------------------------------------------
