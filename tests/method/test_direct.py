@@ -52,7 +52,7 @@ def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
     assert len(select(make_objective(X, y, A), 10).objective) == 10
 
 
-@pytest.mark.parametrize("k, most", [(5, 96), (60, 384)])
+@pytest.mark.parametrize("k, most", [(5, 100), (60, 384)])
 def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
     X, y, A = make_problem(n=300, d=400)
     objective, asked = make_objective(X, y, A, gamma=30.0), []
@@ -61,11 +61,11 @@ def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
         asked.extend([*features, "pass"])
         return objective.columns(features)
 
-    found = forward_selection([replace(objective.quadratic(), columns=columns)], k)
+    found = forward_selection([replace(objective.quadratic(), columns=columns)], k, n_swaps=2)
     passes = asked.count("pass")
     assert len(asked) - passes == len(set(asked)) - 1 <= most
-    assert passes <= 4
-    assert found.order[:k].tolist() == select(objective, k).order[:k].tolist()
+    assert passes <= 6
+    assert found.order[:k].tolist() == select(objective, k, n_swaps=2).order[:k].tolist()
 
 
 def test_a_preview_foretells_the_columns_that_are_needed():
@@ -203,9 +203,9 @@ def test_no_more_exchanges_are_made_than_allowed():
         X, y, A = make_problem(seed, n=40, d=10)
         X[:, 0] = X[:, 1:].sum(axis=1)  # tempting first, useless later
         objective = make_objective(X, y, A, gamma=1e-6)
-        forward, one, many = (set(select(objective, 5, n_swaps=n).order[:5]) for n in (0, 1, 9))
+        forward, one, two = (set(select(objective, 5, n_swaps=n).order[:5]) for n in (0, 1, 2))
         assert len(forward - one) <= 1
-        if len(forward - many) >= 2:
+        if len(forward - two) == 2:
             assert len(forward - one) == 1
             return
     pytest.fail("no problem here needs two exchanges")
