@@ -21,7 +21,6 @@ import importlib.metadata
 import json
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from bench_streaming import forget, peak_mb
+from record import measured_apart
 
 RESULTS = Path(__file__).parent / "results" / "atlas.json"
 FORMATS = {
@@ -252,14 +252,6 @@ def measure(what: str, path: Path) -> dict:
     return {"seconds": seconds, "cpu": cpu, "peak_mb": peak_mb(), "genes": genes}
 
 
-def measure_apart(what: str, path: Path) -> dict:
-    command = [sys.executable, __file__, "--one", what, "--dir", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{what} failed: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def run(form: str, whats: list[str], n: int, d: int, folder: Path) -> list[dict]:
     """Write the atlas in one format, measure, delete it."""
     place = Path(tempfile.mkdtemp(prefix="semfs-atlas-", dir=folder))
@@ -272,7 +264,7 @@ def run(form: str, whats: list[str], n: int, d: int, folder: Path) -> list[dict]
         print(f"{form}: {n:,} cells, {size / 1e9:.2f} GB, written in {made:.0f} s", flush=True)
         for what in whats:
             row = {"format": form, "what": what, "cells": n, "file_gb": size / 1e9}
-            row |= measure_apart(what, path)
+            row |= measured_apart(what, "--dir", str(path))
             row["ratio"] = row["seconds"] / (rows or [row])[0]["seconds"]
             rows.append(row)
             print(

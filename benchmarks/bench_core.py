@@ -17,14 +17,13 @@ import importlib.util
 import json
 import platform
 import resource
-import subprocess
 import sys
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from record import write_results
+from record import measured_apart, write_results
 
 SIZES = {"full": (14_140, 4_096, 707, 102), "small": (2_000, 512, 50, 20)}
 K = 50
@@ -195,24 +194,11 @@ def measure(name: str, size: str) -> Row:
     return Row(name, seconds / unit, [seconds / unit], seconds, memory, note)
 
 
-def measure_apart(name: str, size: str) -> Row:
-    """Run one entry in a fresh process, so that its peak memory is its own."""
-    command = [
-        sys.executable,
-        __file__,
-        "--one",
-        name,
-        *(["--small"] if size == "small" else []),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
-    return Row(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def measure_runs(name: str, size: str, runs: int) -> Row:
     """Run one entry in fresh processes; the run of median ratio stands for all."""
-    rows = sorted((measure_apart(name, size) for _ in range(runs)), key=lambda row: row.ratio)
+    options = ["--small"] if size == "small" else []
+    found = [Row(**measured_apart(name, *options)) for _ in range(runs)]
+    rows = sorted(found, key=lambda row: row.ratio)
     return replace(rows[len(rows) // 2], ratios=[row.ratio for row in rows])
 
 

@@ -18,14 +18,13 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from record import read_results, write_results
+from record import measured_apart, read_results, write_results
 
 SIZES = {"full": (400_000, 4_096, 200), "small": (80_000, 1_024, 50)}
 SPARSE = {"full": (100_000, 50_000), "small": (10_000, 5_000)}
@@ -140,14 +139,6 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def measure_apart(name: str, folder: Path) -> dict:
-    command = [sys.executable, __file__, "--one", name, "--dir", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 # ---- the parts ----------------------------------------------------------------------
 
 
@@ -158,7 +149,7 @@ def passes(folder: Path, size: str) -> dict:
     print(f"{'':32}{'seconds':>9}{'ratio':>7}{'cpu s':>8}{'peak MB':>9}{'MB/s':>7}", flush=True)
     found = []
     for name in MEASURED:
-        found.append(measure_apart(name, folder))
+        found.append(measured_apart(name, "--dir", str(folder)))
         print(f"  {name}: {found[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
     units = [r["seconds"] for r in found if r["what"].startswith("read once, X'X")]
     orders = [r.pop("order") for r in found]
@@ -186,7 +177,7 @@ def sparse(folder: Path, size: str) -> dict:
     sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X), compressed=False)
     np.save(folder / "words.npy", y)
     del X
-    seconds, peak, nnz, same = measure_apart("sparse", folder)["order"]
+    seconds, peak, nnz, same = measured_apart("sparse", "--dir", str(folder))["order"]
     print(f"sparse {n:,} × {d:,}, {nnz:,} non-zeros, k = 100: {seconds:.1f} s, {peak:.0f} MB")
     print("equal to the dense answer on a cut:", same)
     found = {"n": n, "d": d, "k": 100, "nnz": nnz, "seconds": seconds, "peak_mb": peak}

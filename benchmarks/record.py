@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +13,15 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("numpy", "scipy", "scikit-learn")
+
+
+def measured_apart(name: str, *options: str) -> dict[str, Any]:
+    """What this script prints for ``--one NAME``, in a process (and peak memory) of its own."""
+    command = [sys.executable, sys.argv[0], "--one", name, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def write_results(name: str, found: dict[str, Any], command: str | None = None) -> Path:

@@ -5,7 +5,7 @@ renews the tables of README.md.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -65,6 +65,13 @@ def made_by(found: dict, *lines: str) -> str:
     return "\n".join([*lines, "", made, ""])
 
 
+def table(head: str, rows: Iterable[str]) -> list[str]:
+    """Lines of a table of "a | b" rows under such a head; a colon in it sets numbers right."""
+    names = head.split(" | ")
+    rule = "".join("---:|" if name.endswith(":") else "---|" for name in names)
+    return [f"| {head.replace(':', '')} |", f"|{rule}", *(f"| {row} |" for row in rows)]
+
+
 def _options(row: dict) -> str:
     return (
         ", ".join(f"`{key}={value!r}`" for key, value in row["options"].items()) or "defaults"
@@ -81,37 +88,35 @@ FIRST_RUN = {
 
 def install_table(found: dict) -> str:
     """Seconds and megabytes of the first run."""
+    rows = []
+    for row in found["rows"]:
+        size = "" if row["target"] == "demo" else f"{row['megabytes']:.0f}"
+        rows.append(f"{FIRST_RUN[row['target']]} | {row['seconds']:.0f} | {size}")
     lines = [
         "The first run installs much. Measured in a fresh clone, with all packages close by "
         f"({found['date']}); a slow connection adds to it:",
         "",
-        "| what | seconds | size of `.venv` (MB) |",
-        "|---|---:|---:|",
+        *table("what | seconds: | size of `.venv` (MB):", rows),
     ]
-    for row in found["rows"]:
-        size = "" if row["target"] == "demo" else f"{row['megabytes']:.0f}"
-        lines.append(f"| {FIRST_RUN[row['target']]} | {row['seconds']:.0f} | {size} |")
     return "\n".join(lines) + "\n"
 
 
 def core_table(found: dict) -> str:
     """Ratios to X.T @ X with their spread, peak memory, growth in n and d."""
     size = found["size"]
+    rows = []
+    for row in found["rows"]:
+        ratios = row["ratios"]
+        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
+        ratio, memory = f"{row['ratio']:.2f}{spread}", f"{row['memory_mb']:.0f}"
+        rows.append(f"{row['what']} | {ratio} | {memory} | {row['note']}")
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "
         f"{size['attributes']} attributes, float32, {found['k']} features. Ratios are medians "
         "of the runs, with the smallest and the largest where there are several.",
         "",
-        "| what | time / one `X.T @ X` | peak memory above X (MB) | note |",
-        "|---|---:|---:|---|",
+        *table("what | time / one `X.T @ X`: | peak memory above X (MB): | note", rows),
     ]
-    for row in found["rows"]:
-        ratios = row["ratios"]
-        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
-        lines.append(
-            f"| {row['what']} | {row['ratio']:.2f}{spread} | {row['memory_mb']:.0f} | "
-            f"{row['note']} |"
-        )
     for letter, grown in found["growth"].items():
         first, last = grown["points"][0][0], grown["points"][-1][0]
         power = f"Time of `direct` grows as {letter}^{grown['exponent']:.2f}"
@@ -125,15 +130,14 @@ def atlas_table(found: dict) -> str:
         f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the "
         "unit is reading the same file once, decompressed.",
         "",
-        "| file | cells | GB | what | seconds | / reading once | peak memory (MB) |",
-        "|---|---:|---:|---|---:|---:|---:|",
     ]
-    for row in found["rows"]:
-        lines.append(
-            f"| {row['format']} | {row['cells']:,} | {row['file_gb']:.1f} | {row['what']} | "
-            f"{row['seconds']:.0f} | {row['ratio']:.2f} | {row['peak_mb']:.0f} |"
-        )
-    return made_by(found, *lines)
+    head = "file | cells: | GB: | what | seconds: | / reading once: | peak memory (MB):"
+    rows = [
+        f"{row['format']} | {row['cells']:,} | {row['file_gb']:.1f} | {row['what']} | "
+        f"{row['seconds']:.0f} | {row['ratio']:.2f} | {row['peak_mb']:.0f}"
+        for row in found["rows"]
+    ]
+    return made_by(found, *lines, *table(head, rows))
 
 
 def atlas_plan(found: dict) -> str:
@@ -146,11 +150,10 @@ def atlas_plan(found: dict) -> str:
         f"({row['format']}, {row['cells']:,} cells). Extrapolated, not measured: 10⁸ cells are "
         f"{size:.1f} TB in this form and {hours:.1f} core hours.",
         "",
-        "| workers of two cores | hours | TB for each to read |",
-        "|---:|---:|---:|",
     ]
-    lines += [f"| {n} | {hours / (2 * n):.2f} | {size / n:.2f} |" for n in (1, 8, 32)]
-    return made_by(found, *lines)
+    rows = [f"{n} | {hours / (2 * n):.2f} | {size / n:.2f}" for n in (1, 8, 32)]
+    head = "workers of two cores: | hours: | TB for each to read:"
+    return made_by(found, *lines, *table(head, rows))
 
 
 def crossval_sentence(found: dict) -> str:
@@ -176,15 +179,14 @@ def baselines_table(found: dict) -> str:
         f"Made-up features with the class structure of SUN: n = {n:,}, d = {d:,}, {classes} "
         f"classes, float32, {rows[0]['threads']} threads, 50 features wanted.",
         "",
-        "| method | options | seconds | peak memory above X (GB) |",
-        "|---|---|---:|---:|",
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['method']} | {_options(row)} | {row['seconds']:.1f} | "
-            f"{row['extra_gigabytes']:.2f} |"
-        )
-    return made_by(found, *lines)
+    head = "method | options | seconds: | peak memory above X (GB):"
+    told = [
+        f"{row['method']} | {_options(row)} | {row['seconds']:.1f} | "
+        f"{row['extra_gigabytes']:.2f}"
+        for row in rows
+    ]
+    return made_by(found, *lines, *table(head, told))
 
 
 def digits_table(found: dict) -> str:
@@ -195,13 +197,13 @@ def digits_table(found: dict) -> str:
         "Mean 5-fold accuracy of a ridge classifier on ten pixels of scikit-learn's digits "
         "(selection inside each fold, columns standardised for the classifier), best first.",
         "",
-        "| method | options | accuracy |",
-        "|---|---|---:|",
     ]
     chance = next(row["accuracy"] for row in found["rows"] if "spread" in row)
+    rows = []
     for row in sorted(found["rows"], key=lambda row: -row["accuracy"]):
         spread = f" ± {row['spread']:.3f} over draws" if "spread" in row else ""
-        lines.append(f"| {row['method']} | {_options(row)} | {row['accuracy']:.3f}{spread} |")
+        rows.append(f"{row['method']} | {_options(row)} | {row['accuracy']:.3f}{spread}")
+    lines += table("method | options | accuracy:", rows)
     below = [f"{r['method']} ({_options(r)})" for r in found["rows"] if r["accuracy"] < chance]
     return made_by(found, *lines, "", f"Below random pixels: {', '.join(below) or 'none'}.")
 
@@ -217,15 +219,13 @@ def streaming_table(found: dict) -> str:
         f"numpy. n = {n:,}, d = {d:,} float32 ({4e-9 * n * d:.1f} GB, dropped from the page "
         f"cache), {part['classes']} classes, k = {part['k']}.",
         "",
-        "| what | seconds | × unit | peak memory (MB) |",
-        "|---|---:|---:|---:|",
     ]
-    for row in part["rows"]:
-        lines.append(
-            f"| {row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | "
-            f"{row['peak_mb']:.0f} |"
-        )
-    return made_by(found, *lines)
+    rows = [
+        f"{row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | {row['peak_mb']:.0f}"
+        for row in part["rows"]
+    ]
+    head = "what | seconds: | × unit: | peak memory (MB):"
+    return made_by(found, *lines, *table(head, rows))
 
 
 def sparse_sentence(found: dict) -> str:
@@ -247,20 +247,19 @@ def distributed_table(found: dict) -> str:
         f"process. n = {found['n']:,}, d = {found['d']:,} float32, {found['classes']} classes, "
         f"k = {found['k']}, {found['cores']} cores.",
         "",
-        "| what | passes | workers | seconds | × plain blocks | speed-up over one worker |",
-        "|---|---|---:|---:|---:|---:|",
     ]
-    single: dict = {}
+    head = "what | passes | workers: | seconds: | × plain blocks: | speed-up over one worker:"
+    single, rows = {}, []
     for row in found["rows"]:
         way = row["what"], row["passes"]
         if row["workers"] == 1:
             single[way] = row["seconds"]
         speedup = f"{single[way] / row['seconds']:.2f}" if way in single else ""
-        lines.append(
-            f"| {row['what']} | {row['passes']} | {row['workers'] or ''} | "
-            f"{row['seconds']:.1f} | {row['ratio']:.2f} | {speedup} |"
+        rows.append(
+            f"{row['what']} | {row['passes']} | {row['workers'] or ''} | "
+            f"{row['seconds']:.1f} | {row['ratio']:.2f} | {speedup}"
         )
-    return made_by(found, *lines)
+    return made_by(found, *lines, *table(head, rows))
 
 
 PARTS = {"chosen": "chose", "confirmed": "confirm"}
@@ -281,12 +280,10 @@ def knowledge_summary(found: dict) -> str:
         f"{len(found['data'])} data sets, {found['confirmed']['splits']} class splits each; "
         "1.00 is the best of five usual selectors picked in hindsight.",
         "",
-        "| what the selector knows | ACC | NMI |",
-        "|---|---:|---:|",
     ]
-    for method, words in TOLD.items():
-        acc, nmi = rows[method]["mean"]
-        lines.append(f"| {words} | {acc:.2f} | {nmi:.2f} |")
+    ratios = {words: rows[method]["mean"] for method, words in TOLD.items()}
+    told = [f"{words} | {acc:.2f} | {nmi:.2f}" for words, (acc, nmi) in ratios.items()]
+    lines += table("what the selector knows | ACC: | NMI:", told)
     return "\n".join(lines) + "\n"
 
 
@@ -298,17 +295,17 @@ def knowledge_table(found: dict, part: str) -> str:
         f"{found[part]['splits']} class splits of each data set; ACC / NMI over the best of "
         "five (and of eight) baselines picked in hindsight, mean over k = 10, 20, 50.",
         "",
-        "| method | ACC (95 %) | NMI (95 %) | over eight | " + " | ".join(names) + " |",
-        "|---|---:|---:|---:|" + "---:|" * len(names),
     ]
+    head = ["method", "ACC (95 %):", "NMI (95 %):", "over eight:", *(f"{n}:" for n in names)]
+    rows = []
     for row in found[part]["five"]:
         mean, low, high = row["mean"], row["low"], row["high"]
         both = [f"{mean[i]:.3f} ({low[i]:.2f}–{high[i]:.2f})" for i in (0, 1)]
         eight = "{:.2f} / {:.2f}".format(*over[row["method"]])
         each = [_pair(row["data"][name]) for name in names]
         cells = [cell.replace(" ", "\u00a0") for cell in (*both, eight, *each)]
-        lines.append("| " + " | ".join([row["method"], *cells]) + " |")
-    return made_by(found, *lines)
+        rows.append(" | ".join([row["method"], *cells]))
+    return made_by(found, *lines, *table(" | ".join(head), rows))
 
 
 def _pair(values: list) -> str:
@@ -332,21 +329,17 @@ def default_table(found: dict) -> str:
 
 def prediction_table(found: dict) -> str:
     """Zero-shot accuracy on the new classes, per data set."""
-    ways = list(next(iter(found["predict"].values())))
-    lines = [
-        "| data | new classes | " + " | ".join(ways) + " |",
-        "|---|---:|" + "---:|" * len(ways),
-    ]
+    ways, rows = list(next(iter(found["predict"].values()))), []
     for name, row in found["predict"].items():
         cells = [f"{row[way]:.2f}" for way in ways]
-        lines.append(f"| {name} | {found['data'][name]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append(" | ".join([name, str(found["data"][name]), *cells]))
+    head = " | ".join(["data", "new classes:", *(f"{way}:" for way in ways)])
+    return "\n".join(table(head, rows)) + "\n"
 
 
 def pairs_table(found: dict) -> str:
     """Paired differences in ACC and NMI with their 95 % intervals."""
-    names = list(found["data"])
-    lines = ["| difference | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    names, rows = list(found["data"]), []
     for title, row in found["pairs"].items():
         cells = []
         for name in names:
@@ -355,8 +348,9 @@ def pairs_table(found: dict) -> str:
                 continue
             (acc, nmi), (a, n) = row[name]
             cells.append(f"{acc:+.3f} ± {a:.3f} / {nmi:+.3f} ± {n:.3f}".replace(" ", "\u00a0"))
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append(" | ".join([title, *cells]))
+    head = " | ".join(["difference", *(f"{name}:" for name in names)])
+    return "\n".join(table(head, rows)) + "\n"
 
 
 if __name__ == "__main__":

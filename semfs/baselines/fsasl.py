@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.optimize import nnls
+from scipy.linalg.lapack import dgels
 from sklearn.utils import check_random_state
 
 from semfs.baselines import mcfs
@@ -19,7 +19,7 @@ from semfs.selectors.base import stable_order
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
 RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
-MOST_WORKING_SETS = 100  # of a lasso; ten is usual
+MOST_ENTRIES = 1000  # of rows into a code; four for each column is usual
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -113,11 +113,7 @@ class FSASL(Baseline):
                 gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbour p + 1
                 mu = float(np.mean(0.5 * gaps.sum(axis=1)))
             near = distance[:, :p], index[:, :p]
-            P = (
-                neighbor_probabilities(*near, mu)
-                if t > 0
-                else mcfs.neighbor_graph(*near, width)
-            )
+            P = neighbor_probabilities(*near, mu) if t else mcfs.neighbor_graph(*near, width)
             P = 0.5 * (P + P.T)
             L = np.asarray((self.lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
             if S is not None:
@@ -182,36 +178,40 @@ def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
 
 
 def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return the code (n-1,) of z (c,) on the rows of A (n-1, c)."""
-    norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
-    correlation = q = A @ (z / (length or 1.0))
-    lam = ratio * np.abs(q).max()
-    code = np.zeros(len(A))
-    allowed = lam * (1 + 1e-9) + 1e-14 * norms.max()  # rounding is no violation
-    for _ in range(MOST_WORKING_SETS if lam > 0 else 0):
-        worst = np.argsort(-np.abs(correlation), kind="stable")[: 2 * A.shape[1]]
-        worst = worst[np.abs(correlation[worst]) > allowed]
-        if not len(worst):
-            break
-        rows = np.union1d(np.flatnonzero(code), worst)  # in use, and most violated
-        code[:] = 0.0
-        size = norms[rows]
-        code[rows] = _lasso_by_nnls(A[rows].T / size, q[rows] / size, lam / size) / size
-        correlation = q - A @ (code @ A)
-    return length * code
+    """Return the code s (n-1,), the minimiser of ``½‖z - Aᵀs‖² + λ‖s‖₁``, for A (n-1, c).
 
-
-def _lasso_by_nnls(A: np.ndarray, q: np.ndarray, lam: np.ndarray) -> np.ndarray:
-    """Return s (k,), the minimiser of ``½‖z - As‖² + λ'|s|`` for a unit vector z, ``q = Aᵀz``.
-
-    The residual u is the point nearest to z with ``|Aᵀu| ≤ λ``. Lawson and Hanson (1974,
+    The residual u is the point nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974,
     ch. 23) find such a point by non-negative least squares: of ``x = u - z`` least in norm
-    with ``Gx ≥ h``, the multipliers are those of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
-    """
-    E = np.vstack([np.hstack([-A, A]), np.hstack([q - lam, -q - lam])])
-    p, _ = nnls(E, np.append(np.zeros(len(A)), 1.0))
-    p /= 1.0 - E[-1] @ p
-    return p[: len(q)] - p[len(q) :]
+    with ``Gx ≥ h``, the multipliers are those p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
+    """  # `scipy.optimize.nnls`, up to 1.17, fails where rows depend on each other, as ties do
+    norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
+    size = np.where(norms > 0, norms, 1.0)
+    q = A @ (z / (length or 1.0))
+    E, bound = np.column_stack([-A / size[:, None], q / size]), ratio * np.abs(q).max() / size
+    allowed = bound * (1 + 1e-10) + 1e-14  # rounding is no violation
+    goal = np.append(np.zeros(A.shape[1]), 1.0)
+    rest, rows, sign, p = goal, np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
+    for _ in range(MOST_ENTRIES if bound.any() else 0):
+        dual = E @ rest
+        excess = np.abs(dual) - allowed * rest[-1]
+        j = int(excess.argmax())
+        if excess[j] <= 0:
+            break
+        rows, sign, p = np.append(rows, j), np.append(sign, np.sign(dual[j])), np.append(p, 0.0)
+        while True:
+            C = E[rows].T * sign
+            C[-1] -= bound[rows]
+            free = dgels(C, goal)[1][: len(rows)]  # least squares
+            if (free > 0).all():
+                break
+            room = np.full(len(p), np.inf)  # the way from p to it, until one becomes negative
+            np.divide(p, p - free, out=room, where=free <= 0)
+            p = np.where(room > room.min(), p + room.min() * (free - p), 0.0)
+            rows, sign, p = rows[p > 0], sign[p > 0], p[p > 0]
+        p, rest = free, goal - C @ free
+    code = np.zeros(len(A))
+    code[rows] = length * sign * p / (rest[-1] * size[rows])
+    return code
 
 
 def released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:

@@ -171,12 +171,12 @@ def test_the_path_stops_at_the_cardinality():
         assert np.count_nonzero(lars_to_cardinality(X.T @ X, X.T @ y, m)) == m
 
 
-@pytest.mark.parametrize("ratio", [0.5, 0.05, 0.001])
+@pytest.mark.parametrize("ratio", [0.5, 0.01, 0.001])
 @pytest.mark.parametrize(
     "Z",
     [
         seeded().normal(size=(40, 6)),
-        1.0 * seeded().integers(0, 3, (60, 4)),
+        1.0 * np.random.default_rng(19).integers(0, 3, (60, 4)),
         np.eye(9, 12)[:, 2:],
     ],
     ids=["normal", "many ties", "one zero row, others orthogonal"],

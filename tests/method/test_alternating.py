@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 import semfs.method.alternating as alternating
-from problems import make_problem, spread
+from problems import make_problem, paper_B, paper_gram, spread
 from semfs import Moments
 from semfs.method.alternating import solve_alternating
 from semfs.method.objective import Objective
@@ -56,6 +56,28 @@ def test_J_follows_the_path_of_exact_steps(seed):
     assert_allclose(found.objective, J, rtol=1e-8)
     assert_allclose(found.s, s, rtol=1e-8)
     assert np.linalg.norm(found.W - W) <= 1e-8 * np.linalg.norm(W)
+
+
+@pytest.mark.parametrize("n_inner", [1, 3])
+@pytest.mark.parametrize("step", ["lipschitz", "exact", 1e-3])
+def test_steps_of_s_are_those_of_equations_9_to_11_and_s_ranks(step, n_inner):
+    X, y, A = make_problem()
+    G, B = paper_gram(X, y, 0.5), paper_B(X, y, A, 0.5)
+    start = s = np.random.default_rng(0).uniform(0.5, 1.5, 12)
+    W = np.linalg.solve(s[:, None] * G * s + 2.0 * np.eye(12), s[:, None] * B)
+    Q, b = G * (W @ W.T), (B * W).sum(axis=1)
+    for _ in range(n_inner):
+        g = 2.0 * (Q @ s - b)
+        rules = {
+            "lipschitz": 0.5 / np.linalg.eigvalsh(Q)[-1],
+            "exact": 0.5 * g @ g / (g @ Q @ g),
+        }
+        s = np.maximum(s - rules.get(step, step) * g, 0.0)
+    objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
+    options = {"step": step, "n_inner": n_inner, "s_init": start}
+    found = solve_alternating(objective, max_iter=1, **options)
+    assert_allclose(found.s, s, rtol=1e-8)
+    assert found.order.tolist() == np.argsort(-s).tolist()
 
 
 @pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])

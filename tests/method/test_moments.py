@@ -50,9 +50,10 @@ def test_moments_of_blocks_add_up_to_moments_of_the_whole(kind):
 def test_moments_without_rows_add_up_too(no_rows):
     X, y, _ = make_problem(n=500, d=5)
     parts = [Moments.from_data(X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100)]
-    total = sum(parts[1:], start=parts[0])
-    assert total.rows is None
-    assert_same_moments(total, Moments.from_data(X, y))
+    blocks = ((X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100))
+    for total in (sum(parts[1:], start=parts[0]), Moments.from_blocks(blocks)):
+        assert total.rows is None
+        assert_same_moments(total, Moments.from_data(X, y))
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from problems import make_problem, paper_B, paper_gram, paper_objective
+from problems import make_problem, paper_B, paper_gram, paper_objective, spread
 from semfs import Moments
 from semfs.method.objective import Objective, Quadratic, reduce_rank
 
@@ -81,6 +81,46 @@ def test_the_quadratic_of_forward_selection_is_the_objective(fit_intercept):
     assert_allclose(quadratic.first_gains()[4], gain)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("kind", ["own", "weighted", "others"])
+def test_classes_may_count_as_much_as_wished_or_be_others_than_those_of_the_rows(
+    kind, fit_intercept
+):
+    X, y, A = make_problem(offset=2.0)
+    rng, moments, weights = np.random.default_rng(1), Moments.from_data(X, y), np.ones(4)
+    M, N = moments.means, moments.counts
+    options = {"alpha": 0.7, "gamma": 3.0, "fit_intercept": fit_intercept}
+    if kind == "others":
+        M, N, A = rng.normal(1, 1, (6, 12)), 9 * rng.random(6), rng.standard_normal((6, 3))
+        objective = Objective.of_means(moments, M, N, A, **options)
+    else:
+        weights = np.array([1.0, 2.0, 0.5, 3.0]) if kind == "weighted" else weights
+        N = N * weights * 60 / (N @ weights)
+        objective = Objective.from_moments(moments, A, class_weight=weights, **options)
+    if fit_intercept:
+        M, A = M - N @ M / N.sum(), A - N @ A / N.sum()
+    within = (X - spread(X, y)).T @ (X - spread(X, y))
+    G, B = within + 1.7 * (N * M.T) @ M, 1.7 * (N * M.T) @ A
+    assert_allclose(objective.gram(), G, atol=1e-9)
+    some = np.array([7, 2, 5])
+    assert_allclose(objective.columns(some), G[:, some], atol=1e-9)
+    assert_allclose(objective.diag, np.diag(G))
+    assert_allclose(objective.B, B, atol=1e-9)
+    assert_allclose(objective.q, 1.7 * (N * (A**2).T).sum())
+    assert_allclose(objective.within(some), within[np.ix_(some, some)], atol=1e-9)
+    from_G = objective.within(some, G[np.ix_(some, some)])
+    assert_allclose(from_G, within[np.ix_(some, some)], atol=1e-9)
+    reach = (B**2).sum() / (np.diag(G) + 3.0).sum()
+    assert_allclose(objective.quadratic().reach, reach)
+
+
+def test_all_losses_and_penalties_count_1_unless_said_otherwise():
+    X, y, A = make_problem()
+    W, s = random_point(3, 12, 3)
+    expected = paper_objective(X, y, A, W, s, alpha=1.0, gamma=1.0)
+    assert_allclose(make_objective(X, y, A).value(W, s), expected)
+
+
 def test_a_weight_multiplies_J_and_all_gains():
     G, B = np.diag([1.0, 4.0]), np.array([[1.0, 2.0], [3.0, 0.0]])
     quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
@@ -105,8 +145,9 @@ def test_the_thin_factor_reproduces_G(kind, fit_intercept):
     X, y, A = make_problem(n=10, d=25, offset=1.0)
     w = np.random.default_rng(0).random(10)
     data = sp.csr_array(X) if kind == "sparse" else X
-    moments = Moments.from_data(data, y, sample_weight=w)
-    objective = Objective.from_moments(moments, A, alpha=0.5, fit_intercept=fit_intercept)
+    moments, weights = Moments.from_data(data, y, sample_weight=w), np.array([1.0, 2, 0.5, 3])
+    options = {"alpha": 0.5, "fit_intercept": fit_intercept, "class_weight": weights}
+    objective = Objective.from_moments(moments, A, **options)
     factor = objective.factor()
     s = np.random.default_rng(1).random(25)
     F = factor.apply(np.eye(25))
@@ -116,20 +157,46 @@ def test_the_thin_factor_reproduces_G(kind, fit_intercept):
     assert_allclose(factor.adjoint(factor.targets), objective.B, atol=1e-9)
 
 
+def test_a_large_offset_costs_the_thin_factor_no_digits():
+    X, y, A = make_problem(n=10, d=25)
+    X = np.round(1024 * X) / 1024  # exact sums, also far away
+    near, far = (make_objective(X + c, y, A, fit_intercept=True) for c in (0.0, 2.0**40))
+    F, F_far = (objective.factor().apply(np.eye(25)) for objective in (near, far))
+    assert_allclose(F_far, F, atol=1e-10)
+
+
+def test_the_scatter_within_classes_survives_an_alpha_that_drowns_it():
+    X, y, A = make_problem()
+    objective, some = make_objective(X, y, A, alpha=1e12), np.array([3, 1])
+    within = (X - spread(X, y)).T @ (X - spread(X, y))
+    found = objective.within(some, objective.gram()[np.ix_(some, some)])
+    assert_allclose(found, within[np.ix_(some, some)])
+
+
 def test_the_gram_penalty_is_the_mean_diagonal_of_G():
     X, y, A = make_problem()
     objective = make_objective(X, y, A, alpha=2.0, gamma=0.5, penalty_scale="gram")
     assert_allclose(objective.gamma, 0.5 * np.trace(paper_gram(X, y, 2.0)) / X.shape[1])
 
 
-def test_rank_reduction_keeps_all_inner_products():
+@pytest.mark.parametrize("shape, rank", [((5, 30), 2), ((5, 3), 1), ((4, 4), 2), ((9, 2), 1)])
+def test_rank_reduction_keeps_all_inner_products(shape, rank):
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((5, 2)) @ rng.standard_normal((2, 30))
+    A = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
     T, V = reduce_rank(A)
-    assert T.shape == (5, 2)
+    assert T.shape == (shape[0], rank)
     assert_allclose(T @ T.T, A @ A.T, atol=1e-10)
-    assert_allclose(V.T @ V, np.eye(2), atol=1e-12)
+    assert_allclose(V.T @ V, np.eye(rank), atol=1e-12)
     assert_allclose(T @ V.T, A, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 3), (5, 1)])
+def test_a_table_of_full_rank_stays_in_its_own_columns(shape):
+    A = np.random.default_rng(0).standard_normal(shape)
+    T, V = reduce_rank(A)
+    assert T is A
+    assert_allclose(V, np.eye(shape[1]))
+    assert reduce_rank(np.zeros((3, 4)))[0].shape == (3, 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -137,6 +204,9 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 5)).astype(dtype), np.arange(30) % 3
     options = {"penalty_scale": "gram", "fit_intercept": True}
-    assert make_objective(X, y, np.eye(3), gamma=1.0, **options).B.dtype == dtype
+    usual = make_objective(X, y, np.eye(3), gamma=1.0, **options)
     precise = make_objective(X, y, np.eye(3), gamma=1e-9, **options)
-    assert precise.B.dtype == np.float64
+    assert (usual.B.dtype, precise.B.dtype) == (dtype, np.float64)
+    assert (usual.precise, precise.precise) == (False, True)
+    unknown = make_objective(X, y, np.eye(3), gamma=1.0, fit_intercept=True)  # "none"
+    assert unknown.B.dtype == np.float64

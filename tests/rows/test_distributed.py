@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 from problems import make_problem
-from semfs import Moments, SemFS
+from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.rows import open_blocks
 
 dask = pytest.importorskip("dask")
@@ -83,6 +83,21 @@ def test_weights_work_on_chunks(class_weight):
     expected = SemFS(4, class_weight=class_weight).fit(X, y, w)
     found = SemFS(4, class_weight=class_weight).fit(awkward(X), y, w)
     assert_allclose(found.scores_, expected.scores_)
+
+
+@pytest.mark.parametrize("options", [{"solver": "alternating"}, AS_PUBLISHED])
+def test_the_alternating_solver_runs_on_chunks(options):
+    X, y, A = make_problem(n=300)
+    expected = SemFS(4, A, **options).fit(X, y)
+    assert_allclose(SemFS(4, A, **options).fit(awkward(X), y).scores_, expected.scores_)
+
+
+def test_a_value_that_is_missing_on_a_worker_is_the_error_of_the_fit_in_memory(client):
+    X, y, _ = make_problem(n=300)
+    X[170, 2] = np.nan
+    for data in (X, awkward(X)):
+        with pytest.raises(ValueError, match=r"X contains NaN"):
+            SemFS(4).fit(data, y)
 
 
 def test_without_room_for_the_matrix_columns_are_fetched():

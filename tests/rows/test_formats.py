@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 import semfs.rows.readers
 from problems import make_problem
 from semfs import SemFS
+from semfs.datasets import load_table
 from semfs.files import FileError
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
@@ -200,6 +201,8 @@ def test_frames_with_the_name_of_the_label_column_are_tables():
         found = SemFS(4, TEXTS).fit(data, "kind")
         assert found.order_.tolist() == ORDER
         assert found.feature_names_in_.tolist() == NAMES
+    lazy = pl.from_pandas(plain).lazy()
+    assert SemFS(4, TEXTS).fit(lazy.select(NAMES), KINDS).order_.tolist() == ORDER
 
 
 @pytest.mark.parametrize("limit", [{}, {"block_rows": 17}])
@@ -227,6 +230,19 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
     assert_array_equal(open_blocks(view, "kind", key=layer).load()[1], KINDS[:60])
     with pytest.raises(ValueError, match="no column 'nothing'"):
         open_blocks(view, "nothing")
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_an_anndata_file_is_a_data_set(form, tmp_path):
+    path, label = h5ad(tmp_path, form, labels=missing())
+    with pytest.warns(UserWarning, match="rows without a label are left out"):
+        data = load_table(path, label, TEXTS, layer="double", unseen=["dog"])
+    labelled = pd.notna(missing())
+    assert sp.issparse(data.X) == (form is sp.csr_matrix)
+    assert_array_equal(data.X.toarray() if sp.issparse(data.X) else data.X, 2 * X[labelled])
+    assert_array_equal(data.y, KINDS[labelled])
+    assert (data.name, data.unseen.tolist()) == ("data", ["dog"])
+    assert list(data.feature_names) == NAMES
 
 
 def test_integer_text_and_float_labels_are_one_class(tmp_path):

@@ -195,6 +195,20 @@ def test_unlabelled_rows_are_left_to_the_final_fit():
     assert_array_equal(marked.order_, final.order_)
 
 
+@pytest.mark.parametrize("power", [-400, -30, 30, 400])
+@pytest.mark.parametrize("hide", [False, True])
+def test_the_search_ignores_the_units_of_x(power, hide):
+    X, y, A = problem()
+    y = np.where((np.arange(len(y)) % 5 == 0) & hide, -1, y)
+    plain, other = (
+        SemFSCV(4, A, param_grid=GRID, cv=3).fit(X * unit, y) for unit in (1.0, 2.0**power)
+    )
+    scores = plain.cv_results_["mean_test_score"]
+    assert_allclose(other.cv_results_["mean_test_score"], scores)
+    assert_array_equal(other.order_, plain.order_)
+    assert_array_equal(other.predict(X * 2.0**power), plain.predict(X))
+
+
 @pytest.mark.parametrize(
     "change, error, message",
     [

@@ -89,6 +89,16 @@ def test_the_fit_ignores_the_units_of_x_and_of_the_table(power, of_table, solver
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("power", [-400, 400])
+def test_batches_in_other_units_give_the_same_order(solver, power):
+    X, y, A = make_problem(n=90, d=30)
+    selector = SemFS(5, A, solver=solver)
+    for rows in (slice(0, 40), slice(40, None)):
+        selector.partial_fit(X[rows] * 2.0**power, y[rows])
+    assert selector.order_.tolist() == SemFS(5, A, solver=solver).fit(X, y).order_.tolist()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("power", [-36, -25, -19, 15, 19, 30, 36])
 def test_all_of_float32_is_ranked_alike(solver, power):
     X, y, A = make_problem(n=90, d=30)

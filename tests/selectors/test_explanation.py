@@ -104,6 +104,17 @@ def test_weights_are_w_in_standard_deviations():
     assert_allclose(selector.explain(n_bootstraps=0).weights, expected)
 
 
+@pytest.mark.parametrize("power", [-400, 400])
+def test_the_reasons_are_the_same_in_other_units(power):
+    X, y, A = make_problem(n=200, d=12, C=6)
+    plain, other = (
+        SemFS(4, A).fit(X * unit, y).explain(n_bootstraps=10) for unit in (1.0, 2.0**power)
+    )
+    for part in ("features", "weights", "attributes", "stability"):
+        pd.testing.assert_frame_equal(getattr(other, part), getattr(plain, part))
+    assert str(other) == str(plain)
+
+
 def test_rows_can_be_given_again_and_are_forgotten_when_pickled(cells, tmp_path):
     selector, X, y = cells
     for again in (

@@ -78,6 +78,25 @@ def test_new_classes_and_their_number_are_found():
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
 
+@pytest.mark.parametrize("power", [-400, 400])
+def test_new_classes_are_the_same_in_other_units(power):
+    X, y, X_new, _ = corners()
+    unit = 2.0**power
+    plain = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    other = SemFS(5).fit(X * unit, y, X_unlabeled=X_new * unit)
+    assert_array_equal(other.unlabeled_labels_, plain.unlabeled_labels_)
+    assert_array_equal(other.order_, plain.order_)
+
+
+def test_rows_apart_weigh_1_beside_weighted_ones():
+    X, y, X_new, _ = corners()
+    weights = np.random.default_rng(0).random(len(y))
+    everything = np.vstack([X, X_new]), np.append(y, np.full(len(X_new), -1))
+    apart = SemFS(5).fit(X, y, weights, X_unlabeled=X_new)
+    together = SemFS(5).fit(*everything, np.append(weights, np.ones(len(X_new))))
+    assert_allclose(apart.scores_, together.scores_)
+
+
 def test_clusters_point_at_what_the_new_classes_differ_in():
     X, y, X_new, y_new = corners()
     X[:, 20:22] = np.random.default_rng(1).standard_normal((len(X), 2))
