@@ -25,6 +25,7 @@ MOST_STEPS, MANY_STEPS = 10, 3
 # So many solutions are kept to foretell the next one, with weights of at most this sum.
 KEPT, LARGEST_WEIGHTS = 4, 15.0
 Times = Callable[[np.ndarray], np.ndarray]  # a product with a symmetric matrix
+RELATIVE = 'Use penalty_scale="gram", or solver="direct".'
 PENALTY_LOST = (
     "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
     'others. Use a larger gamma, or solver="direct".'
@@ -55,8 +56,11 @@ def solve_alternating(
     >>> int(solve_alternating(objective).order[0])
     3
     """
-    d = objective.n_features
-    s = np.ones(d) if s_init is None else np.array(s_init, dtype=np.float64)
+    share = objective.gamma / max(float(objective.diag.mean()), np.finfo(float).tiny)
+    if not 1e-100 < share < 1e100:
+        raise ValueError(f"gamma is {share:.0e} times as large as the data. {RELATIVE}")
+    s = np.ones(objective.n_features) if s_init is None else np.array(s_init, dtype=np.float64)
+    growth = np.zeros_like(s)  # ranks features whose s differ by less than rounding errors
     w_step, s_step = _WStep(objective), _SStep(objective, n_inner, step)
     W, J = w_step.solve(s)
     history: list[float] = []
@@ -64,21 +68,24 @@ def solve_alternating(
     for _ in range(max_iter):
         # J after the exact W-step never rises: the s-step lowers it, or lets s grow, and with
         # U = S W fixed J falls in every s_i.
-        s = s_step.move(w_step.curvature(W), W, s)
+        s, change = s_step.move(w_step.curvature(W), W, s)
+        growth = growth + change
         W, J_new = w_step.solve(s)
         history.append(J_new)
         converged = J - J_new <= tol * abs(J)
         J = J_new
-        so_far = partial(_solution, s, W, list(history), converged)
+        so_far = partial(_solution, s, growth, W, list(history), converged)
         stopped = monitor is not None and monitor(len(history), J, None, so_far)
         if converged or stopped:
             break
     W, _ = w_step.solve(s, last=True)
-    return _solution(s, W, history, converged)
+    return _solution(s, growth, W, history, converged)
 
 
-def _solution(s: np.ndarray, W: np.ndarray, history: list[float], converged: bool) -> Solution:
-    order = np.argsort(-s, kind="stable")
+def _solution(
+    s: np.ndarray, growth: np.ndarray, W: np.ndarray, history: list[float], converged: bool
+) -> Solution:
+    order = np.lexsort((-growth, -s))
     return Solution(s, W, s, order, np.array(history), converged)
 
 
@@ -358,8 +365,8 @@ class _SStep:
         self.n_inner, self.step = n_inner, step
         self.direction: np.ndarray | None = None
 
-    def move(self, Q: Times, W: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """Return the next s, after an exact W-step for this one."""
+    def move(self, Q: Times, W: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the next s, after an exact W-step for this one, and what was added to it."""
         squares = np.einsum("ij,ij->i", W, W)
         # After an exact W-step the gradient has this closed form; Eq. 10 evaluated as it stands
         # is a difference of large numbers. Where s_i = 0 the row w_i is 0, and so is the slope.
@@ -368,13 +375,14 @@ class _SStep:
         if self.step == "lipschitz" and squares.any():
             largest = self._largest_eigenvalue(Q, float(self.diag @ squares))
             length = 0.5 / largest if largest > 0 else 0.0
+        total = np.zeros_like(s)
         for _ in range(self.n_inner):
             if self.step == "exact":
                 along = float(gradient @ Q(gradient))
                 length = 0.5 * float(gradient @ gradient) / along if along > 0 else 0.0
             change, bend = _descent(Q, s, gradient, length)
-            s, gradient = s + change, gradient + 2.0 * bend
-        return s
+            s, gradient, total = s + change, gradient + 2.0 * bend, total + change
+        return s, total
 
     def _largest_eigenvalue(self, Q: Times, trace: float) -> float:
         """λ_max of Q, by Lanczos steps that start at the direction of the last round."""
@@ -404,7 +412,7 @@ def _descent(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A projected move (d,) that does not raise J, and Q times it."""
     for _ in range(60):
-        move = np.maximum(s - length * gradient, 0.0) - s
+        move = np.maximum(-length * gradient, -s)
         bend = Q(move)
         # J is quadratic in s, so its change g'm + m'Qm is known exactly.
         if gradient @ move + move @ bend <= 0.0:

@@ -107,6 +107,24 @@ def test_all_of_float32_is_ranked_alike(solver, power):
     assert selector.fit((X * 10.0**power).astype(np.float32), y).order_[:5].tolist() == plain
 
 
+def test_an_absolute_penalty_ranks_small_numbers_as_an_infinite_one_does():
+    X, y, A = make_problem(n=90, d=30)
+    limit = np.argsort(-np.linalg.norm(X.T @ A[y], axis=1))[:20]
+    published = SemFS(20, A, **AS_PUBLISHED).set_params(max_iter=1)
+    for power in (-20, -45):
+        assert_array_equal(published.fit(X * 10.0**power, y).order_[:20], limit)
+    with pytest.raises(ValueError, match='Use penalty_scale="gram"'):
+        published.fit(X * 1e-91, y)
+
+
+def test_algorithm_1_ranks_large_numbers_by_least_squares_though_s_rounds_to_1():
+    X, y, A = make_problem(n=90, d=30)
+    stacked = np.vstack([X, spread(X, y)]), np.vstack([A[y], A[y]])
+    limit = np.argsort(-np.linalg.norm(np.linalg.lstsq(*stacked)[0], axis=1))
+    for power in (5, 9, 45):
+        assert_array_equal(SemFS(5, A, **AS_PUBLISHED).fit(X * 10.0**power, y).order_, limit)
+
+
 @pytest.mark.parametrize(
     "fit",
     [
