@@ -175,8 +175,6 @@ class _GramSystem:
             self.G, self.factor, self.past, self.known = self.C[some], None, [], None
             if not self.exact:
                 self.G32 = self.C32[some]
-        if goal < ROUND_RESIDUAL:
-            self.past = self.past[-1:]  # that of the same s
         if on.any():
             ridge = self.gamma / s[on, None] ** 2
             if self.exact:

@@ -163,6 +163,49 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
     assert_allclose(solution.s, exact.s, rtol=1e-5)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_intercept):
+    X, y, A = hard_problem(0.5)
+    s, options = np.linspace(0.5, 2.0, 60), {"gamma": 3.0, "penalty_scale": "gram"}
+    for unit in (1e-8, 1.0, 1e8):
+        objective = make_objective(X + 1.0, y, unit * A, fit_intercept=fit_intercept, **options)
+        W, J = alternating._WStep(objective).solve(s)
+        assert_allclose(J, objective.value(W, s), rtol=1e-10)
+        solution = solve_alternating(objective, max_iter=5, tol=-1.0)
+        assert_equation_12(objective, solution)
+
+
+CASES = [(0.0, 30.0, 0, 66), (1.0, 30.0, 0, 78), (1.5, 0.1, 4, 35)]
+
+
+@pytest.mark.parametrize(("decay", "gamma", "factors", "most"), CASES)
+def test_conjugate_gradients_take_few_steps_and_factors(iterative, decay, gamma, factors, most):
+    options = {"gamma": gamma, "penalty_scale": "gram", "fit_intercept": True}
+    objective = make_objective(*hard_problem(decay), **options)
+    w_step = alternating._WStep(objective)
+    s_step = alternating._SStep(objective, 1, "lipschitz")
+    s, used, steps = np.ones(60), [], []
+    for last in [False] * 8 + [True] * 2:
+        W, _ = w_step.solve(s, last=last)
+        steps.append(w_step.system.steps)
+        used.append(w_step.system.factor)
+        s = s if last else s_step.move(w_step.curvature(W), W, s)[0]
+    assert len({id(factor) for factor in used[:8] if factor is not None}) <= factors
+    assert sum(steps) <= most
+    assert steps[-1] == 0  # that of the same s is known
+
+
+def test_solutions_are_continued_by_the_polynomial_through_them():
+    times = [1.0, 0.8, 0.7, 0.65]
+    cubic = np.polynomial.Polynomial([1.0, -2.0, 3.0, 5.0])
+    assert_allclose(alternating._continuation(times, 0.6) @ cubic(np.array(times)), cubic(0.6))
+    fewer = alternating._continuation(times, 0.55)  # too far for all of them
+    assert 1 < len(fewer) < 4
+    assert_allclose(fewer @ times[-len(fewer) :], 0.55)
+    assert alternating._continuation([0.8, 0.8], 0.6).tolist() == [1.0]
+    assert alternating._continuation([], 0.6).size == 0
+
+
 def test_where_single_precision_fails_double_takes_over(monkeypatch, iterative):
     monkeypatch.setattr(Objective, "precise", False)
     options = {"gamma": 1e-9, "penalty_scale": "gram"}
@@ -193,8 +236,16 @@ def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
     objective = make_objective(X, y, A, gamma=10.0)
     values = np.linspace(1.0, 5.0, 90)
     s_step = alternating._SStep(objective, 1, "lipschitz")
-    for _ in range(2):  # the second time from the direction of the first
-        assert_allclose(s_step._largest_eigenvalue(lambda v: values * v, values.sum()), 5.0)
+    products = []
+
+    def times(v):
+        products.append(v)
+        return values * v
+
+    for most in (60, 45):  # the second time from the direction of the first
+        products.clear()
+        assert_allclose(s_step._largest_eigenvalue(times, values.sum()), 5.0)
+        assert len(products) <= most
     overtaken = np.where(values == 5.0, 5.0, values + 1.0)
     expected = values[-2] + 1.0  # another direction has become the largest
     assert_allclose(s_step._largest_eigenvalue(lambda v: overtaken * v, 1000.0), expected)
@@ -228,6 +279,24 @@ def test_projection_can_switch_features_off_and_the_W_step_follows(monkeypatch, 
     assert (solution.s == 0).any()
     assert_equation_12(objective, solution)
     assert (np.diff(solution.objective) <= 1e-9 * abs(solution.objective[0])).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_features_whose_s_agree_but_for_rounding_errors_are_ranked_by_their_growth(rounds):
+    X, y, A = make_problem()
+    W = np.linalg.lstsq(X, A[y], rcond=None)[0]
+    found = solve_alternating(
+        make_objective(X, y, A, alpha=0.0, gamma=1e-20), max_iter=rounds, tol=-1.0
+    )
+    assert (found.s == 1.0).all()
+    assert found.order.tolist() == np.argsort(-(W**2).sum(axis=1)).tolist()
+
+
+@pytest.mark.parametrize("gamma", [1e-105, 1e105])
+def test_a_penalty_that_has_nothing_to_do_with_the_data_is_refused(gamma):
+    objective = make_objective(*make_problem(), gamma=gamma)
+    with pytest.raises(ValueError, match='penalty_scale="gram"'):
+        solve_alternating(objective)
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
