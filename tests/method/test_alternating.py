@@ -167,12 +167,19 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
 def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_intercept):
     X, y, A = hard_problem(0.5)
     s, options = np.linspace(0.5, 2.0, 60), {"gamma": 3.0, "penalty_scale": "gram"}
+    objective = make_objective(X + 1.0, y, A, fit_intercept=fit_intercept, **options)
+    paths = {
+        step: solve_alternating(objective, max_iter=5, tol=-1.0, step=step).s
+        for step in alternating.STEP_RULES
+    }
     for unit in (1e-8, 1.0, 1e8):
         objective = make_objective(X + 1.0, y, unit * A, fit_intercept=fit_intercept, **options)
         W, J = alternating._WStep(objective).solve(s)
         assert_allclose(J, objective.value(W, s), rtol=1e-10)
-        solution = solve_alternating(objective, max_iter=5, tol=-1.0)
-        assert_equation_12(objective, solution)
+        for step, expected in paths.items():
+            solution = solve_alternating(objective, max_iter=5, tol=-1.0, step=step)
+            assert_equation_12(objective, solution)
+            assert_allclose(solution.s, expected, rtol=1e-5)
 
 
 CASES = [(0.0, 30.0, 0, 66), (1.0, 30.0, 0, 78), (1.5, 0.1, 4, 35)]
@@ -300,10 +307,11 @@ def test_a_penalty_that_has_nothing_to_do_with_the_data_is_refused(gamma):
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_a_step_that_is_too_long_is_halved_until_J_falls(unit):
+@pytest.mark.parametrize("length", [64.0, 128.0])
+def test_a_step_that_is_too_long_is_halved_until_J_falls(unit, length):
     Q = unit * np.diag([1.0, 2.0, 3.0])
     s, gradient = np.ones(3), unit * np.array([-1.0, 2.0, -3.0])
-    move, bend = alternating._descent(Q.__matmul__, s, gradient, 64.0 / unit)
+    move, bend = alternating._descent(Q.__matmul__, s, gradient, length / unit)
     assert_allclose(bend, Q @ move)
     assert (s + move >= 0).all()
     assert gradient @ move + move @ Q @ move < 0
