@@ -44,7 +44,8 @@ def node(path: Path, name: str) -> Any:
     for part in name.strip("/").split("/") if name else ():
         if not hasattr(found, "keys") or part not in _own_names(path, found):
             there = ", ".join(found) if hasattr(found, "keys") else "a single array"
-            raise FileError(f"{path} has no array {name!r}, only {there or 'nothing'}.")
+            said = there or "nothing (links are not followed)"
+            raise FileError(f"{path} has no array {name!r}, only {said}.")
         found = found[part]
     return found
 
