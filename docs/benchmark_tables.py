@@ -241,24 +241,19 @@ def sparse_sentence(found: dict) -> str:
 
 
 def distributed_table(found: dict) -> str:
-    """Overhead and speed-up on a local cluster."""
+    """Overhead on a local cluster, and fits in which a worker is killed."""
     lines = [
-        "**Measured** with `LocalCluster`. The unit is the same fit from plain blocks in one "
-        f"process. n = {found['n']:,}, d = {found['d']:,} float32, {found['classes']} classes, "
-        f"k = {found['k']}, {found['cores']} cores.",
+        "**Measured** with `LocalCluster`. The unit is the same fit from the same file in one "
+        f"process. {found['cells']:,} cells × {found['genes']:,} genes in a compressed h5ad "
+        f"file, k = {found['k']}, {found['cores']} cores.",
         "",
     ]
-    head = "what | passes | workers: | seconds: | × plain blocks: | speed-up over one worker:"
-    single, rows = {}, []
-    for row in found["rows"]:
-        way = row["what"], row["passes"]
-        if row["workers"] == 1:
-            single[way] = row["seconds"]
-        speedup = f"{single[way] / row['seconds']:.2f}" if way in single else ""
-        rows.append(
-            f"{row['what']} | {row['passes']} | {row['workers'] or ''} | "
-            f"{row['seconds']:.1f} | {row['ratio']:.2f} | {speedup}"
-        )
+    rows = [
+        f"{row['what']} | {row['workers'] or ''} | {row['seconds']:.1f} | {row['ratio']:.2f} | "
+        f"{row['same']} of {row['fits']}"
+        for row in found["rows"]
+    ]
+    head = "what | workers: | seconds: | × one process: | right answers:"
     return made_by(found, *lines, *table(head, rows))
 
 

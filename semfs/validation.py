@@ -187,10 +187,7 @@ def check_integer(name: str, value: Any, low: int) -> None:
 
 def _label_vector(y: Any) -> np.ndarray:
     if y is None:
-        raise ValueError(
-            "This selector requires y to be passed, but the target y is None. "
-            "Pass one class label per row of X."
-        )
+        raise ValueError("This selector requires y to be passed, but the target y is None.")
     if isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y):
         return label_array(list(y))
     if hasattr(y, "to_numpy"):

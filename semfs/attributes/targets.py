@@ -46,10 +46,7 @@ def classes_to_come(
     known = set(seen.classes.tolist())
     new = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
     if own and len(new) < 2:
-        raise ValueError(
-            f"target_attributes describes {len(new)} classes that were not seen. Describe at "
-            "least two, which can be told apart."
-        )
+        raise ValueError(f"target_attributes has {len(new)} unseen classes; give two or more.")
     return AttributeTable(table.values[new], table.classes[new], seen.names) if new else None
 
 

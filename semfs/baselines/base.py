@@ -101,8 +101,7 @@ class Baseline(RankingSelector):
         if not low <= largest <= high:
             raise ValueError(
                 f"The largest entry of X is {largest:.1e}; {name} and its parameters have a "
-                f"meaning from {low:.0e} to {high:.0e}. Rescale X, for example by "
-                "sklearn.preprocessing.StandardScaler."
+                f"meaning from {low:.0e} to {high:.0e}. Rescale X, as by StandardScaler."
             )
 
     def _breakdown(self, what: str) -> str:

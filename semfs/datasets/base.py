@@ -165,10 +165,7 @@ def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
         names = [f"x{j}" for j in range(n_features)]
     names = np.asarray(names, dtype=object).reshape(-1)
     if len(names) != n_features:
-        raise ValueError(
-            f"X has {n_features} columns but feature_names has {len(names)} names. "
-            "Pass one name per column."
-        )
+        raise ValueError(f"X has {n_features} columns but {len(names)} names. Name each one.")
     check_distinct(names.tolist(), "feature_names has {} more than once. Make them distinct.")
     return names
 

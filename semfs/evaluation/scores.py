@@ -90,8 +90,7 @@ def starting_rows(
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
         raise ValueError(
-            f"{n_samples} rows cannot start {n_clusters} clusters. "
-            "Pass at least as many rows as clusters."
+            f"{n_samples} rows cannot start {n_clusters} clusters. Pass more rows."
         )
     if not isinstance(random_state, numbers.Integral):
         random_state = check_random_state(random_state).randint(2**31)

@@ -169,8 +169,7 @@ class Moments:
         if not isinstance(rows, Rows):
             raise ValueError(
                 "keep(classes) needs the rows, but these moments have only the scatter matrix "
-                "summed over all classes. Build one Moments per group of classes and add those "
-                "you want."
+                "of all classes. Build one Moments per group of classes and add some of them."
             )
         kept = np.array([c in wanted for c in known])
         rows = rows.of_classes(kept)

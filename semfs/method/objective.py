@@ -42,8 +42,8 @@ class Quadratic:
     Examples
     --------
     >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
-    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).first_gains()
-    array([0.5, 1.8])
+    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).reach
+    1.428...
     """
 
     q: float  # J when nothing is selected
@@ -54,11 +54,6 @@ class Quadratic:
     rounding: float  # rounding unit of the data; gains that differ less are ties
     # like columns, but cheap and not exact: it foretells which ones will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
-
-    def first_gains(self) -> np.ndarray:
-        """Fall of J (d,) if the feature is the first to be selected."""
-        pivots = np.maximum(self.diag + self.gamma, np.finfo(float).tiny)
-        return np.einsum("ij,ij->i", self.B, self.B) / pivots
 
     @property
     def reach(self) -> float:

@@ -238,10 +238,7 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
     chunked = hasattr(values, "dask")
     values = _measured(values) if chunked else np.asarray(values)
     if len(values) != sum(lengths):
-        raise ValueError(
-            f"X has {sum(lengths)} rows but {name} has {len(values)} values: inconsistent "
-            "numbers of samples."
-        )
+        raise ValueError(f"X has {sum(lengths)} rows but {name} has {len(values)} values.")
     if chunked:
         return values.rechunk({0: lengths}).to_delayed().ravel().tolist()
     return np.split(values, np.cumsum(lengths)[:-1])

@@ -43,11 +43,8 @@ def node(path: Path, name: str) -> Any:
     found = opened(path)
     for part in name.strip("/").split("/") if name else ():
         if not hasattr(found, "keys") or part not in _own_names(path, found):
-            there = ", ".join(found) if hasattr(found, "keys") else "a single array"
-            raise FileError(
-                f"{path} has no array {name!r}, only {there or 'nothing'}; links are not "
-                "followed."
-            )
+            there = ", ".join(found) or "nothing" if hasattr(found, "keys") else "one array"
+            raise FileError(f"{path} has no array {name!r}, only {there}; links not followed.")
         found = found[part]
     return found
 

@@ -192,10 +192,8 @@ def working_dtype(*stored: Any) -> np.dtype:
 def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
     """Raise unless these are the shape and type of a matrix of numbers."""
     if len(shape) != 2 or np.dtype(dtype).kind not in "fiub":
-        raise FileError(
-            f"{path} has shape {tuple(shape)} and type {dtype}; a matrix of numbers with one "
-            "row per sample was expected."
-        )
+        found = f"shape {tuple(shape)} and type {dtype}"
+        raise FileError(f"{path} has {found}; a matrix of numbers, (rows, columns), is needed.")
 
 
 def read_npy(path: Any) -> np.ndarray:

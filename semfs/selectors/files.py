@@ -138,10 +138,7 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
     elif out.suffix.lower() in WRITTEN:
         target, table = out, out.with_name(f"{out.stem}.features.csv")
     else:
-        raise ValueError(
-            f"{out}: reduced data are written as {', '.join(WRITTEN)}; a name without ending "
-            "makes a folder."
-        )
+        raise ValueError(f"{out} must end in {', '.join(WRITTEN)}, or nothing: a folder.")
     if data is not None and target.exists() and data.exists() and target.samefile(data):
         raise ValueError(f"{target} is the data file itself. Choose another name.")
     return target, table

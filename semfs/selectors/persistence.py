@@ -289,10 +289,8 @@ class _Reader:
             raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
         unknown = set(params) - set(inspect.signature(kind).parameters)
         if unknown:
-            raise FileError(
-                f"{self.path}: {type} has no parameter {min(unknown)[:80]!r} in semfs "
-                f"{semfs.__version__}. Upgrade semfs."
-            )
+            name = min(unknown)[:80]
+            raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
         selector = kind(**params)
         for key, value in state.items():
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(kind, key)

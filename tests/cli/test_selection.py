@@ -84,7 +84,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"label": "cell type (bulk)"}, "did you mean 'cell typé (bulk)'"),
         ({"attributes": "nowhere.csv"}, "does not exist"),
         ({"attributes": None}, "has no class attributes"),
-        ({"out": "out.docx"}, "reduced data are written as"),
+        ({"out": "out.docx"}, "must end in"),
         ({"extra": ["--unseen", "B cell"]}, "unseen class 'B cell' does not occur"),
         ({"extra": ["--include", "NKG8"]}, "'NKG8' in DATA; did you mean 'NKG7'"),
         (

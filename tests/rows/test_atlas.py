@@ -144,7 +144,7 @@ def test_columns_that_do_not_fit_are_fetched_in_several_passes():
 
 def test_counts_and_other_numbers_are_told_apart(tmp_path):
     path, label = h5ad(tmp_path, sp.csc_matrix)
-    with pytest.warns(UserWarning, match=r"raw counts .*--normalize log1p"):
+    with pytest.warns(UserWarning, match=r"raw counts .*normalize=\"log1p\""):
         open_blocks(path, label)
     cells = anndata.AnnData(log1p(COUNTS), pd.DataFrame({"kind": KINDS}))
     with pytest.warns(UserWarning, match="expects counts"):

@@ -346,7 +346,7 @@ def test_descriptions_are_not_used_with_few_seen_classes():
     [
         (None, np.eye(24), "needs attributes"),
         ("A", np.ones((24, 3)), "same attributes"),
-        ("A", {0: [0.0] * 5, 1: [1.0] * 5}, "0 classes that were not seen"),
+        ("A", {0: [0.0] * 5, 1: [1.0] * 5}, "0 unseen classes"),
     ],
 )
 def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
