@@ -106,23 +106,25 @@ def run(path: Path, n: int) -> list[dict]:
             for what, fit in fits.items():
                 seconds, order = timed(fit)
                 note(what, workers, seconds, unit, int(order == expected), 1)
-            if workers == 2:
-                right, times = killed(client, fit, seconds, expected)
-                note("a worker killed in each", 2, float(np.mean(times)), unit, right, KILLS)
+    right, times = killed(lambda: SemFS(K).fit(collection(path, n), labels), seconds, expected)
+    note("a worker killed in each", 2, float(np.mean(times)), unit, right, KILLS)
     return rows
 
 
-def killed(client: Any, fit: Fit, pace: float, expected: list[int]) -> tuple[int, list[float]]:
+def killed(fit: Fit, pace: float, expected: list[int]) -> tuple[int, list[float]]:
     """How many of ten fits were right, in each of which one worker is killed; their seconds."""
+    from distributed import Client
+
     rng, right, times = np.random.default_rng(0), 0, []
     for _ in range(KILLS):
-        client.wait_for_workers(2)
-        victim = int(rng.choice(list(client.run(os.getpid).values())))
-        moment = float(rng.uniform(0.1, 0.8)) * pace
-        killer = threading.Timer(moment, os.kill, (victim, signal.SIGKILL))
-        killer.start()
-        seconds, order = timed(fit, repeats=1)
-        assert not killer.is_alive(), "the fit ended before the worker was killed"
+        with cluster_of(2) as cluster, Client(cluster) as client:
+            client.wait_for_workers(2)
+            victim = int(rng.choice(list(client.run(os.getpid).values())))
+            moment = float(rng.uniform(0.1, 0.8)) * pace
+            killer = threading.Timer(moment, os.kill, (victim, signal.SIGKILL))
+            killer.start()
+            seconds, order = timed(fit, repeats=1)
+            assert not killer.is_alive(), "the fit ended before the worker was killed"
         right += order == expected
         times.append(seconds)
     return right, times

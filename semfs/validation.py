@@ -82,6 +82,8 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
         raise ValueError("sample_weight must not be negative. Use 0 to ignore a row.")
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    if not 1e-100 < weights.max() < 1e100:
+        raise ValueError(f"sample_weight goes up to {weights.max():.0e}. Use weights near 1.")
     return weights
 
 

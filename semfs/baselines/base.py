@@ -88,6 +88,8 @@ class Baseline(RankingSelector):
             return Training(X, constant)
         table = align_attributes(getattr(self, "attributes", None), classes)
         self.classes_ = classes
+        if 0.0 < (largest := np.abs(table.values).max()) < COMPUTABLE[0]:
+            raise ValueError(f"attributes go up to {largest:.0e}. Rescale them.")
         return Training(X, constant, codes, table.values)
 
     def _check_numbers(self, X: Any, constant: np.ndarray) -> None:
@@ -107,8 +109,7 @@ class Baseline(RankingSelector):
     def _breakdown(self, what: str) -> str:
         return (
             f"{type(self).__name__} {what}: numbers of too different size for floating point. "
-            "Rescale X, for example by sklearn.preprocessing.StandardScaler, and the "
-            "attributes if you gave some; keep the parameters nearer to their defaults."
+            "Rescale X, as by StandardScaler, and attributes; keep parameters near defaults."
         )
 
     def _rank(self, scores: np.ndarray, data: Training) -> None:

@@ -25,7 +25,6 @@ MOST_STEPS, MANY_STEPS = 10, 3
 # So many solutions are kept to foretell the next one, with weights of at most this sum.
 KEPT, LARGEST_WEIGHTS = 4, 15.0
 Times = Callable[[np.ndarray], np.ndarray]  # a product with a symmetric matrix
-RELATIVE = 'Use penalty_scale="gram", or solver="direct".'
 PENALTY_LOST = (
     "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
     'others. Use a larger gamma, or solver="direct".'
@@ -58,7 +57,8 @@ def solve_alternating(
     """
     share = objective.gamma / max(float(objective.diag.mean()), np.finfo(float).tiny)
     if not 1e-100 < share < 1e100:
-        raise ValueError(f"gamma is {share:.0e} times as large as the data. {RELATIVE}")
+        advice = 'Use penalty_scale="gram", or solver="direct".'
+        raise ValueError(f"gamma is {share:.0e} times as large as the data. {advice}")
     s = np.ones(objective.n_features) if s_init is None else np.array(s_init, dtype=np.float64)
     growth = np.zeros_like(s)  # ranks features whose s differ by less than rounding errors
     w_step, s_step = _WStep(objective), _SStep(objective, n_inner, step)

@@ -222,6 +222,7 @@ class Objective:
         """Rows √n (m − mean), in float32 if the data are and γ is known to be large:
         products with them are then as precise as those with X, and take half the time."""
         safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
+        safe = safe and self.alpha <= 1e6  # and sums stay within its range
         single = safe and self.moments.itemsize_error > np.finfo(np.float64).eps
         out = np.subtract(means, mean, dtype=np.float32 if single else None)
         out *= np.sqrt(counts).astype(out.dtype)[:, None]
@@ -281,7 +282,8 @@ class Objective:
     @property
     def precise(self) -> bool:
         """Whether γ is so small that rounding errors of float32 products would drown it."""
-        return self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
+        small = self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
+        return small or self.alpha > 1e6
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""

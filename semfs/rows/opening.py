@@ -289,10 +289,7 @@ def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labe
 
 def _given(y: Any, where: Any) -> Labels:
     if y is None:
-        raise ValueError(
-            f"the labels of {where} are missing. Pass the labels as y: an array, or their "
-            "name in the data."
-        )
+        raise ValueError(f"{where} needs labels. Pass them as y: an array, or a name in it.")
     return Labels.of(y)
 
 

@@ -199,7 +199,7 @@ def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
 def read_npy(path: Any) -> np.ndarray:
     """Return the array of a ``.npy`` file, memory-mapped."""
     path = open_existing(path)
-    with reading(path, ".npy"):
+    with reading(path, ".npy"), np.errstate(over="ignore"):
         return _checked_text(path, np.lib.format.open_memmap(path, mode="r"))
 
 

@@ -199,6 +199,8 @@ def _principal_directions(
             np.asarray(part.T @ Z.astype(part.dtype), dtype=np.float64)
             for part, Z in zip(parts, images)
         ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
+        if not np.isfinite(V).all():
+            raise ValueError("unlabelled rows are far larger than X. Give both in one unit.")
         V, _ = np.linalg.qr(V)
     Z = np.concatenate([_project(part, V) - mean @ V for part in parts])
     V = V @ np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :p]

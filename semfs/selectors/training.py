@@ -187,12 +187,11 @@ class FeatureLimits:
     @classmethod
     def of(cls, moments: Moments, include: Any, exclude: Any, names: Any) -> FeatureLimits:
         """Return the limits of features given by index or name."""
-        d = moments.n_features
-        return cls(
-            moments.constant(),
-            feature_indices("include", include, d, names),
-            feature_indices("exclude", exclude, d, names),
-        )
+        d, constant = moments.n_features, moments.constant()
+        if constant.all():
+            raise ValueError(f"all {d} columns of X are constant: there is nothing to rank.")
+        given = (("include", include), ("exclude", exclude))
+        return cls(constant, *(feature_indices(name, those, d, names) for name, those in given))
 
     def check(self, k: int) -> None:
         """Raise unless k features can be chosen within these limits."""
@@ -246,10 +245,8 @@ def split_labels(y: Any, attributes: Any = None) -> tuple[Any, np.ndarray | None
     if not hidden.any():
         return y, None
     if hidden.all():
-        raise ValueError(
-            f"no row has a label: all {len(hidden)} values of y are -1, None, NaN or NA. Pass "
-            "the labels of the seen classes."
-        )
+        found = f"all {len(hidden)} values of y are -1, None, NaN or NA"
+        raise ValueError(f"no row has a label: {found}. Pass those of the seen classes.")
     return label_array(labels.classes)[np.maximum(labels.codes, 0)], hidden
 
 

@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from problems import make_problem
-from semfs import SemFS
+from semfs import SemFS, SemFSCV
+from semfs.baselines import L20ALM
 
 X, Y, A = make_problem(d=6)
 NAMES = np.array(["ant", "bee", "cat", "dog"])[Y]
@@ -135,3 +136,25 @@ def test_a_penalty_lost_in_rounding_is_named(n):
     with pytest.raises(ValueError, match=r"gamma is too small.*Use a larger gamma"):
         selector.fit(X, y)
     assert len(selector.set_params(solver="direct").fit(X, y).get_feature_names_out()) == 3
+
+
+@pytest.mark.parametrize(
+    ("fit", "match"),
+    [
+        (lambda: SemFS(3).fit(X, Y, np.full(60, 1e-200)), "Use weights near 1"),
+        (lambda: SemFS(3).fit(np.ones_like(X), Y), "nothing to rank"),
+        (lambda: SemFSCV(3).fit(np.ones_like(X), Y), "nothing to rank"),
+        (lambda: SemFS(3).fit(X, Y, X_unlabeled=X * 1e160), "Give both in one unit"),
+        (lambda: SemFS(3).fit(X * 1e-200, Y, X_unlabeled=X), "Give both in one unit"),
+        (lambda: L20ALM(3, attributes=A * 1e-170).fit(X, Y), "attributes go up to"),
+    ],
+)
+def test_what_floating_point_cannot_bear_is_refused(fit, match):
+    with pytest.raises(ValueError, match=match):
+        fit()
+
+
+def test_a_large_alpha_ranks_float32_as_float64():
+    for alpha in (1e20, 1e38):
+        single = SemFS(3, A, alpha=alpha).fit(X.astype(np.float32), Y).order_
+        assert single.tolist() == SemFS(3, A, alpha=alpha).fit(X, Y).order_.tolist()
