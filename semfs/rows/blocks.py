@@ -325,8 +325,7 @@ class SparseSource(BlockSource):
         (codes, weights), classes = self._rows, self.labels.classes
         d, C, sample = self.n_features, len(classes) + 1, self.stop is None
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
-        n, whole = len(codes), slice(0, len(codes))
-        size = min(n, max(SAMPLE, min(n // 32, 4 * SAMPLE)))
+        size, whole = min(len(codes), SAMPLE), slice(0, len(codes))
         chosen = np.sort(np.random.default_rng(0).choice(len(codes), size, replace=False))
 
         def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
