@@ -28,7 +28,7 @@ Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
     "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; 'cl': "
-    "Cell Ontology), 'names' to encode these, or (select only) 'labels' alone."
+    "Cell Ontology), 'names' to encode these, or 'labels' alone."
 )
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."

@@ -142,20 +142,19 @@ def class_table(
 ) -> tuple[Any, list]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is what `as_frame` takes; by default an NPZ file brings its own. Unless they
-    are ``needed``, there are none (None) if it is the word "labels".
+    ``attributes`` is what `as_frame` takes; by default an NPZ file brings its own. The word
+    "labels" means none (None), unless they are ``needed``.
     """
     own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
     alone = str(attributes).lower() == "labels" and not Path(attributes).exists()
     if attributes is not None and not alone:
         return as_frame(attributes, classes), unseen
-    if alone and not needed:
-        return None, unseen
-    if alone or own is None:
+    if alone:  # where descriptions are needed, each class is described by itself
+        return (as_frame(dict(zip(classes, np.eye(len(classes))))) if needed else None), unseen
+    if own is None:
         raise FileError(
-            f"{path} has no class attributes (NPZ: array A). Give a table, 'names' or 'cl' "
-            "(--attributes): what they are called, or what the Cell Ontology says of them. "
-            "Labels alone: select --attributes labels, evaluate --method semfs-labels."
+            f"{path} has no class attributes (NPZ: array A). Give a table (--attributes); or "
+            "'names', what classes are called, 'cl', what the Cell Ontology says, or 'labels'."
         )
     return own, unseen
 

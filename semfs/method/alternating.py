@@ -14,8 +14,6 @@ from semfs.method.objective import Factor, Monitor, Objective, Solution
 STEP_RULES = ("lipschitz", "exact")
 # Up to this many features each W-step is a Cholesky factorisation of its own.
 SMALL = 1024
-# λ_max has the precision of its eigenvector, squared, but for products in float32.
-EIGENVECTOR, MOST_PRODUCTS = 1e-6, 300
 # Beyond, W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds
 # before the last a looser one serves, as J is computed for the W at hand.
 RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
@@ -24,6 +22,8 @@ RESIDUAL, ROUND_RESIDUAL = 1e-9, 1e-7
 MOST_STEPS, MANY_STEPS = 10, 3
 # So many solutions are kept to foretell the next one, with weights of at most this sum.
 KEPT, LARGEST_WEIGHTS = 4, 15.0
+# Residual of the eigenvector of λ_max, relative to it, and products with Q to get there.
+EIGENVECTOR, MOST_PRODUCTS = 1e-6, 300
 Times = Callable[[np.ndarray], np.ndarray]  # a product with a symmetric matrix
 PENALTY_LOST = (
     "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
@@ -197,7 +197,7 @@ class _GramSystem:
 
     def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
         V, GV = np.zeros_like(equations.right), np.zeros_like(equations.right)
-        time = 1.0 / float(equations.s.mean())
+        time = 1.0 / float(equations.s.mean())  # in which solutions move almost evenly
         weights = _continuation([then for then, *_ in self.past], time)
         for weight, (_, earlier, image) in zip(weights, self.past[-len(weights) :]):
             V += weight * earlier

@@ -146,10 +146,13 @@ def test_what_fails_leaves_data_and_folder_alone(farm, out):
     assert sorted(farm.iterdir()) == before
 
 
-@pytest.mark.parametrize("options", ["--attributes labels", ""])
-def test_evaluate_says_what_may_describe_classes(farm, options):
-    done = invoke("evaluate", farm / "rows.csv", "-l", "kind", *options.split(), code=2)
-    assert "a table, 'names' or 'cl'" in done.stderr
+def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
+    rows = ("evaluate", farm / "rows.csv", "-l", "kind")
+    assert "or 'labels'" in invoke(*rows, code=2).stderr
+    text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",fox", 9)
+    (farm / "rows.csv").write_text(text, "utf-8")
+    more = ("-a", "labels", "-k", "2", "--repeats", "1", "-j", "1", "--unseen", "hen,cow")
+    assert "SemFS" in invoke(*rows, *more).stdout
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather", "npy", "npz", "h5"])

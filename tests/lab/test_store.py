@@ -4,6 +4,7 @@ import csv
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -144,8 +145,11 @@ def test_a_store_can_be_made_by_several_at_the_same_moment(tmp_path):
         for i in range(20):
             barrier = threading.Barrier(8)
 
-            def make(_, folder=tmp_path / str(i), barrier=barrier):
+            def make(n, folder=tmp_path / str(i), barrier=barrier):
                 barrier.wait()
-                Store(folder).close()
+                with closing(Store(folder)) as store:
+                    store.set_info(f"maker {n}", n)
 
             list(pool.map(make, range(8)))
+            with closing(Store(tmp_path / str(i), create=False)) as store:
+                assert store.info() == {f"maker {n}": n for n in range(8)}
