@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective, Quadratic, reduce_rank
+from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
 from semfs.selectors.training import StreamedRows, Units
 from semfs.validation import encode_labels
@@ -90,9 +90,11 @@ def _new_class_problem(
     else:
         found, own, labels = _streamed_classes(seen, unlabeled, n_new_classes)
     own = own.without_empty_classes()
+    M = own.means - own.mean
+    squares, Q = np.linalg.eigh(M @ M.T)
     problem = Objective.from_moments(
         own,
-        reduce_rank(own.means - own.mean)[0],
+        Q * np.sqrt(np.maximum(squares, 0.0)),  # which have the same products as M
         alpha=objective.alpha,
         gamma=NEW_CLASS_PENALTY * objective.penalty,
         penalty_scale=objective.penalty_scale,
@@ -186,7 +188,7 @@ def _project(X: Any, V: np.ndarray) -> np.ndarray:
 
 
 def _principal_directions(
-    parts: list[Any], rng: np.random.Generator, n_rounds: int = 3
+    parts: list[Any], rng: np.random.Generator, n_rounds: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
     """Orthonormal directions (d, p) of largest spread, by subspace iteration, and the mean."""
     n, d = sum(part.shape[0] for part in parts), parts[0].shape[1]
@@ -201,7 +203,8 @@ def _principal_directions(
         ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
         if not np.isfinite(V).all():
             raise ValueError("unlabelled rows are far larger than X. Give both in one unit.")
-        V, _ = np.linalg.qr(V)
+        values, Q = np.linalg.eigh(V.T @ V)  # orthonormal in a fraction of the time of a QR
+        V = V @ (Q / np.sqrt(np.maximum(values, 1e-14 * values[-1] + np.finfo(float).tiny)))
     Z = np.concatenate([_project(part, V) - mean @ V for part in parts])
     V = V @ np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :p]
     return V, mean @ V
@@ -250,8 +253,6 @@ def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
     """The smallest number of clusters that are as narrow as those of the seen rows are."""
     width = _width(Z_seen, n_seen)
     low, high = 1, max(2, len(Z) // 5)  # at least five rows each
-    if _width(Z, high) > width:
-        return high
     while high - low > max(1, low // 8):
         middle = int(np.sqrt(low * high)) if high > 2 * low else (low + high) // 2
         middle = max(middle, low + 1)

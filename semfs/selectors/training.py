@@ -65,7 +65,7 @@ class TrainingData:
                 apart = sp.vstack([apart, sp.csr_array(X_unlabeled)], format="csr")
             else:
                 more = X_unlabeled.toarray() if sp.issparse(X_unlabeled) else X_unlabeled
-                apart = np.concatenate([apart, more])
+                apart = np.concatenate([apart, more]) if len(apart) else more
             if weights_apart is not None:
                 weights_apart = np.append(weights_apart, np.ones(X_unlabeled.shape[0]))
         no_class = np.zeros(apart.shape[0], dtype=np.intp)
