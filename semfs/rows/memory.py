@@ -207,35 +207,37 @@ def totals(
     if sp.issparse(X):
         return _sparse_totals(X, codes, n_classes, weights)
 
-    def part(rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        w = None if weights is None else weights[rows]
-        return _totals(X[rows], codes[rows], n_classes, w, shift)
-
-    sums, squares = zip(*in_threads(part, X.shape[0], X.size))
-    return functools.reduce(np.add, sums), functools.reduce(np.add, squares)
+    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
+    # where there is a copy it is short; else blocks are as long as float32 sums are accurate
+    for rows in spans(X.shape[0], PASS_ROWS if weights is shift is None else BLOCK_ROWS):
+        Z = X[rows] if shift is None else X[rows] - shift
+        _add_totals(sums, squares, Z, codes[rows], None if weights is None else weights[rows])
+    return sums, squares
 
 
 def in_threads(part: Callable[[slice], Any], n: int, size: int) -> list:
     """Return part(rows) of slices that cover range(n), in threads if ``size`` is worth it."""
     threads = min(8, _n_threads()) if size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(part, spans(n, max(1, -(-n // threads)))))
+        quiet = np.errstate(all="ignore")(part)  # overflow is reported by callers
+        return list(pool.map(quiet, spans(n, -(-n // threads) or 1)))
 
 
-def _totals(
-    X: np.ndarray, codes: np.ndarray, n_classes: int, weights: Any, shift: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same in one thread; overflow is reported by the caller."""
-    sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
-    with np.errstate(all="ignore"):
-        # a shifted copy is short; without one, blocks are as long as float32 sums are accurate
-        for rows in spans(X.shape[0], PASS_ROWS if shift is None else BLOCK_ROWS):
-            Z = X[rows] if shift is None else X[rows] - shift
-            w = np.ones(len(Z), X.dtype) if weights is None else weights[rows].astype(X.dtype)
-            place = (codes[rows], np.arange(len(Z)))
-            sums += sp.csr_array((w, place), shape=(n_classes, len(Z))) @ Z
-            squares += np.einsum("ij,ij->j", Z, Z if weights is None else w[:, None] * Z)
-    return sums, squares
+@np.errstate(all="ignore")
+def _add_totals(
+    sums: np.ndarray, squares: np.ndarray, Z: np.ndarray, codes: np.ndarray, weights: Any
+) -> None:
+    """Add those of a block, some classes and some rows per thread."""
+    w = np.ones(len(Z), Z.dtype) if weights is None else weights.astype(Z.dtype)
+    members = sp.csr_array((w, (codes, np.arange(len(Z)))), shape=(len(sums), len(Z)))
+    weighted = _scaled(Z, weights)
+
+    def add(classes: slice) -> None:
+        sums[classes] += members[classes] @ Z
+
+    in_threads(add, len(sums), Z.size)
+    own = in_threads(lambda r: np.einsum("ij,ij->j", Z[r], weighted[r]), len(Z), Z.size)
+    squares += sum(own)
 
 
 def _typical_row(X: np.ndarray) -> np.ndarray | None:
