@@ -76,11 +76,7 @@ def _loaded(loader: Loader) -> ZeroShotDataset:
 
 
 def open_data(
-    name: Any,
-    label: str | None = None,
-    attributes: Any = None,
-    unseen: Any = (),
-    **how: Any,
+    name: Any, label: str | None = None, attributes: Any = None, unseen: Any = (), **how: Any
 ) -> ZeroShotDataset:
     """Return a data set by name, or from a file of one's own.
 

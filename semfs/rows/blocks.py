@@ -242,7 +242,7 @@ class BlockSource(StayingRows):
         n_passes = 3 + -(-min(n_select, d) // 64)
         return d <= WIDE * n_passes
 
-    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+    def accumulated(self, *, matrix: bool, precise: bool, sample: int = 0) -> Accumulator:
         """Return the sums over all blocks; an error says which rows it is about."""
         sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
         for block in self._watched("scatter matrix" if matrix else "class means", matrix):
@@ -319,13 +319,13 @@ class SparseSource(BlockSource):
                 yield where, found
                 progress.step("", where.stop - where.start)
 
-    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
+    def accumulated(self, *, matrix: bool, precise: bool, sample: int = SAMPLE) -> Accumulator:
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
         (codes, weights), classes = self._rows, self.labels.classes
-        d, C, sample = self.n_features, len(classes) + 1, self.stop is None
+        d, C = self.n_features, len(classes) + 1
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
-        size, whole = min(len(codes), SAMPLE), slice(0, len(codes))
+        size, whole = min(len(codes), sample), slice(0, len(codes))
         chosen = np.sort(np.random.default_rng(0).choice(len(codes), size, replace=False))
 
         def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -334,7 +334,7 @@ class SparseSource(BlockSource):
             if not np.isfinite(squares).all():
                 check_all_finite(X)
             here = chosen[(chosen >= rows.start) & (chosen < rows.stop)] - rows.start
-            return sums, squares, X[here] if sample else None
+            return sums, squares, X[here]
 
         for where, found in self._mapped("class means", totals):
             some = where if self.reader.by_columns else slice(None)
@@ -346,12 +346,12 @@ class SparseSource(BlockSource):
         out.rounding = float(np.finfo(self.reader.dtype).eps)
         out.unlabelled = self.labels.n_unlabelled > 0
         out.add_totals(classes, counts, sums[:-1], squares)
-        if sample:  # rows that weigh as much, class by class, as all of them
-            X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
-            w = np.ones(size) if weights is None else weights[chosen]
-            there = np.bincount(codes[chosen], w, C)
-            share = np.append(counts, 0.0) / np.maximum(there, np.finfo(float).tiny)
-            out.preview = Rows(X, codes[chosen], w * share[codes[chosen]])
+        # rows that weigh as much, class by class, as all of them
+        X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
+        w = np.ones(size) if weights is None else weights[chosen]
+        there = np.bincount(codes[chosen], w, C)
+        share = np.append(counts, 0.0) / np.where(there > 0.0, there, 1.0)
+        out.preview = Rows(X, codes[chosen], w * share[codes[chosen]])
         return out
 
     def columns(

@@ -1,7 +1,7 @@
 """Moments on a Dask cluster: partial sums on the workers, added up as a tree.
 
-What travels are counts, class means and d × d sums (or a few Gram columns), never rows. A
-worker that is lost costs the part it was at, which another one computes again.
+What travels are counts, class means and d × d sums (or a few Gram columns), and a sample of
+sparse rows. A worker that is lost costs the part it was at, which another computes again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.blocks import BlockSource, SparseSource, StayingRows
-from semfs.rows.memory import Accumulator, as_matrix, libraries, spans
+from semfs.rows.blocks import SAMPLE, BlockSource, SparseSource, StayingRows
+from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
@@ -26,8 +26,7 @@ from semfs.validation import check_weights
 FAN_IN = 4  # sums of this many parts are added up by one task
 # Parts are long, so that adding up d × d sums takes little time beside multiplying (this many
 # rows per feature, for chunks held in memory and ranges of a file), but few rows are lost.
-ROWS_PER_FEATURE = 2
-RANGE_ROWS_PER_FEATURE = 8
+ROWS_PER_FEATURE, RANGE_ROWS_PER_FEATURE = 2, 8
 PARTS_PER_THREAD = 4
 # Seconds after which waiting is given up: for a scheduler to answer, for any worker to come.
 SCHEDULER_PATIENCE = 20.0
@@ -54,7 +53,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
-    preview: None = None
+    preview: Rows | None = None
     verbose: int = 0
 
     fits = False
@@ -103,7 +102,8 @@ class ClusterRows(StayingRows):
         return _listed(tasks, self.client)
 
     def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        sums = self._added_up("accumulated", matrix=matrix, precise=precise)
+        own = -(-SAMPLE // len(self.parts))
+        sums = self._added_up("accumulated", matrix=matrix, precise=precise, sample=own)
         return Accumulator(self.n_features) if sums is None else sums
 
     def _added_up(self, method: str, **options: Any) -> Any:

@@ -345,6 +345,12 @@ class Accumulator:
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         self.unlabelled |= other.unlabelled
+        if self.preview is not None and other.preview is not None:
+            both = [
+                (rows.X, rows.codes, rows.weights) for rows in (self.preview, other.preview)
+            ]
+            X, *more = zip(*both)
+            self.preview = Rows(sp.vstack(X, format="csr"), *map(np.concatenate, more))
         if other.total:
             if self.upper is not None and other.upper is not None:
                 self.upper += other.upper
@@ -360,9 +366,12 @@ class Accumulator:
         self.counts = np.pad(self.counts, (0, missing))
         if missing:
             self.means = np.pad(self.means, ((0, missing), (0, 0)))
-        self.counts[places] += counts
-        share = counts / np.maximum(self.counts[places], np.finfo(float).tiny)
-        self.means[places] += share[:, None] * (means - self.means[places])
+        # the same classes in the same order are a view, not a copy
+        some = slice(len(places)) if places == list(range(len(places))) else places
+        self.counts[some] += counts
+        step = means - self.means[some]
+        step *= (counts / np.maximum(self.counts[some], np.finfo(float).tiny))[:, None]
+        self.means[some] += step
         n, gap = counts.sum(), mean - self.mean
         factor = self.total * n / (self.total + n)
         self.diag += diag + factor * gap**2

@@ -14,12 +14,7 @@ from semfs.attributes import AttributeTable, align_attributes, constant_attribut
 from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
-from semfs.method.objective import (
-    SAFE_RELATIVE_PENALTY,
-    Objective,
-    Solution,
-    reduce_rank,
-)
+from semfs.method.objective import SAFE_RELATIVE_PENALTY, Objective, Solution, reduce_rank
 from semfs.rows import open_blocks, unlabelled_source
 from semfs.rows.devices import like
 from semfs.selectors.base import LinearSelector, validated

@@ -74,6 +74,9 @@ def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client):
     blocks = da.from_array(X, chunks=(70, 30)).map_blocks(sp.csr_array)
     rows = replace(module.dask_rows(blocks, y), memory=memory)
     assert SemFS(6).fit(rows).order_[:6].tolist() == SemFS(6).fit(X, y).order_[:6].tolist()
+    if memory == 100:  # some rows of each chunk, here all, foretell what will be asked for
+        sample = rows.sums(n_select=6)[1].preview
+        assert_allclose(sample.weights @ sample.X.toarray(), X.sum(axis=0))
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {1: 3.0}])
