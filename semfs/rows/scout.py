@@ -26,16 +26,15 @@ _survived: set[tuple[str, int, int]] = set()
 
 def survives(path: Path) -> bool:
     """Whether a process that reads all of this HDF5 file comes back, in time and memory."""
-    found = path.stat()
-    name, size = str(path.resolve()), found.st_size
+    name, found = str(path.resolve()), path.stat()
     with _lock:
-        if (name, size, found.st_mtime_ns) in _survived:
+        if (name, found.st_size, found.st_mtime_ns) in _survived:
             return True
-        seconds = SECONDS + SECONDS_PER_BYTE * size
+        seconds = SECONDS + SECONDS_PER_BYTE * found.st_size
         used = os.getpid() in _processes  # and perhaps harmed by an earlier file
         survived = _answers(name, seconds) or (used and _answers(name, seconds))
         if survived:
-            _survived.add((name, size, found.st_mtime_ns))
+            _survived.add((name, found.st_size, found.st_mtime_ns))
         return survived
 
 
@@ -108,14 +107,16 @@ def _errors_ignored() -> Any:
 
 
 def _read(node: Any) -> None:
-    for name in node.attrs:
-        with _errors_ignored():
-            node.attrs[name]
-    if hasattr(node, "shape") and node.shape is not None and not node.external:
-        if node.size * node.dtype.itemsize <= LARGEST_READ and not node.is_virtual:
-            node[()]
-        elif node.chunks:
-            node.id.get_num_chunks()
+    with _errors_ignored():
+        for name in node.attrs:
+            with _errors_ignored():
+                node.attrs[name]
+    with _errors_ignored():
+        if hasattr(node, "shape") and node.shape is not None and not node.external:
+            if node.size * node.dtype.itemsize <= LARGEST_READ and not node.is_virtual:
+                node[()]
+            elif node.chunks:
+                node.id.get_num_chunks()
 
 
 def _serve() -> None:

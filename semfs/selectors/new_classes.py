@@ -245,8 +245,7 @@ def _rows_of(
 
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
-    found = _kmeans(Z, codes.max() + 1, n_init=2).labels_
-    return float(normalized_mutual_info_score(codes, found))
+    return float(normalized_mutual_info_score(codes, _kmeans(Z, codes.max() + 1, 2).labels_))
 
 
 def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
