@@ -377,7 +377,7 @@ def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--splits", type=int, default=16)
     parser.add_argument("--only", help="data sets, comma-separated")
     parser.add_argument("--cache", type=Path, default=Path("knowledge-cache.json"))
     options = parser.parse_args()
