@@ -29,7 +29,7 @@ SAMPLE = 2000  # at most so many rows of either kind decide on components, metri
 LARGEST_SAMPLE = 20_000  # unlabelled rows to cluster; the others join the nearest cluster
 FEWEST_ROWS = 10  # fewer unlabelled rows are not clustered
 NEW_CLASS_PENALTY = 0.1  # of clusters, whose means are targets, in units of gamma
-EQUAL_ROWS = 3.0  # seen classes weigh as new ones of so many rows each, and less next to more
+EQUAL_ROWS = 5.0  # seen classes weigh as new ones of so many rows each, and less next to more
 MOST_CLASSES, N_HALVES = 40, 3  # seen classes that tell of metric and width, in halves
 
 
