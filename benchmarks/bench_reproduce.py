@@ -50,6 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     names = [name for name in options.dataset.split(",") if name]
     command = f"semfs reproduce clustering --data DATA --splits {options.splits}"
+    command += f" --dataset {options.dataset}" if names else ""
     study = Study(["clustering"], options.data, names, splits=options.splits)
     if options.small:
         study = Study(

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmark_tables import made_by
 
-from semfs.lab.report import METRICS, paired_interval
+from semfs.lab.report import METRICS, data_title, paired_interval
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "reproduce.json"
 GENERATED = Path(__file__).parent / "generated"
@@ -47,7 +47,7 @@ def reproduced(found: dict[str, Any]) -> str:
     scores: Scores = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for row in found["rows"]:
         for metric in METRICS:
-            scores[row["dataset"]][row["label"]][metric][row["split"]] = row[metric]
+            scores[data_title(row["dataset"])][row["label"]][metric][row["split"]] = row[metric]
     sections = [_table(name, methods) for name, methods in scores.items()]
     return made_by(found, "\n\n".join([INTRODUCTION, _verdict(scores), *sections]))
 

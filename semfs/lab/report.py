@@ -285,7 +285,7 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
         spread = "over the splits" if n > 1 else "over the runs of K-means (one split)"
         text = f"Means over {_counted(n, 'split')}; bars: one standard deviation {spread}."
         panels = score_panels({name: part}, "k", FEATURES)
-        pictures.append(Section(f"Clustering: {_title(name)}", [text], None, panels))
+        pictures.append(Section(f"Clustering: {data_title(name)}", [text], None, panels))
     words, table = Section("Summary", standings=found), Section("Standings", standings=found)
     return [words, *pictures, table, _selected_features(rows)]
 
@@ -299,7 +299,7 @@ def _selected_features(rows: Sequence[Row]) -> Section:
     for place, lists in chosen.items():
         counts = Counter(name for names in zip_longest(*lists) for name in names if name)
         several = [(name, f"{n}/{len(lists)}") for name, n in counts.most_common(MOST_FEATURES)]
-        body.append([_title(place[0]), place[1], several if len(lists) > 1 else lists[0]])
+        body.append([data_title(place[0]), place[1], several if len(lists) > 1 else lists[0]])
     text = "With several splits: those chosen most often first, with the number of splits."
     caption = "The features of every method at its largest number of features, best first"
     columns = ["data set", "method", "names"]
@@ -334,7 +334,7 @@ def _convergence(rows: Sequence[Row]) -> list[Section]:
             row["label"]: [(i, J, None, "") for i, J in enumerate(row["extra"]["objective"], 1)]
             for row in reversed(part)
         }
-        panels.append(Panel(f"{_title(name)}: J", "iteration", "objective J", series))
+        panels.append(Panel(f"{data_title(name)}: J", "iteration", "objective J", series))
     falls = [
         all(b <= a + 1e-9 * abs(a) for a, b in pairwise(r["extra"]["objective"])) for r in runs
     ]
@@ -371,7 +371,7 @@ def score_panels(datasets: Mapping[str, Sequence[Row]], x: str, x_title: str) ->
             found = curves(rows, metric, x)
             at = [point.x for line in found.values() for point in line] or [1]
             log = "x" if min(at) > 0 and max(at) / min(at) >= 100 else ""
-            panels.append(_panel(f"{_title(name)}: {title}", found, x_title, title, log))
+            panels.append(_panel(f"{data_title(name)}: {title}", found, x_title, title, log))
     return panels
 
 
@@ -383,7 +383,7 @@ def _panel(title: str, found: dict[str, list[Point]], x: str, y: str, log: str) 
     return Panel(title, x, y, series, log)
 
 
-def _title(name: str) -> str:
+def data_title(name: str) -> str:
     """A data set in words: what is known by that name, else the name without its dashes."""
     stem = name.lower()
     titles = PAPER["titles"].items()
@@ -492,7 +492,7 @@ def _template() -> Any:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": _title}
+    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
     environment.filters["trusted"] = need("markupsafe", "plots").Markup
     environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
     return environment.from_string(HERE.joinpath("report.html").read_text("utf-8"))
