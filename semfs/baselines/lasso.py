@@ -100,10 +100,9 @@ class LassoSelector(Baseline):
             message += f"duality gap of {self.gap_:.1e}. Raise max_iter or lam."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
-            message = (
-                f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}"
-            )
-            message += "; the others are ranked by residual correlation. Lower lam for more."
+            message = f"Only {n_nonzero} features have a non-zero coefficient at "
+            message += f"lam={self.lam:g}; the others are ranked by residual correlation. "
+            message += "Lower lam for more."
             warnings.warn(message, UserWarning, stacklevel=3)
         return break_ties(scores, np.abs(XtR).max(axis=1))
 
