@@ -31,7 +31,6 @@ DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
 CAUTION = "Paired over class splits, with 95 % intervals: too narrow, as splits share classes."
 
-
 #: The lines of the figure: a fitted selector from the seen cells of a split. None: all genes.
 LINES: dict[str, Callable[[Case], Any]] = {
     OURS: lambda c: SemFS(50, c.attributes).fit(c.X, c.y),
