@@ -33,10 +33,6 @@ IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSel
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-def seeded():
-    return np.random.default_rng(0)
-
-
 def name_of(selector):
     return type(selector).__name__
 
@@ -175,7 +171,7 @@ def test_the_path_stops_at_the_cardinality():
 @pytest.mark.parametrize(
     "Z",
     [
-        seeded().normal(size=(40, 6)),
+        np.random.default_rng(0).normal(size=(40, 6)),
         1.0 * np.random.default_rng(19).integers(0, 3, (60, 4)),
         np.eye(9, 12)[:, 2:],
     ],
