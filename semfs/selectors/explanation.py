@@ -141,10 +141,10 @@ def explain_selection(
         weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
         carried = correlations = _correlations(scaled.means[:, chosen], values)
         levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
-    counts = None
+    counts = np.zeros(0)
     if n_bootstraps and moments and isinstance(moments.rows, Rows) and len(classes) > 2:
         counts = _selection_counts(selector, scaled, units, n_bootstraps, random_state)
-    n_bootstraps = 0 if counts is None else n_bootstraps
+    n_bootstraps = n_bootstraps if counts.size else 0
     stability = frame(_stability(chosen if n_bootstraps else chosen[:0], counts, n_bootstraps))
     stability.index = [selector._name_of(j) for j in stability.pop("feature")]
     duplicates = frame(
@@ -257,9 +257,8 @@ def _selection_counts(
     return counts
 
 
-def _stability(chosen: np.ndarray, counts: np.ndarray | None, n: int) -> dict[str, np.ndarray]:
+def _stability(chosen: np.ndarray, counts: np.ndarray, n: int) -> dict[str, np.ndarray]:
     """Frequencies with Jeffreys intervals, chosen features first, then the likeliest others."""
-    counts = np.zeros(0) if counts is None else counts
     others = np.argsort(-counts, kind="stable")
     others = others[~np.isin(others, chosen) & (counts[others] > 0)][: len(chosen)]
     features = np.concatenate([chosen, others])

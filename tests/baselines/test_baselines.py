@@ -116,15 +116,11 @@ def test_wrong_options_are_named_with_what_is_allowed(selector, message):
         selector.fit(*blobs())
 
 
-def three_islands():
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 0, 0, 0], [90, 0, 0, 0], [0, 90, 0, 0]])
-    return np.repeat(centres, [8, 12, 10], axis=0) + rng.normal(size=(30, 4))
-
-
 def test_a_graph_in_pieces_is_embedded_by_its_pieces_largest_first():
+    islands = np.repeat([[0.0, 0, 0, 0], [90, 0, 0, 0], [0, 90, 0, 0]], [8, 12, 10], axis=0)
+    X = islands + np.random.default_rng(0).normal(size=(30, 4))
     with pytest.warns(UserWarning, match="3 components"):
-        selector = MCFS(2, n_components=2, weight="binary").fit(three_islands())
+        selector = MCFS(2, n_components=2, weight="binary").fit(X)
     first = selector.embedding_[:, 0]
     assert_allclose(selector.eigenvalues_, 1.0)
     # the largest island (rows 8 to 19) against the rest
