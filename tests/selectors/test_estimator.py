@@ -332,6 +332,22 @@ def test_a_class_table_with_other_columns_is_refused():
         selector.predict(X, class_table={0: [1.0, 2.0]})
 
 
+def test_attributes_of_a_class_table_are_told_by_name_not_by_place():
+    pd = pytest.importorskip("pandas")
+    X, y, A = make_problem()
+    table = pd.DataFrame(A, columns=["size", "wings", "horns"])
+    X[:, 0] = 0.0  # a column without spread is chosen too, and says nothing
+    selector = SemFS(X.shape[1], table).fit(X, y)
+    assert (selector.predict(X) == y).mean() > 0.5
+    other = table.set_axis(table.index + 100)
+    expected = selector.predict(X, other)
+    np.testing.assert_array_equal(
+        selector.predict(X, other[["horns", "size", "wings"]]), expected
+    )
+    with pytest.raises(ValueError, match="no attribute 'horns'"):
+        selector.predict(X, other.rename(columns={"horns": "tail"}))
+
+
 # ---- progress and interruption ----------------------------------------------------------
 
 
