@@ -422,6 +422,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         found = (scores[limits.candidates], solution.W, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
             raise ValueError(f"scores overflow. {RESCALE}")
+        in_order = len(found[0]) > 1 and (np.diff(solution.order) > 0).all()
+        if in_order and not np.ptp(found[0]):
+            warnings.warn(
+                "all features score alike and stay in the order of the columns: the classes do "
+                "not differ in them, or a penalty, weight or step drowns what they differ in.",
+                UserWarning,
+                stacklevel=5,
+            )
         group = np.where(limits.constant, 2, 1)
         group[limits.include] = 0
         group[limits.exclude] = 3
