@@ -22,11 +22,13 @@ from semfs.lab.paper import Study, reproduce
 from semfs.lab.report import METRICS, standings
 
 
-def exported(run: Any) -> dict[str, Any]:
-    """What the page needs of a run directory."""
+def exported(run: Any, names: list[str]) -> dict[str, Any]:
+    """What the page needs of a run directory; of the data sets named, if any."""
     store = Store(run, create=False)
     groups: dict[tuple[str, str], list] = defaultdict(list)
     for row in store.rows():
+        if names and not row["dataset"].startswith(tuple(names)):
+            continue
         groups[row["dataset"], row["split"]].append(row)
     rows = []
     for (dataset, split), part in groups.items():
@@ -59,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or folder
         done = reproduce(study, run, command=command, verbose=True)
-        found = exported(run)
+        found = exported(run, names)
     print(f"{len(found['rows'])} rows, {len(done.failures)} cells failed")
     if not options.small:
         write_results("reproduce", found, command)
