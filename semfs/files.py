@@ -83,6 +83,22 @@ def _remedy(path: Path) -> str:
     return "It may be truncated or damaged: copy or download it again."
 
 
+def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
+    """Raise if a file to be written is an input, lies in one (a folder), or is named twice.
+
+    None, and inputs that do not exist, such as words, are passed over.
+    """
+    read = [Path(path) for path in inputs if path is not None and Path(path).exists()]
+    written: set[Path] = set()
+    for path in (path for path in outputs if path is not None):
+        place = Path(path).resolve()
+        there = [found for found in (place, *place.parents) if found.exists()]
+        if place in written or any(a.samefile(b) for a in there for b in read):
+            what = "another output" if place in written else "an input"
+            raise ValueError(f"{path} would overwrite {what}. Choose another name.")
+        written.add(place)
+
+
 @contextlib.contextmanager
 def appearing(path: Any) -> Iterator[Path]:
     """A name beside ``path``; what is written there is moved to it if the block succeeds.

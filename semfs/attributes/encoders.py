@@ -107,15 +107,25 @@ def read_names(source: str) -> list[str] | dict[str, str]:
         return [name.strip() for name in source.split(",") if name.strip()]
     between = "comma" if path.suffix.lower() == ".csv" else "tab"
     with reading(open_existing(path), "name"):
-        lines = path.read_text("utf-8-sig").splitlines()
+        try:
+            lines = path.read_text("utf-8-sig").splitlines()
+        except UnicodeDecodeError:
+            wanted = "a text file (UTF-8) with one class name per line was expected"
+            raise FileError(f"{path} holds no text: {wanted}.") from None
         cells = csv.reader(lines, delimiter="," if between == "comma" else "\t")
-        rows = [[part.strip() for part in row] for row in cells if any(map(str.strip, row))]
+        found = ([part.strip() for part in row] for row in cells)
+        numbered = [(cells.line_num, row) for row in found if any(row)]
+    rows = [row for _, row in numbered]
     if not rows:
         raise FileError(f"{path} is empty; one class name per line was expected.")
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
-    if not all(len(row) == 2 and all(row) for row in rows):
-        raise FileError(f"{path}: every line needs a name, a {between} and a description.")
+    for line, row in numbered:
+        if len(row) != 2 or not all(row):
+            raise FileError(
+                f"{path}: line {line} is not a name, a {between} and a description. A text "
+                f"with a {between} in it: put it in quotes."
+            )
     check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
     return dict(rows)
 

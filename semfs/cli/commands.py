@@ -51,6 +51,11 @@ def _given(options: Any) -> dict[str, Any]:
     return {k: v for k, v in vars(options).items() if v is not None}
 
 
+def _file(text: Any) -> Path | None:
+    """The file that an option names, if it is no word, list or column."""
+    return Path(text) if text is not None and Path(text).is_file() else None
+
+
 @dataclass
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
@@ -85,11 +90,14 @@ def select(options: Selection) -> None:
     """
     import semfs
     from semfs.datasets.files import class_table
+    from semfs.files import check_apart
     from semfs.rows import open_blocks
-    from semfs.selectors.files import select_features
+    from semfs.selectors.files import select_features, targets
 
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
     source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
+    inputs = (options.data, *map(_file, (options.label, options.attributes)))
+    check_apart((*targets(source, options.out), options.save), inputs)
     about = (options.data, options.attributes, source.labels.classes)
     table, hidden = class_table(*about, needed=False)
     own = ("alpha", "gamma", "include", "exclude")
@@ -131,7 +139,9 @@ def attributes(
     """
     from semfs import attributes as room
     from semfs.attributes.files import write_table
+    from semfs.files import check_apart
 
+    check_apart([out], map(_file, (names, markers, ontology, encoder)))
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
     if names is None:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
-from semfs.rows.sparse import SparseReader, array_reader, distinct
+from semfs.rows.sparse import SparseReader, array_reader, check_not_negative, distinct
 
 
 def is_zarr(path: Path) -> bool:
@@ -197,6 +197,8 @@ def view(
     >>> semfs.SemFS(1).fit(genes, "type").get_feature_names_out()
     array(['CD19'], dtype=object)
     """
+    if use_raw and layer not in (None, "raw"):
+        raise ValueError(f"layer={layer!r} and use_raw=True: give one of the two.")
     use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
     missing = adata.raw is None if use_raw else layer is not None and layer not in adata.layers
     if missing:
@@ -306,6 +308,8 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
 def check_counts(reader: Reader, normalize: bool) -> None:
     """Say what to do if cells hold counts, or no logarithms, but should not, or do not."""
     found = reader.some_values()
+    if normalize:
+        check_not_negative(found)
     known = len(found) and found.min() >= 0 and np.isfinite(found.max())
     found = found if known else np.zeros(1)
     top, middle = float(found.max()), float(np.median(found))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -211,6 +212,8 @@ def own_words(name: str = "X") -> Iterator[None]:
     """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
     try:
         yield
+    except NotFittedError:
+        raise
     except ValueError as error:
         text = re.sub(r"\bX\b", name, str(error))
         advice = " Fill it, or drop that row or column."
