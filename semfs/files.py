@@ -83,6 +83,15 @@ def _remedy(path: Path) -> str:
     return "It may be truncated or damaged: copy or download it again."
 
 
+def make_folder(path: Any) -> Path:
+    """Return a folder, made if need be, or say that there is something else."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"{path}: a folder was expected, not a file.") from None
+    return Path(path)
+
+
 def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
     """Raise if a file to be written is an input, lies in one (a folder), or is named twice.
 

@@ -67,7 +67,7 @@ class Selection:
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
-    unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
+    unseen: Annotated[Names, Option(help="Classes not to use, with commas; repeatable.")] = None
     drop: Drop = None
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
@@ -92,6 +92,7 @@ def select(options: Selection) -> None:
     from semfs.datasets.files import class_table
     from semfs.files import check_apart
     from semfs.rows import open_blocks
+    from semfs.rows.readers import classes_in
     from semfs.selectors.files import select_features, targets
 
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
@@ -106,7 +107,7 @@ def select(options: Selection) -> None:
     k = int(k) if float(k).is_integer() else k
     selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
     how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
-    unseen = [*(options.unseen or ()), *hidden]
+    unseen = [*classes_in(options.unseen or (), source.labels.classes), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
         done.files.append(semfs.save(selector, options.save))
@@ -186,6 +187,7 @@ def demo(
 
     Example: `semfs demo --out results`
     """
+    from semfs.files import make_folder
     from semfs.lab import versions
     from semfs.lab.demo import draw, run_demo, sections
     from semfs.lab.report import write_report
@@ -193,7 +195,7 @@ def demo(
 
     check_integer("--genes", genes, 1)
     check_integer("--splits", splits, 1)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     found = run_demo(genes, splits, verbose=sys.stderr.isatty())
     _print_demo(found)
     info = {"command": f"semfs demo --genes {genes} --splits {splits}", "versions": versions()}
@@ -263,8 +265,7 @@ def evaluate(options: Evaluation) -> None:
 
     if options.unseen and options.n_splits is not None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
-    if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+    _check_page(options.out)
     how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
     how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
     read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
@@ -341,6 +342,7 @@ def report(
     from semfs.lab.report import write_csv, write_report
     from semfs.lab.store import DamagedStore, Store
 
+    _check_page(out)
     try:
         store = Store(run, create=False)
         rows = store.rows()
@@ -356,6 +358,11 @@ def report(
         if csv is None or out is not None:
             more: dict[str, Any] = {"failures": store.failures(), "info": store.info()}
             say(f"Wrote {write_report(rows, out or run / 'report.html', **more)}")
+
+
+def _check_page(out: Path | None) -> None:
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{out}: the page is written as .html; choose such a name.")
 
 
 def _print_scores(rows: list[dict[str, Any]]) -> None:

@@ -25,10 +25,12 @@ from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
+from semfs.files import make_folder
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
+from semfs.rows.readers import classes_in
 from semfs.validation import check_integer, did_you_mean
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
@@ -89,7 +91,7 @@ def open_data(
     attributes : path, "names" or "cl", optional
         Class table; an ``.npz`` file may have its own (array A).
     unseen : sequence of str, optional
-        The unseen classes, as text; several may be joined by commas.
+        The unseen classes, as text; several may be joined by commas, as in a CSV file.
     **how
         ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
     """
@@ -99,13 +101,7 @@ def open_data(
         data = _known(str(name))()
     else:
         data = load_table(name, label, attributes, **how)
-    if not unseen:
-        return data
-    known = {str(label): label for label in data.classes.tolist()}
-    # A name may have commas in it; other texts are several names.
-    parts = [[text] if text in known else text.split(",") for text in unseen]
-    words = [word.strip() for part in parts for word in part]
-    return data.with_unseen([known.get(word, word) for word in words])
+    return data.with_unseen(classes_in(unseen, data.classes.tolist())) if unseen else data
 
 
 def _known(name: str) -> Loader:
@@ -271,6 +267,9 @@ class Bench:
         extra: dict[str, Any] = {} if nested else {"features_by_k": names}
         if cell.experiment == "convergence":
             extra["objective"] = np.asarray(found.selector.objective_).tolist()
+        said = getattr(found.selector, "knowledge_", {}).get("classes to come", "")
+        if "not used" in said:
+            extra["classes to come"] = said
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
@@ -380,7 +379,7 @@ def reproduce(
         find_method(name)
     made_up = all("n" in entry.settings[0] for entry in entries)
     data = {} if made_up else find_data(study.data, study.datasets)
-    with closing(Store(run_folder)) as store:
+    with closing(Store(make_folder(run_folder))) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
         splits = {n: class_splits(_loaded(load), limit, study.seed) for n, load in data.items()}
         quick = Protocol((5, 20, 50), 5, study.seed, True)
@@ -461,9 +460,18 @@ def evaluate(
     assert_all_finite(data.X, input_name=data.name)
     store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
-    cells, notes = plan([Experiment("clustering", names)], bench)
+    described = find_method("semfs-described")
+    alone = np.array_equal(data.attributes, np.eye(len(data.attributes)))
+    others = [name for name in names if not alone or name != described.name]
+    cells, notes = plan([Experiment("clustering", others or names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     summary.notes += notes
+    if len(names) > len(others) > 0:
+        summary.notes.append(f"{described.label}: left out, labels alone describe none.")
+    reasons = {row["label"]: row["extra"].get("classes to come") for row in store.rows()}
+    for label, said in reasons.items():
+        if said:
+            summary.notes.append(f"{label}: classes to come: {said}.")
     if ks[-1] > d:
         summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
     return store.rows(), summary

@@ -6,6 +6,7 @@ unpickled from a file; sizes are checked before they are believed.
 
 from __future__ import annotations
 
+import csv
 import mmap
 import re
 import zipfile
@@ -127,6 +128,20 @@ class Labels:
 def _text(label: Any) -> str:
     whole = isinstance(label, float) and label.is_integer()
     return str(int(label)) if whole else str(label)
+
+
+def classes_in(texts: Iterable[str], classes: Iterable) -> list:
+    """Return the classes that texts name: each is one class, or several as in a line of CSV.
+
+    >>> classes_in(["a, b", "c,1", '"a, b",d'], ["a, b", "c", 1])
+    ['a, b', 'c', 1, 'a, b', 'd']
+    """
+    known, words = {_text(label): label for label in classes}, list[str]()
+    for text in texts:
+        lines = [] if text in known else csv.reader(text.splitlines(), skipinitialspace=True)
+        parts = [word.strip() for line in lines for word in line if word.strip()]
+        words += parts if any(word in known for word in parts) else [text]
+    return [known.get(word, word) for word in words]
 
 
 Blocks = Iterator[tuple[int, Any, Any]]
