@@ -83,29 +83,15 @@ def _remedy(path: Path) -> str:
     return "It may be truncated or damaged: copy or download it again."
 
 
-def make_folder(path: Any) -> Path:
-    """Return a folder, made if need be, or say that there is something else."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise NotADirectoryError(f"{path}: a folder was expected, not a file.") from None
-    return Path(path)
-
-
 def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
-    """Raise if a file to be written is an input, lies in one (a folder), or is named twice.
-
-    None, and inputs that do not exist, such as words, are passed over.
-    """
-    read = [Path(path) for path in inputs if path is not None and Path(path).exists()]
-    written: set[Path] = set()
-    for path in (path for path in outputs if path is not None):
-        place = Path(path).resolve()
-        there = [found for found in (place, *place.parents) if found.exists()]
-        if place in written or any(a.samefile(b) for a in there for b in read):
-            what = "another output" if place in written else "an input"
-            raise ValueError(f"{path} would overwrite {what}. Choose another name.")
-        written.add(place)
+    """Raise if a file to be written is an input or another output; words are passed over."""
+    taken = [os.path.realpath(path) for path in inputs if path and os.path.isfile(path)]
+    for path in filter(None, outputs):
+        place = os.path.realpath(path)
+        there = [other for other in taken if os.path.exists(other) and os.path.exists(place)]
+        if place in taken or any(os.path.samefile(place, other) for other in there):
+            raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
+        taken.append(place)
 
 
 @contextlib.contextmanager

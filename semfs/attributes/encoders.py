@@ -108,24 +108,23 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     between = "comma" if path.suffix.lower() == ".csv" else "tab"
     with reading(open_existing(path), "name"):
         try:
-            lines = path.read_text("utf-8-sig").splitlines()
+            text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
-            wanted = "a text file (UTF-8) with one class name per line was expected"
-            raise FileError(f"{path} holds no text: {wanted}.") from None
-        cells = csv.reader(lines, delimiter="," if between == "comma" else "\t")
-        found = ([part.strip() for part in row] for row in cells)
-        numbered = [(cells.line_num, row) for row in found if any(row)]
-    rows = [row for _, row in numbered]
+            raise FileError(
+                f"{path}: a text file (UTF-8) of class names was expected."
+            ) from None
+        cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
+        found = enumerate(([part.strip() for part in row] for row in cells), start=1)
+        lines = {number: row for number, row in found if any(row)}
+    rows = list(lines.values())
     if not rows:
         raise FileError(f"{path} is empty; one class name per line was expected.")
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
-    for line, row in numbered:
+    for line, row in lines.items():
         if len(row) != 2 or not all(row):
-            raise FileError(
-                f"{path}: line {line} is not a name, a {between} and a description. A text "
-                f"with a {between} in it: put it in quotes."
-            )
+            wanted = f"a name, a {between} and a description; put it in quotes if it has a"
+            raise FileError(f"{path}, line {line} needs {wanted} {between} of its own.")
     check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
     return dict(rows)
 

@@ -51,11 +51,6 @@ def _given(options: Any) -> dict[str, Any]:
     return {k: v for k, v in vars(options).items() if v is not None}
 
 
-def _file(text: Any) -> Path | None:
-    """The file that an option names, if it is no word, list or column."""
-    return Path(text) if text is not None and Path(text).is_file() else None
-
-
 @dataclass
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
@@ -97,7 +92,7 @@ def select(options: Selection) -> None:
 
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
     source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
-    inputs = (options.data, *map(_file, (options.label, options.attributes)))
+    inputs = (options.data, options.label, options.attributes)
     check_apart((*targets(source, options.out), options.save), inputs)
     about = (options.data, options.attributes, source.labels.classes)
     table, hidden = class_table(*about, needed=False)
@@ -142,7 +137,7 @@ def attributes(
     from semfs.attributes.files import write_table
     from semfs.files import check_apart
 
-    check_apart([out], map(_file, (names, markers, ontology, encoder)))
+    check_apart([out], [names, markers, ontology, encoder])
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
     if names is None:
@@ -187,7 +182,6 @@ def demo(
 
     Example: `semfs demo --out results`
     """
-    from semfs.files import make_folder
     from semfs.lab import versions
     from semfs.lab.demo import draw, run_demo, sections
     from semfs.lab.report import write_report
@@ -195,7 +189,7 @@ def demo(
 
     check_integer("--genes", genes, 1)
     check_integer("--splits", splits, 1)
-    make_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
     found = run_demo(genes, splits, verbose=sys.stderr.isatty())
     _print_demo(found)
     info = {"command": f"semfs demo --genes {genes} --splits {splits}", "versions": versions()}

@@ -25,7 +25,6 @@ from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
-from semfs.files import make_folder
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
@@ -374,12 +373,14 @@ def reproduce(
     command : str, optional
         How this was called, for the report.
     """
+    if Path(run_folder).is_file():
+        raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
     entries = find_experiments(study.experiments)
     for name in study.methods:
         find_method(name)
     made_up = all("n" in entry.settings[0] for entry in entries)
     data = {} if made_up else find_data(study.data, study.datasets)
-    with closing(Store(make_folder(run_folder))) as store:
+    with closing(Store(run_folder)) as store:
         limit = FAST_SPLITS if study.fast and study.splits is None else study.splits
         splits = {n: class_splits(_loaded(load), limit, study.seed) for n, load in data.items()}
         quick = Protocol((5, 20, 50), 5, study.seed, True)
@@ -460,21 +461,17 @@ def evaluate(
     assert_all_finite(data.X, input_name=data.name)
     store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
-    described = find_method("semfs-described")
     alone = np.array_equal(data.attributes, np.eye(len(data.attributes)))
-    others = [name for name in names if not alone or name != described.name]
-    cells, notes = plan([Experiment("clustering", others or names)], bench)
+    if alone and len(names) > 1:  # labels, which describe no class to come
+        names = [name for name in names if name != "semfs-described"]
+    cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
-    summary.notes += notes
-    if len(names) > len(others) > 0:
-        summary.notes.append(f"{described.label}: left out, labels alone describe none.")
-    reasons = {row["label"]: row["extra"].get("classes to come") for row in store.rows()}
-    for label, said in reasons.items():
-        if said:
-            summary.notes.append(f"{label}: classes to come: {said}.")
+    rows, said = store.rows(), "classes to come"
+    reasons = {r["label"]: r["extra"][said] for r in rows if said in r["extra"]}
+    summary.notes += [*notes, *(f"{who}: {said}: {why}." for who, why in reasons.items())]
     if ks[-1] > d:
         summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
-    return store.rows(), summary
+    return rows, summary
 
 
 def _prepare(

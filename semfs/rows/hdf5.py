@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from semfs.files import FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
-from semfs.rows.sparse import SparseReader, array_reader, check_not_negative, distinct
+from semfs.rows.sparse import SparseReader, array_reader, distinct
 
 
 def is_zarr(path: Path) -> bool:
@@ -308,8 +308,6 @@ def file_column(path: Path, frame: str, column: str | None) -> Any:
 def check_counts(reader: Reader, normalize: bool) -> None:
     """Say what to do if cells hold counts, or no logarithms, but should not, or do not."""
     found = reader.some_values()
-    if normalize:
-        check_not_negative(found)
     known = len(found) and found.min() >= 0 and np.isfinite(found.max())
     found = found if known else np.zeros(1)
     top, middle = float(found.max()), float(np.median(found))
@@ -317,7 +315,7 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     # Logarithms do not reach 50, and other measurements seldom have so long a tail.
     unlogged = not whole and top > 50 and top > 20 * middle
     message = None
-    if normalize and not (whole or unlogged):
+    if normalize and known and not (whole or unlogged):
         message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
     elif not normalize and (unlogged or (whole and (top > 30 or top > 8 * found.mean()))):
         what = "raw counts (whole numbers" if whole else "no logarithms (numbers"

@@ -29,7 +29,6 @@ BLOCK_BYTES = MEMORY // 32
 RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
-_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +137,9 @@ def classes_in(texts: Iterable[str], classes: Iterable) -> list:
     """
     known, words = {_text(label): label for label in classes}, list[str]()
     for text in texts:
-        lines = [] if text in known else csv.reader(text.splitlines(), skipinitialspace=True)
-        parts = [word.strip() for line in lines for word in line if word.strip()]
-        words += parts if any(word in known for word in parts) else [text]
+        line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
+        parts = [text] if text in known else [word.strip() for word in line]
+        words += [text] if known.keys().isdisjoint(parts) else parts
     return [known.get(word, word) for word in words]
 
 

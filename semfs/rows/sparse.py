@@ -147,20 +147,13 @@ def _itself(array: Any) -> Any:
     return array
 
 
-def check_not_negative(values: np.ndarray) -> None:
-    """Raise if there are numbers to be normalised that cannot be counts."""
-    if values.min(initial=0) < 0:
-        raise ValueError(
-            'normalize="log1p" expects counts, and negative numbers are none; leave it out.'
-        )
-
-
 def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 
     X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
     """
-    check_not_negative(X.data if sp.issparse(X) else X)
+    if (X.data if sp.issparse(X) else X).min(initial=0) < 0:
+        raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
     if row_sums is None and sp.issparse(X):
         ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
         row_sums = np.diff(ends[X.indptr])

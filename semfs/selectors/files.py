@@ -11,7 +11,7 @@ import numpy as np
 
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
-from semfs.files import appearing, check_apart, make_folder, need
+from semfs.files import appearing, check_apart, need
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.writing import WRITTEN, feature_names, write_columns, write_h5ad
@@ -116,7 +116,7 @@ def select_features(
         pandas.RangeIndex(1, len(order) + 1, name="rank"),
     )
     chosen = np.flatnonzero(selector.support_)
-    make_folder(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with appearing(target) as beside, appearing(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":
             columns, summary = result_columns(selector), result_summary(selector)
