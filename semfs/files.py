@@ -85,13 +85,13 @@ def _remedy(path: Path) -> str:
 
 def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
     """Raise if a file to be written is an input or another output; words are passed over."""
-    taken = [os.path.realpath(path) for path in inputs if path and os.path.isfile(path)]
+    read, written = [path for path in inputs if path and os.path.isfile(path)], set[str]()
     for path in filter(None, outputs):
         place = os.path.realpath(path)
-        there = [other for other in taken if os.path.exists(other) and os.path.exists(place)]
-        if place in taken or any(os.path.samefile(place, other) for other in there):
+        lost = os.path.exists(place) and any(os.path.samefile(place, other) for other in read)
+        if lost or place in written:
             raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
-        taken.append(place)
+        written.add(place)
 
 
 @contextlib.contextmanager

@@ -110,23 +110,22 @@ def read_names(source: str) -> list[str] | dict[str, str]:
         try:
             text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
-            raise FileError(
-                f"{path}: a text file (UTF-8) of class names was expected."
-            ) from None
+            raise FileError(f"{path}: a text file of class names was expected.") from None
         cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
         found = enumerate(([part.strip() for part in row] for row in cells), start=1)
         lines = {number: row for number, row in found if any(row)}
-    rows = list(lines.values())
-    if not rows:
+    if not lines:
         raise FileError(f"{path} is empty; one class name per line was expected.")
-    if all(len(row) == 1 for row in rows):
-        return [row[0] for row in rows]
+    if all(len(row) == 1 for row in lines.values()):
+        return [row[0] for row in lines.values()]
     for line, row in lines.items():
         if len(row) != 2 or not all(row):
             wanted = f"a name, a {between} and a description; put it in quotes if it has a"
             raise FileError(f"{path}, line {line} needs {wanted} {between} of its own.")
-    check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
-    return dict(rows)
+    check_distinct(
+        [row[0] for row in lines.values()], f"{path} names class {{}} twice.", FileError
+    )
+    return dict(lines.values())
 
 
 def _encode(texts: list[str], encoder: Any) -> np.ndarray:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, say
+from semfs.files import check_apart
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
@@ -85,7 +86,6 @@ def select(options: Selection) -> None:
     """
     import semfs
     from semfs.datasets.files import class_table
-    from semfs.files import check_apart
     from semfs.rows import open_blocks
     from semfs.rows.readers import classes_in
     from semfs.selectors.files import select_features, targets
@@ -135,7 +135,6 @@ def attributes(
     """
     from semfs import attributes as room
     from semfs.attributes.files import write_table
-    from semfs.files import check_apart
 
     check_apart([out], [names, markers, ontology, encoder])
     if (names is None) == (markers is None):

@@ -29,7 +29,7 @@ from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_dat
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
-from semfs.rows.readers import classes_in
+from semfs.rows.readers import classes_in, names_in_npz
 from semfs.validation import check_integer, did_you_mean
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
@@ -164,8 +164,7 @@ def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
 
 def _is_dataset(file: Path) -> bool:
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
+        names = set(names_in_npz(file))
     except zipfile.BadZipFile:
         return False
     return {"y", "A"} <= names and bool({"X", "X_data"} & names)
@@ -267,8 +266,7 @@ class Bench:
         if cell.experiment == "convergence":
             extra["objective"] = np.asarray(found.selector.objective_).tolist()
         said = getattr(found.selector, "knowledge_", {}).get("classes to come", "")
-        if "not used" in said:
-            extra["classes to come"] = said
+        extra |= {"classes to come": said} if "not used" in said else {}
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 

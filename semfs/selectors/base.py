@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -151,6 +150,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             Rows with all the features seen in `fit`. In AnnData genes are found by name, and
             an AnnData object is returned, as slicing it does.
         """
+        check_is_fitted(self, "support_")
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
             if plain_blocks(X) is None:
@@ -212,8 +212,6 @@ def own_words(name: str = "X") -> Iterator[None]:
     """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
     try:
         yield
-    except NotFittedError:
-        raise
     except ValueError as error:
         text = re.sub(r"\bX\b", name, str(error))
         advice = " Fill it, or drop that row or column."
