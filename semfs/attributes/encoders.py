@@ -114,18 +114,17 @@ def read_names(source: str) -> list[str] | dict[str, str]:
         cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
         found = enumerate(([part.strip() for part in row] for row in cells), start=1)
         lines = {number: row for number, row in found if any(row)}
-    if not lines:
+    rows = lines.values()
+    if not rows:
         raise FileError(f"{path} is empty; one class name per line was expected.")
-    if all(len(row) == 1 for row in lines.values()):
-        return [row[0] for row in lines.values()]
+    if all(len(row) == 1 for row in rows):
+        return [row[0] for row in rows]
     for line, row in lines.items():
         if len(row) != 2 or not all(row):
             wanted = f"a name, a {between} and a description; put it in quotes if it has a"
             raise FileError(f"{path}, line {line} needs {wanted} {between} of its own.")
-    check_distinct(
-        [row[0] for row in lines.values()], f"{path} names class {{}} twice.", FileError
-    )
-    return dict(lines.values())
+    check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
+    return dict(rows)
 
 
 def _encode(texts: list[str], encoder: Any) -> np.ndarray:
