@@ -159,6 +159,7 @@ def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
 def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
     rows = ("evaluate", farm / "rows.csv", "-l", "kind")
     assert "or 'labels'" in invoke(*rows, code=2).stderr
+    assert "--label" in invoke(*rows[:2], code=2).stderr
     text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",fox", 9)
     (farm / "rows.csv").write_text(text, "utf-8")
     more = ("-a", "labels", "-k", "2", "--repeats", "1", "-j", "1", "--unseen", "hen,cow")
@@ -205,6 +206,7 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("evaluate sample -k 5:x", "-k is '5:x'"),
         ("evaluate sample -k 0:5", "-k is '0:5'"),
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
+        ("evaluate nowhere.csv --label kind", "no file nowhere.csv"),
         ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
         ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for (-k)."),
         ("evaluate sample --out page.pdf", "written as .html"),
@@ -219,7 +221,6 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("reproduce alpha --out run --method x:y", "No module named 'x'"),
         ("reproduce alpha --out run --data nowhere", "not a directory"),
         (f"reproduce alpha --out {__file__}", "is a file; a folder"),
-        ("attributes cat,cat -o t.csv", "'cat'"),
     ],
 )
 def test_a_wrong_argument_is_explained(arguments, message, monkeypatch, tmp_path):
