@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import numbers
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -44,7 +45,9 @@ def label_array(labels: list) -> np.ndarray:
     """Return labels as a 1-d array of numpy's own type if there is one, else of objects."""
     kinds = {type(label) for label in labels}
     if len(kinds) == 1 and kinds <= {str, bool, int, float}:
-        return np.array(labels)
+        found = np.array(labels)
+        if int not in kinds or found.dtype.kind in "iu":  # of 64 bits
+            return found
     out = np.empty(len(labels), dtype=object)
     out[:] = labels
     return out
@@ -175,7 +178,7 @@ def check_number(
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be {wanted}, got {value!r}.")
     inside = value >= at_least if above is None else value > above  # type: ignore[operator]
-    if not (inside and np.isfinite(float(value))):
+    if not (inside and abs(value) <= sys.float_info.max):  # type: ignore[operator]
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
 
 
@@ -215,7 +218,9 @@ def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "Convert them to one type, for example y.astype(str)."
         )
     if kinds == {"number"}:
-        return encode_labels(np.array(labels))
+        found = np.array(labels)
+        if found.dtype.kind in "iu" or any(isinstance(v, float) for v in labels):
+            return encode_labels(found)  # none is beyond 64 bits
     try:
         ordered = sorted(set(labels))
     except TypeError:  # hashable but without an order: first come, first served

@@ -38,6 +38,27 @@ class AttributeTable:
         rows = [position[label] for label in wanted]
         return AttributeTable(self.values[rows], label_array(wanted), self.names)
 
+    def columns_of(self, fitted: AttributeTable, what: str) -> AttributeTable:
+        """Return the columns of another table: by name if both have names, else by place."""
+        own, wanted = self.names.tolist(), fitted.names.tolist()
+        if len(own) != len(wanted):
+            raise ValueError(
+                f"{what} has {len(own)} attributes, but the selector was fitted with "
+                f"{len(wanted)}. Describe all classes by the same attributes."
+            )
+        places = list(range(len(own)))
+        if _are_names(own) and _are_names(wanted):
+            for name in sorted(set(wanted) - set(own)):
+                raise ValueError(f"{what} has no attribute {name!r}, found: {', '.join(own)}.")
+            places = list(map(own.index, wanted))
+        return AttributeTable(self.values[:, places], self.classes, fitted.names)
+
+
+def _are_names(names: list[str]) -> bool:
+    """Whether these are names that somebody gave, one for each column."""
+    numbers = {str(j) for j in range(len(names))} | {f"a{j}" for j in range(len(names))}
+    return len(set(names)) == len(names) and not numbers >= set(names)
+
 
 def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
     """Return the attribute rows of ``classes``, in that order.

@@ -38,11 +38,7 @@ def classes_to_come(
     if target_attributes is None or attributes is None:
         return None
     table = as_attribute_table(target_attributes if own else attributes)
-    if table.values.shape[1] != seen.values.shape[1]:
-        raise ValueError(
-            f"target_attributes has {table.values.shape[1]} columns, attributes has "
-            f"{seen.values.shape[1]}. Describe all classes by the same attributes."
-        )
+    table = table.columns_of(seen, "target_attributes")
     known = set(seen.classes.tolist())
     new = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
     if own and len(new) < 2:
@@ -159,7 +155,7 @@ def _kernel(A: np.ndarray, seen: np.ndarray, width: float) -> np.ndarray:
         centre = seen.mean(axis=0)
         return (A - centre) @ (seen - centre).T
     distances = euclidean_distances(seen, squared=True)
-    apart = distances[distances > 1e-12]
+    apart = distances[distances > 1e-12 * distances.max()]
     typical = float(np.median(apart)) if apart.size else 1.0
     return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
 

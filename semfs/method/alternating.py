@@ -180,7 +180,8 @@ class _GramSystem:
             if self.exact:
                 V[on] = cho_solve(self._factorise(ridge), self.right[on])
             else:
-                V[on], left[on] = self._iterate(_Equations(s[on], ridge, self.right[on], goal))
+                equations = _Equations(s[on], self.G, ridge, self.right[on], goal)
+                V[on], left[on] = self._iterate(equations)
         return V, left
 
     def _factorise(self, ridge: np.ndarray) -> tuple:
@@ -282,12 +283,14 @@ class _GramSystem:
 
 
 class _Equations:
-    """H V = right with H = C + diag(ridge), to hold up to a goal relative to S right."""
+    """H V = right with H = C + diag(ridge), to hold up to a goal relative to right, each row
+    in units of √H_jj: columns of X may differ by orders of magnitude."""
 
-    def __init__(self, s: np.ndarray, ridge: np.ndarray, right: np.ndarray, goal: float):
+    def __init__(self, s: np.ndarray, C: np.ndarray, ridge: Any, right: Any, goal: float):
         # all of them column by column in memory, as LAPACK wants it
-        self.s, self.ridge, self.right = s[:, None], ridge, np.asfortranarray(right)
-        sizes, self.goal = np.linalg.norm(self.s * right, axis=0), goal
+        self.s, self.ridge, self.right = s, ridge, np.asfortranarray(right)
+        self.units = 1.0 / np.sqrt(C.diagonal()[:, None] + ridge)
+        sizes, self.goal = np.linalg.norm(self.units * right, axis=0), goal
         self.goals = goal * np.maximum(sizes, np.sqrt(np.mean(sizes**2)))
 
     def left(self, V: np.ndarray, GV: np.ndarray) -> np.ndarray:
@@ -295,7 +298,7 @@ class _Equations:
         return self.right - GV - self.ridge * V
 
     def hold(self, left: np.ndarray) -> bool:
-        return bool((np.linalg.norm(self.s * left, axis=0) <= self.goals).all())
+        return bool((np.linalg.norm(self.units * left, axis=0) <= self.goals).all())
 
 
 class _RowSystem:
@@ -348,7 +351,8 @@ def _solved(M: np.ndarray, right: np.ndarray) -> np.ndarray:
     sizes = np.sqrt(np.maximum(M64.diagonal(), np.finfo(np.float32).tiny))
     M64 /= np.outer(sizes, sizes)
     # dependent directions, near the end, must not blow up
-    M64[np.diag_indices_from(M64)] += 0.1 * np.finfo(M.dtype).eps
+    eps = max(0.1 * np.finfo(M.dtype).eps, 8.0 * np.finfo(np.float64).eps)
+    M64[np.diag_indices_from(M64)] += eps
     return (np.linalg.solve(M64, right / sizes[:, None]) / sizes[:, None]).astype(M.dtype)
 
 

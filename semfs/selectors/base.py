@@ -380,13 +380,7 @@ class LinearSelector(_Fitted):
                 return seen
             labels = label_array([*seen.classes.tolist(), *new.classes.tolist()])
             return AttributeTable(np.vstack([seen.values, new.values]), labels, seen.names)
-        table = as_attribute_table(class_table)
-        if table.values.shape[1] != seen.values.shape[1]:
-            raise ValueError(
-                f"class_table has {table.values.shape[1]} attributes, but the selector was "
-                f"fitted with {seen.values.shape[1]}. Use the same columns in the same order."
-            )
-        return table
+        return as_attribute_table(class_table).columns_of(seen, "class_table")
 
     def inverse_transform(self, X: Any) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""

@@ -201,7 +201,7 @@ def _principal_directions(
             np.asarray(part.T @ Z.astype(part.dtype), dtype=np.float64)
             for part, Z in zip(parts, images)
         ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
-        if not np.isfinite(V).all():
+        if not np.abs(V).max() < 1e100:  # X is in ordinary units
             raise ValueError("unlabelled rows are far larger than X. Give both in one unit.")
         values, Q = np.linalg.eigh(V.T @ V)  # orthonormal in a fraction of the time of a QR
         V = V @ (Q / np.sqrt(np.maximum(values, 1e-14 * values[-1] + np.finfo(float).tiny)))

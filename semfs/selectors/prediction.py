@@ -44,7 +44,8 @@ class ClassPredictor:
     def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
         sd = np.sqrt(np.maximum(np.diag(self.within), 0.0))
-        sd = np.where(sd > 0, sd, np.abs(self.means).max(axis=0, initial=1e-300) + 1e-300)
+        size = np.abs(self.means).max(axis=0, initial=0.0)  # of columns without spread
+        sd = np.where(sd > 0, sd, np.where(size > 1e-150, size, 1.0))
         rows = zip(self.table.classes.tolist(), self.table.values.tolist())
         known = {(label, *row): i for i, (label, row) in enumerate(rows)}  # as described then
         asked = zip(table.classes.tolist(), table.values.tolist())

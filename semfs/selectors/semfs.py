@@ -324,6 +324,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         )
         k = self._n_wanted(moments.n_features)
         limits.check(k)
+        self._warn_of_units(np.where(limits.candidates, moments.scatter_diag, 0.0))
         unlabeled = units.rows(data.unlabeled)
         knowledge, further = further_knowledge(self, objective, table, units, unlabeled)
         n_steps = self.max_iter
@@ -350,6 +351,19 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         made = {"estimator": self, "reconstruction_attributes": lambda: results}
         context.call_on_fit_task_end(X=X, y=y, **made)
         return self
+
+    def _warn_of_units(self, scatter: np.ndarray) -> None:
+        """Name a column with almost all of the variance (d,)."""
+        share = scatter / max(float(scatter.sum()), np.finfo(float).tiny)
+        largest = int(np.argmax(share))
+        if np.count_nonzero(share) > 2 and share[largest] > 0.95:
+            warnings.warn(
+                f"{self._name_of(largest)} has {share[largest]:.0%} of the variance of X and "
+                "outweighs the others. If it is no measurement, exclude it; if columns have "
+                "different units, scale X first, for example with StandardScaler.",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def _targets(
         self, table: AttributeTable, label_weight: float
@@ -422,6 +436,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         found = (scores[limits.candidates], solution.W, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
             raise ValueError(f"scores overflow. {RESCALE}")
+        in_order = len(found[0]) > 1 and (np.diff(solution.order) > 0).all()
+        if in_order and not np.ptp(found[0]):
+            warnings.warn(
+                "all features score alike and stay in the order of the columns: the classes do "
+                "not differ in them, or a penalty, weight or step drowns what they differ in.",
+                UserWarning,
+                stacklevel=5,
+            )
         group = np.where(limits.constant, 2, 1)
         group[limits.include] = 0
         group[limits.exclude] = 3

@@ -33,6 +33,9 @@ FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
 N_CANDIDATES = 384  # features that enter the search within folds
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
+# Parameters of SemFS that are the same in all folds, and cannot be chosen there.
+NOT_IN_FOLDS = {"n_features_to_select", "attributes", "include", "exclude", "verbose"}
+NOT_IN_FOLDS |= {"target_attributes", "n_new_classes"}
 
 Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
 
@@ -140,6 +143,8 @@ class SemFSCV(LinearSelector):
             table = align_attributes(self.attributes, moments.classes)
             units = Units.of(moments, table)
             settings = self._settings(moments.counts, table)
+            for params in ({}, *settings):
+                self._semfs(1, params)._check_parameters()
             moments = units.moments(moments)
             ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
@@ -172,12 +177,14 @@ class SemFSCV(LinearSelector):
     def _settings(self, counts: np.ndarray, table: AttributeTable) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
-            known = SemFS().get_params().keys() - {"n_features_to_select"}
+            known = SemFS().get_params().keys() - NOT_IN_FOLDS
             for name in {name for params in found for name in params} - known:
                 raise ValueError(
                     f"param_grid has {name!r}, which is no parameter to choose. Known: "
                     f'{", ".join(sorted(known))}; and n_features_to_select="auto".'
                 )
+            if not found:
+                raise ValueError("param_grid is empty. Give values to choose from, or None.")
             return found
         grid: dict[str, Any] = {"gamma": (1.0, 10.0, 100.0), "fit_intercept": (True, False)}
         if self.attributes is not None:
@@ -208,10 +215,10 @@ class SemFSCV(LinearSelector):
             splitter = ClassKFold(folds, shuffle=True, random_state=self.random_state)
         for rows, rows_out in splitter.split(codes, codes):
             train, test = (np.isin(np.arange(C), codes[some]) for some in (rows, rows_out))
-            if (train & test).any():
+            if (train & test).any() or not (train.any() and test.any()):
                 raise ValueError(
-                    "cv splits rows of one class. Use ClassKFold or ClassShuffleSplit of "
-                    "semfs.evaluation, which hold out whole classes."
+                    "cv must hold out whole classes, some of them. Use ClassKFold or "
+                    "ClassShuffleSplit of semfs.evaluation."
                 )
             found.append((train, test))
         return found
@@ -250,7 +257,7 @@ class SemFSCV(LinearSelector):
         mean = scores[best].mean(axis=0)
         # some folds are harder than others, whatever the number: compare within folds
         lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
-        error = lag.std(axis=0, ddof=1) / np.sqrt(len(splits))
+        error = lag.std(axis=0, ddof=int(len(splits) > 1)) / np.sqrt(len(splits))
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
         self.n_splits_ = len(splits)
         if self.n_features_to_select != "auto":
@@ -266,7 +273,7 @@ class SemFSCV(LinearSelector):
         if self.param_grid is not None or not own:
             return best
         lead = by_fold[best] - by_fold[own[0]]
-        clear = lead.mean() > lead.std(ddof=1) / np.sqrt(len(lead))
+        clear = lead.mean() > lead.std(ddof=int(len(lead) > 1)) / np.sqrt(len(lead))
         return best if clear else own[0]
 
     def _own(self, names: Iterable[str]) -> dict[str, Any]:  # our or SemFS's values of these

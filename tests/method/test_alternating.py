@@ -163,6 +163,17 @@ def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m)
     assert_allclose(solution.s, exact.s, rtol=1e-5)
 
 
+def test_columns_of_very_different_units_and_equal_directions_are_solved(monkeypatch):
+    X, y, A = hard_problem(0.0)
+    X = X * 10.0 ** np.random.default_rng(0).uniform(-4, 4, X.shape[1])
+    objective = make_objective(X, y, A, gamma=0.1, fit_intercept=True)
+    exact = solve_alternating(objective, max_iter=20, tol=-1.0).s - 1.0
+    monkeypatch.setattr(alternating, "SMALL", 1)
+    found = solve_alternating(objective, max_iter=20, tol=-1.0).s - 1.0
+    assert_allclose(found, exact, atol=1e-3 * exact.max())
+    assert np.isfinite(alternating._solved(np.ones((2, 2)), np.ones((2, 1)))).all()
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_intercept):
     X, y, A = hard_problem(0.5)

@@ -216,6 +216,14 @@ def test_the_search_ignores_the_units_of_x(power, hide):
         ({"n_features_to_select": 0}, ValueError, "at least 1"),
         ({"param_grid": {"gama": [1]}}, ValueError, "'gama', which is no parameter"),
         ({"param_grid": {"n_features_to_select": [5]}}, ValueError, '"auto"'),
+        (
+            {"param_grid": {"exclude": [[0], []]}},
+            ValueError,
+            "'exclude', which is no",
+        ),
+        ({"param_grid": []}, ValueError, "param_grid is empty"),
+        ({"param_grid": {"gamma": [1.0, -1.0]}}, ValueError, "gamma must be"),
+        ({"alpha": "a"}, TypeError, "alpha must be"),
         ({"cv": 1}, ValueError, "cv must be at least 2"),
         ({"n_repeats": 0}, ValueError, "n_repeats"),
         ({"max_features": 0}, ValueError, "max_features"),
@@ -231,5 +239,5 @@ def test_folds_that_split_a_class_are_refused():
     from sklearn.model_selection import KFold
 
     X, y, A = problem()
-    with pytest.raises(ValueError, match="splits rows of one class"):
+    with pytest.raises(ValueError, match="hold out whole classes"):
         SemFSCV(4, A, cv=KFold(3)).fit(X, y)

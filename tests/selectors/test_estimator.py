@@ -332,6 +332,36 @@ def test_a_class_table_with_other_columns_is_refused():
         selector.predict(X, class_table={0: [1.0, 2.0]})
 
 
+@pytest.mark.parametrize("how", [{"gamma": 1e308}, {"solver": "alternating", "step": 1e30}])
+def test_scores_that_are_all_alike_are_no_ranking_in_silence(how):
+    X, y, A = make_problem()
+    with pytest.warns(UserWarning, match="all features score alike"):
+        SemFS(5, A, **how).fit(X, y)
+
+
+def test_a_column_that_outweighs_all_others_is_named():
+    X, y, A = make_problem()
+    X[:, 3] = 100.0 * np.arange(len(X))
+    with pytest.warns(UserWarning, match="x3 has 100% of the variance"):
+        SemFS(5, A).fit(X, y)
+
+
+def test_attributes_of_a_class_table_are_told_by_name_not_by_place():
+    pd = pytest.importorskip("pandas")
+    X, y, A = make_problem()
+    table = pd.DataFrame(A, columns=["size", "wings", "horns"])
+    X[:, 0] = 0.0  # a column without spread is chosen too, and says nothing
+    selector = SemFS(X.shape[1], table).fit(X, y)
+    assert (selector.predict(X) == y).mean() > 0.5
+    other = table.set_axis(table.index + 100)
+    expected = selector.predict(X, other)
+    np.testing.assert_array_equal(
+        selector.predict(X, other[["horns", "size", "wings"]]), expected
+    )
+    with pytest.raises(ValueError, match="no attribute 'horns'"):
+        selector.predict(X, other.rename(columns={"horns": "tail"}))
+
+
 # ---- progress and interruption ----------------------------------------------------------
 
 
