@@ -139,13 +139,12 @@ def attributes(
     check_apart([out], [names, markers, ontology, encoder])
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
+    words = room.read_names(names or "")
     if names is None:
         table = room.attributes_from_markers(markers)
     elif ontology is not None:
-        terms = room.read_names(names)
-        table = room.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
+        table = room.attributes_from_ontology(words, ontology, own=own, part_of=part_of)
     else:
-        words = room.read_names(names)
         table = room.encode_class_names(words, encoder, prompts=prompt or "{}")
     write_table(table, out)
     for finding, what in room.describe_attributes(table).head(12).to_numpy():
@@ -258,7 +257,8 @@ def evaluate(options: Evaluation) -> None:
 
     if options.unseen and options.n_splits is not None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
-    _check_page(options.out)
+    if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
     how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
     how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
     read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
@@ -335,7 +335,8 @@ def report(
     from semfs.lab.report import write_csv, write_report
     from semfs.lab.store import DamagedStore, Store
 
-    _check_page(out)
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{out}: the page is written as .html; for rows there is --csv.")
     try:
         store = Store(run, create=False)
         rows = store.rows()
@@ -351,11 +352,6 @@ def report(
         if csv is None or out is not None:
             more: dict[str, Any] = {"failures": store.failures(), "info": store.info()}
             say(f"Wrote {write_report(rows, out or run / 'report.html', **more)}")
-
-
-def _check_page(out: Path | None) -> None:
-    if out is not None and out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{out}: the page is written as .html; choose such a name.")
 
 
 def _print_scores(rows: list[dict[str, Any]]) -> None:

@@ -459,9 +459,8 @@ def evaluate(
     assert_all_finite(data.X, input_name=data.name)
     store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
-    alone = np.array_equal(data.attributes, np.eye(len(data.attributes)))
-    if alone and len(names) > 1:  # labels, which describe no class to come
-        names = [name for name in names if name != "semfs-described"]
+    if len(names) > 1 and np.array_equal(data.attributes, np.eye(len(data.attributes))):
+        names = [name for name in names if name != "semfs-described"]  # labels describe none
     cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
     rows, said = store.rows(), "classes to come"

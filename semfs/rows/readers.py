@@ -29,6 +29,7 @@ BLOCK_BYTES = MEMORY // 32
 RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
+Blocks = Iterator[tuple[int, Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +138,6 @@ def classes_in(texts: Iterable[str], classes: Iterable) -> list:
         parts = [text] if text in known else [word.strip() for word in line]
         words += [text] if known.keys().isdisjoint(parts) else parts
     return [known.get(word, word) for word in words]
-
-
-Blocks = Iterator[tuple[int, Any, Any]]
 
 
 class Reader:
