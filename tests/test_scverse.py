@@ -54,8 +54,7 @@ def cells(form=sp.csr_matrix):
 
 def read_back(path):
     """What anndata reads, checked: every part has the right size, and it can be cut."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         out = anndata.read_h5ad(path)
     selected = out.var["semfs_selected"].to_numpy()
     assert selected.dtype == bool
@@ -87,8 +86,7 @@ def test_semfs_takes_anndata_as_it_takes_arrays(adata):
     selector = SemFS(3, TABLE).fit(adata, "cell_type")
     assert_array_equal(selector.order_, plain.order_)
     assert selector.feature_names_in_.tolist() == adata.var_names.tolist()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert_array_equal(selector.predict(adata), plain.predict(X[:, HVG]))
         found = selector.predict_attributes(adata)
     np.testing.assert_allclose(found, plain.predict_attributes(X[:, HVG]), rtol=1e-5, atol=1e-7)
@@ -259,8 +257,7 @@ OTHERS = {
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS)
 def test_other_numbers_are_taken_as_they_are(values, form):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         open_blocks(anndata.AnnData(form(values)), TYPES)
     assert [str(warning.message) for warning in caught] == []
 
@@ -273,8 +270,7 @@ def test_numbers_per_cell_without_logarithm_are_noticed_once(form):
     with pytest.warns(UserWarning, match=r"no logarithms \(numbers up to \d+\)") as caught:
         open_blocks(adata, TYPES)
     assert len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the remedy that was named
+    with warnings.catch_warnings(action="error"):  # the remedy that was named
         normal = open_blocks(adata, TYPES, normalize="log1p")
     expected = open_blocks(anndata.AnnData(form(counts)), TYPES, normalize="log1p")
     found, expected = (sp.csr_array(source.load()[0]) for source in (normal, expected))

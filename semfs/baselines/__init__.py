@@ -21,13 +21,5 @@ from semfs.baselines.mcfs import MCFS
 from semfs.baselines.simple import Markers, RandomSelector, VarianceSelector
 from semfs.baselines.wknn import WkNN
 
-__all__ = [
-    "FSASL",
-    "L20ALM",
-    "MCFS",
-    "LassoSelector",
-    "Markers",
-    "RandomSelector",
-    "VarianceSelector",
-    "WkNN",
-]
+__all__ = ["FSASL", "L20ALM", "MCFS", "LassoSelector", "Markers", "RandomSelector"]
+__all__ += ["VarianceSelector", "WkNN"]

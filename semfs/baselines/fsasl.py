@@ -94,12 +94,8 @@ class FSASL(Baseline):
     _above = {"lambda3": 0, "ratio": 0}
 
     def _scores(self, data: Training) -> np.ndarray:
-        W = self._alternate(data.varying.astype(np.float64))
-        self.coef_, self.n_iter_ = data.spread(W), len(self.objective_)
-        return np.linalg.norm(W, axis=1)
-
-    def _alternate(self, X: np.ndarray) -> np.ndarray:
-        """Return W (d, c), in the order of steps of the released program."""
+        """Return the row norms of W (d, c), in the order of steps of the released program."""
+        X = data.varying.astype(np.float64)
         n = len(X)
         p, c = min(self.n_neighbors, n - 1), min(self.n_components or 5, n)
         width = mcfs.mean_distance(X, check_random_state(self.random_state))
@@ -123,13 +119,14 @@ class FSASL(Baseline):
             W = row_sparse_ridge(X, Q, self.lambda3)
             Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
-            last, top = selected, stable_order(np.linalg.norm(W, axis=1))
-            selected = np.sort(top[: self._n_wanted(X.shape[1])])
+            norms, last = np.linalg.norm(W, axis=1), selected
+            selected = np.sort(stable_order(norms)[: self._n_wanted(X.shape[1])])
             unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
             if unchanged == self.n_iter_no_change:
                 break
-        self.objective_, self.mu_ = np.array(objective), mu
-        return W
+        self.coef_, self.objective_, self.mu_ = data.spread(W), np.array(objective), mu
+        self.n_iter_ = len(objective)
+        return norms
 
     def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
         """Return the value printed by the released program (not the paper's objective)."""

@@ -75,11 +75,10 @@ class LassoSelector(Baseline):
     _above = {"lam": 0}
 
     def _scores(self, data: Training) -> np.ndarray:
-        center = self.fit_intercept
         X = data.varying.astype(np.float64)
-        X, *scaling = standardize_columns(X, center=center, scale=self.standardize)
+        X, *scaling = standardize_columns(X, center=self.fit_intercept, scale=self.standardize)
         # X is centred with an intercept: then only centred targets matter
-        mean = data.T.mean(axis=0) if center else np.zeros(data.table.shape[1])
+        mean = data.T.mean(axis=0) if self.fit_intercept else np.zeros(data.table.shape[1])
         T = data.T - mean
         G, Q, tol = X.T @ X, X.T @ T, self.tol
         if tol is None:
@@ -100,10 +99,9 @@ class LassoSelector(Baseline):
             message += f"duality gap of {self.gap_:.1e}. Raise max_iter or lam."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
-            message = (
-                f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}"
-            )
-            message += "; the others are ranked by residual correlation. Lower lam for more."
+            message = f"Only {n_nonzero} features have a non-zero coefficient at "
+            message += f"lam={self.lam:g}; the others are ranked by residual correlation. "
+            message += "Lower lam for more."
             warnings.warn(message, UserWarning, stacklevel=3)
         return break_ties(scores, np.abs(XtR).max(axis=1))
 
@@ -155,9 +153,8 @@ class SparseRegression:
         rows, XtR_rows = np.abs(W), np.abs(XtR)
         if self.penalty == "l21":  # the columns are one problem
             rows, XtR_rows = (np.linalg.norm(v, axis=1, keepdims=True) for v in (W, XtR))
-            residual, along, t_squared = (
-                v.sum(keepdims=True) for v in (residual, along, t_squared)
-            )
+            sums = residual, along, t_squared
+            residual, along, t_squared = (v.sum(keepdims=True) for v in sums)
         size, largest = rows.sum(axis=0, dtype=np.float64), XtR_rows.max(axis=0)
         feasible = np.minimum(1.0, self.lam / np.maximum(largest, 1e-300))
         primal = 0.5 * residual + self.lam * size

@@ -90,8 +90,7 @@ class Markers(Baseline):
     array([False,  True,  True, False])
     """
 
-    _supervised = True
-    _takes_sparse = _unit_free = True
+    _supervised = _takes_sparse = _unit_free = True
 
     def _scores(self, data: Training) -> np.ndarray:
         if len(data.table) < 2:
@@ -123,9 +122,8 @@ def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
     rest, rest_sums = n.sum() - n, sums.sum(axis=0) - sums
     rest_squares = squares.sum(axis=0) - squares
     rest_spread = np.maximum(rest_squares - rest_sums**2 / rest, 0.0)
-    error = np.sqrt(
-        variances / np.maximum(n - 1, 1) + rest_spread / np.maximum(rest - 1, 1) / rest
-    )
+    own_error = variances / np.maximum(n - 1, 1)
+    error = np.sqrt(own_error + rest_spread / np.maximum(rest - 1, 1) / rest)
     difference = means - rest_sums / rest
     # equal rows on both sides: any difference is beyond doubt, but finite
     smallest = np.maximum(1e-12 * np.abs(difference), np.finfo(np.float64).tiny)

@@ -78,8 +78,7 @@ class WkNN(Baseline):
     huber_delta: float = 1.0
     random_state: Any = 0
 
-    _supervised = True
-    _unit_free = True
+    _supervised = _unit_free = True
     _words = {"kernel": ("rbf", "exp"), "loss": ("mse", "mae", "huber", "ce")}
     _whole = {"max_iter": 1, "batch_size": 2}
     _at_least = {"lambda0": 0, "lambda1": 0, "lambda2": 0}

@@ -99,22 +99,19 @@ def read_splits(
             f"{places[0] / 'res101.mat'}; run `semfs datasets` for where to get them."
         )
     path = folder / "att_splits.mat"
-    A = np.ascontiguousarray(read_mat(path, table).T, dtype=np.float64)
+    att, known = read_mat(path, table), names_in_mat(path)
+    classes = list(range(att.shape[1]))  # FLO comes without names
+    if "allclasses_names" in known:
+        classes = [text.strip() for text in read_mat(path, "allclasses_names", list)]
+        _check_columns(path, "the attribute matrix", att, len(classes), "class names")
     text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
     names = json.loads(text).get(folder.name.rstrip("12"), [])
-    if len(names) != A.shape[1]:
-        names = [f"a{j}" for j in range(A.shape[1])]
-    frame = need("pandas", "data").DataFrame(A, _class_names(path, A.T), names)
-    known = [*names_in_mat(path), "test_unseen_loc"]
+    if len(names) != len(att):
+        names = [f"a{j}" for j in range(len(att))]
+    A = np.ascontiguousarray(att.T, dtype=np.float64)
+    frame = need("pandas", "data").DataFrame(A, classes, names)
+    known = [*known, "test_unseen_loc"]
     return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in known}
-
-
-def _class_names(path: Path, att: np.ndarray) -> list:
-    if "allclasses_names" not in names_in_mat(path):
-        return list(range(att.shape[1]))  # FLO comes without names
-    names = [text.strip() for text in read_mat(path, "allclasses_names", list)]
-    _check_columns(path, "the attribute matrix", att, len(names), "class names")
-    return names
 
 
 def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
+from scipy.special import entr
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -68,8 +69,8 @@ def cluster_scores(
     rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
-    with libraries().limit(limits=1), checked, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    silent = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+    with libraries().limit(limits=1), checked, silent:
         found = [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
     accuracies, nmis = np.array([_accuracy_and_nmi(codes, labels) for labels in found]).T
     return accuracies, nmis
@@ -188,11 +189,6 @@ def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, f
     size = (int(codes.max()) + 1) * n_clusters
     table = np.bincount(codes * n_clusters + clusters, minlength=size).reshape(-1, n_clusters)
     hits = table[linear_sum_assignment(table, maximize=True)].sum()
-    H_codes, H_clusters = _entropy(table.sum(axis=1) / n), _entropy(table.sum(axis=0) / n)
-    largest, shared = max(H_codes, H_clusters), H_codes + H_clusters - _entropy(table / n)
+    H_codes, H_clusters = (entr(table.sum(axis=axis) / n).sum() for axis in (1, 0))
+    largest, shared = max(H_codes, H_clusters), H_codes + H_clusters - entr(table / n).sum()
     return float(hits / n), float(np.clip(shared / largest, 0.0, 1.0)) if largest else 1.0
-
-
-def _entropy(p: np.ndarray) -> float:
-    p = p[p > 0]
-    return float(-(p @ np.log(p)))

@@ -31,7 +31,6 @@ DOTS = "Chosen genes by cell type"
 SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
 CAUTION = "Paired over class splits, with 95 % intervals: too narrow, as splits share classes."
 
-
 #: The lines of the figure: a fitted selector from the seen cells of a split. None: all genes.
 LINES: dict[str, Callable[[Case], Any]] = {
     OURS: lambda c: SemFS(50, c.attributes).fit(c.X, c.y),
@@ -95,12 +94,12 @@ def run_demo(
 
 
 _sample = lru_cache(load_sample)
+_silent = partial(warnings.catch_warnings, action="ignore", category=UserWarning)
 
 
 def _result(splits: Mapping[str, list], cell: Cell) -> Result:
     case = case_of(_sample(), tuple(splits[cell.split]))
-    with warnings.catch_warnings():  # a split whose descriptions say too little, and the like
-        warnings.simplefilter("ignore", UserWarning)
+    with _silent():  # about a split whose descriptions say too little, and the like
         selector = LINES[cell.method](case)
     order = np.arange(case.X.shape[1]) if selector is None else selector.order_
     by_k = {k: order[:k] for k in (KS if selector is not None else [case.X.shape[1]])}
@@ -113,8 +112,7 @@ def _result(splits: Mapping[str, list], cell: Cell) -> Result:
 def _chosen(data: ZeroShotDataset, n_genes: int) -> list[tuple[str, float, str]]:
     """The genes that SemFS chooses on the seen types of the sample's split, best first."""
     case = Case.of(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # ancestors of no seen type
+    with _silent():  # about ancestors of no seen type
         selector = SemFS(n_genes, case.attributes).fit(case.X, case.y)
     found = selector.explain(n_bootstraps=0)
     best = found.attributes.abs().idxmax(axis=1)

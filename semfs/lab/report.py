@@ -40,7 +40,6 @@ CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "sem
 PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
 
 Row = Mapping[str, Any]
-Scores = dict[str, dict[tuple[str, Any], float]]  # label -> (split, x) -> value
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     return Standings([*map(standing, fair)], oracles, tied, incomplete, verdict)
 
 
-def _cells(rows: Iterable[Row], metric: str, x: str) -> Scores:
+def _cells(rows: Iterable[Row], metric: str, x: str) -> dict[str, dict[tuple[str, Any], float]]:
     """One number per label, split and x, averaged over k."""
     found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:

@@ -14,10 +14,10 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -141,18 +141,24 @@ def _line(cell: Cell, error: str) -> str:
 def _from_workers(
     function: Function, todo: Sequence[Cell], n_workers: int, mine: Callable[[Cell], bool]
 ) -> Outcomes:
-    """Compute cells in worker processes; what was under way when one died goes one by one."""
+    """Compute cells in worker processes; what was under way when one died goes one by one.
+
+    They are joblib's (loky), which do not run the user's script a second time.
+    """
     left, suspects = deque(todo), deque[Cell]()
     while left or suspects:
         cells, n_at_once = (suspects, 1) if suspects else (left, n_workers)
         busy: dict[Future[Outcome], Cell] = {}
         whole = True
-        with _workers(function, n_at_once) as submit:
+        with ExitStack() as stack:
+            given = (function, os.getpid())
+            pool = ProcessPoolExecutor(n_at_once, initializer=_begin, initargs=given)
+            stack.callback(pool.shutdown, kill_workers=True)  # in mid-task after Ctrl-C
             while busy or (cells and whole):
                 while cells and whole and len(busy) < n_at_once:
                     cell = cells.popleft()
                     if mine(cell):
-                        busy[submit(cell)] = cell
+                        busy[_submit(pool, cell)] = cell
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
                     cell, error = busy.pop(future), future.exception()
                     whole = whole and not isinstance(error, BrokenProcessPool)
@@ -162,17 +168,6 @@ def _from_workers(
                         yield cell, None, _describe(error)
                     else:
                         suspects.append(cell)
-
-
-@contextmanager
-def _workers(function: Function, n_workers: int) -> Iterator[Callable[[Cell], Any]]:
-    """Processes of joblib (loky), which do not run the user's script a second time."""
-    given = (function, os.getpid())
-    pool = ProcessPoolExecutor(n_workers, initializer=_begin, initargs=given)
-    try:
-        yield partial(_submit, pool)
-    finally:  # after Ctrl-C too: whatever they are doing
-        pool.shutdown(wait=True, kill_workers=True)
 
 
 def _submit(pool: Any, cell: Cell) -> Future[Outcome]:

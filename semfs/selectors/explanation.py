@@ -141,10 +141,10 @@ def explain_selection(
         weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
         carried = correlations = _correlations(scaled.means[:, chosen], values)
         levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
-    counts = None
+    counts = np.zeros(0)
     if n_bootstraps and moments and isinstance(moments.rows, Rows) and len(classes) > 2:
         counts = _selection_counts(selector, scaled, units, n_bootstraps, random_state)
-    n_bootstraps = 0 if counts is None else n_bootstraps
+    n_bootstraps = n_bootstraps if counts.size else 0
     stability = frame(_stability(chosen if n_bootstraps else chosen[:0], counts, n_bootstraps))
     stability.index = [selector._name_of(j) for j in stability.pop("feature")]
     duplicates = frame(
@@ -175,8 +175,12 @@ def explain_selection(
 def _correlations(means: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Correlation (k, m) over classes, all classes alike."""
     M, A = means - means.mean(axis=0), table - table.mean(axis=0)
-    scale = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
-    return np.divide(M.T @ A, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+    return _ratios(M.T @ A, np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0)))
+
+
+def _ratios(products: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Products by their scale; 0 where there is none."""
+    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 1e-12)
 
 
 def _levels(moments: Moments, chosen: np.ndarray) -> np.ndarray:
@@ -220,13 +224,8 @@ def _copies(moments: Moments, chosen: np.ndarray) -> list[tuple[int, int, float]
     inner = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
     found = []
     for i, j in enumerate(chosen.tolist()):
-        r, r_within = (
-            np.divide(column, scale, out=np.zeros_like(column), where=scale > 1e-12)
-            for column, scale in (
-                (total[:, i], np.sqrt(diag * diag[j])),
-                (within[:, i], np.sqrt(inner * inner[j])),
-            )
-        )
+        r = _ratios(total[:, i], np.sqrt(diag * diag[j]))
+        r_within = _ratios(within[:, i], np.sqrt(inner * inner[j]))
         alike = np.flatnonzero((np.abs(r) >= COPY) & (np.abs(r_within) >= COPY / 2))
         alike = alike[np.argsort(-np.abs(r[alike]), kind="stable")]
         found += [(j, o, float(r[o])) for o in alike[alike != j][:3].tolist()]
@@ -258,9 +257,8 @@ def _selection_counts(
     return counts
 
 
-def _stability(chosen: np.ndarray, counts: np.ndarray | None, n: int) -> dict[str, np.ndarray]:
+def _stability(chosen: np.ndarray, counts: np.ndarray, n: int) -> dict[str, np.ndarray]:
     """Frequencies with Jeffreys intervals, chosen features first, then the likeliest others."""
-    counts = np.zeros(0) if counts is None else counts
     others = np.argsort(-counts, kind="stable")
     others = others[~np.isin(others, chosen) & (counts[others] > 0)][: len(chosen)]
     features = np.concatenate([chosen, others])

@@ -132,10 +132,8 @@ def _check_header(path: Path, header: Any) -> None:
             f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; semfs "
             f"{semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
         )
-    if (
-        not isinstance(header.get("selector"), dict)
-        or header["selector"].get("is") != "selector"
-    ):
+    selector = header.get("selector")
+    if not isinstance(selector, dict) or selector.get("is") != "selector":
         raise FileError(f"{path} holds no selector. Save it again.")
 
 

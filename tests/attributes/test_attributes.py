@@ -155,8 +155,7 @@ def test_findings_are_constants_copies_twins_and_neighbours():
     ],
 )
 def test_fit_warns_of_constant_attributes_unless_they_are_usual(rows, message):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         SemFS(1, attributes=rows).fit([[0.0, 1], [1, 0], [1, 1]], [0, 1, 1])
     assert len(caught) == (message is not None)
     assert all(re.search(message, str(w.message).rstrip(".")) for w in caught)

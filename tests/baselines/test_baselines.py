@@ -33,10 +33,6 @@ IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSel
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-def seeded():
-    return np.random.default_rng(0)
-
-
 def name_of(selector):
     return type(selector).__name__
 
@@ -120,15 +116,11 @@ def test_wrong_options_are_named_with_what_is_allowed(selector, message):
         selector.fit(*blobs())
 
 
-def three_islands():
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 0, 0, 0], [90, 0, 0, 0], [0, 90, 0, 0]])
-    return np.repeat(centres, [8, 12, 10], axis=0) + rng.normal(size=(30, 4))
-
-
 def test_a_graph_in_pieces_is_embedded_by_its_pieces_largest_first():
+    islands = np.repeat([[0.0, 0, 0, 0], [90, 0, 0, 0], [0, 90, 0, 0]], [8, 12, 10], axis=0)
+    X = islands + np.random.default_rng(0).normal(size=(30, 4))
     with pytest.warns(UserWarning, match="3 components"):
-        selector = MCFS(2, n_components=2, weight="binary").fit(three_islands())
+        selector = MCFS(2, n_components=2, weight="binary").fit(X)
     first = selector.embedding_[:, 0]
     assert_allclose(selector.eigenvalues_, 1.0)
     # the largest island (rows 8 to 19) against the rest
@@ -175,7 +167,7 @@ def test_the_path_stops_at_the_cardinality():
 @pytest.mark.parametrize(
     "Z",
     [
-        seeded().normal(size=(40, 6)),
+        np.random.default_rng(0).normal(size=(40, 6)),
         1.0 * np.random.default_rng(19).integers(0, 3, (60, 4)),
         np.eye(9, 12)[:, 2:],
     ],

@@ -1,6 +1,5 @@
 """The baselines give the numbers of the original programs (see tests/golden/README.md)."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +53,6 @@ def keys(prefix):
     return [k.removeprefix(prefix) for k in GOLDEN.files if k.startswith(prefix)]
 
 
-def top(selector, k):
-    return set(selector.order_[:k].tolist())
-
-
 @pytest.mark.parametrize("weight", ["heat", "binary"])
 @pytest.mark.parametrize("name", ["toy12", "synth60"])
 def test_mcfs_graph_is_the_original_graph(name, weight):
@@ -94,7 +89,7 @@ def test_mcfs_on_synth60_selects_the_stored_set_although_its_graph_is_in_two_pie
     X, _ = data("synth60")
     with pytest.warns(UserWarning, match="2 components"):
         selector = MCFS(5, n_components=3).fit(X)
-    assert top(selector, 5) == {0, 3, 6, 7, 11}
+    assert set(selector.order_[:5].tolist()) == {0, 3, 6, 7, 11}
 
 
 @pytest.mark.parametrize("key", [k for k in keys("fsasl__") if k.endswith("score")])
@@ -119,20 +114,13 @@ def test_fsasl_scores_on_toy12_with_exact_codes():
     assert selector.mu_ == pytest.approx(14.306531, abs=1e-6)
 
 
-def raw_lasso(lam, name, target="Y", **options):
-    X, y = data(name)
-    attributes = ATTRIBUTES if target == "Ys" else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return LassoSelector(
-            3, lam=lam, attributes=attributes, fit_intercept=False, standardize=False, **options
-        ).fit(X, y)
-
-
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("key", keys("lasso__"))
 def test_lasso_coefficients_are_those_of_slep(key):
     name, target, lam = key.split("_")
-    selector = raw_lasso(float(lam.replace("p", ".")), name, target)
+    attributes = ATTRIBUTES if target == "Ys" else None
+    options = {"attributes": attributes, "fit_intercept": False, "standardize": False}
+    selector = LassoSelector(3, lam=float(lam.replace("p", ".")), **options).fit(*data(name))
     # SLEP itself stops some 1e-5 short of the optimum
     assert_allclose(selector.coef_, GOLDEN[f"lasso__{key}"], atol=2e-5)
 

@@ -46,16 +46,19 @@ def random_case(seed, offset=0.0):
     return X, y, A, float(rng.choice([0.0, 0.5, 1.0, 10.0])), 10.0 ** rng.uniform(-2, 3)
 
 
+def assert_exact_steps(case, rounds, fit_intercept, tolerance):
+    X, y, A, alpha, gamma = case
+    J, s, W = naive(X, y, A, alpha, gamma, rounds, fit_intercept)
+    objective = make_objective(X, y, A, alpha=alpha, gamma=gamma, fit_intercept=fit_intercept)
+    found = solve_alternating(objective, max_iter=rounds, tol=-1.0)
+    assert_allclose(found.objective, J, rtol=tolerance)
+    assert_allclose(found.s, s, rtol=tolerance)
+    assert np.linalg.norm(found.W - W) <= tolerance * np.linalg.norm(W)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_J_follows_the_path_of_exact_steps(seed):
-    X, y, A, alpha, gamma = random_case(seed)
-    fit_intercept = bool(seed % 2)
-    J, s, W = naive(X, y, A, alpha, gamma, 8, fit_intercept)
-    objective = make_objective(X, y, A, alpha=alpha, gamma=gamma, fit_intercept=fit_intercept)
-    found = solve_alternating(objective, max_iter=8, tol=-1.0)
-    assert_allclose(found.objective, J, rtol=1e-8)
-    assert_allclose(found.s, s, rtol=1e-8)
-    assert np.linalg.norm(found.W - W) <= 1e-8 * np.linalg.norm(W)
+    assert_exact_steps(random_case(seed), 8, bool(seed % 2), 1e-8)
 
 
 @pytest.mark.parametrize("n_inner", [1, 3])
@@ -86,15 +89,7 @@ def test_steps_of_s_are_those_of_equations_9_to_11_and_s_ranks(step, n_inner):
 def test_rows_far_from_the_origin_lose_no_digits(monkeypatch, small, offset, fit_intercept):
     monkeypatch.setattr(alternating, "SMALL", small)
     for seed in range(6):
-        X, y, A, alpha, gamma = random_case(seed, offset)
-        J, s, W = naive(X, y, A, alpha, gamma, 6, fit_intercept)
-        objective = make_objective(
-            X, y, A, alpha=alpha, gamma=gamma, fit_intercept=fit_intercept
-        )
-        found = solve_alternating(objective, max_iter=6, tol=-1.0)
-        assert_allclose(found.objective, J, rtol=1e-6)
-        assert_allclose(found.s, s, rtol=1e-6)
-        assert np.linalg.norm(found.W - W) <= 1e-6 * np.linalg.norm(W)
+        assert_exact_steps(random_case(seed, offset), 6, fit_intercept, 1e-6)
 
 
 def assert_equation_12(objective, solution, tolerance=1e-8):
