@@ -83,6 +83,17 @@ def _remedy(path: Path) -> str:
     return "It may be truncated or damaged: copy or download it again."
 
 
+def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
+    """Raise if a file to be written is an input or another output; words are passed over."""
+    read, written = [path for path in inputs if path and os.path.isfile(path)], set[str]()
+    for path in filter(None, outputs):
+        place = os.path.realpath(path)
+        lost = os.path.exists(place) and any(os.path.samefile(place, other) for other in read)
+        if lost or place in written:
+            raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
+        written.add(place)
+
+
 @contextlib.contextmanager
 def appearing(path: Any) -> Iterator[Path]:
     """A name beside ``path``; what is written there is moved to it if the block succeeds.

@@ -147,6 +147,7 @@ def test_views_take_layers_raw_and_symbols(adata):
     "options, message",
     [
         ({"layer": "nothing"}, "no layer 'nothing'; layers: double, counts, raw"),
+        ({"layer": "double", "use_raw": True}, "use_raw=True: give one of the two"),
         ({"gene_symbols": "nothing"}, "var has no column 'nothing'; found: symbol"),
     ],
 )

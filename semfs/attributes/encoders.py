@@ -107,15 +107,22 @@ def read_names(source: str) -> list[str] | dict[str, str]:
         return [name.strip() for name in source.split(",") if name.strip()]
     between = "comma" if path.suffix.lower() == ".csv" else "tab"
     with reading(open_existing(path), "name"):
-        lines = path.read_text("utf-8-sig").splitlines()
-        cells = csv.reader(lines, delimiter="," if between == "comma" else "\t")
-        rows = [[part.strip() for part in row] for row in cells if any(map(str.strip, row))]
+        try:
+            text = path.read_text("utf-8-sig")
+        except UnicodeDecodeError:
+            raise FileError(f"{path}: a text file of class names was expected.") from None
+        cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
+        found = enumerate(([part.strip() for part in row] for row in cells), start=1)
+        lines = {number: row for number, row in found if any(row)}
+    rows = lines.values()
     if not rows:
         raise FileError(f"{path} is empty; one class name per line was expected.")
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
-    if not all(len(row) == 2 and all(row) for row in rows):
-        raise FileError(f"{path}: every line needs a name, a {between} and a description.")
+    for line, row in lines.items():
+        if len(row) != 2 or not all(row):
+            wanted = f"a name, a {between} and a description; put it in quotes if it has a"
+            raise FileError(f"{path}, line {line} needs {wanted} {between} of its own.")
     check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
     return dict(rows)
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, say
+from semfs.files import check_apart
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
@@ -62,7 +63,7 @@ class Selection:
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
     out: Annotated[Path, Option("--out", "-o", help=REDUCED)] = Path("selected")
-    unseen: Annotated[Names, Option(help="A class not to be used; repeatable.")] = None
+    unseen: Annotated[Names, Option(help="Classes not to use, with commas; repeatable.")] = None
     drop: Drop = None
     include: Annotated[Names, Option(help="A feature to keep in any case; repeatable.")] = None
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
@@ -86,10 +87,13 @@ def select(options: Selection) -> None:
     import semfs
     from semfs.datasets.files import class_table
     from semfs.rows import open_blocks
-    from semfs.selectors.files import select_features
+    from semfs.rows.readers import classes_in
+    from semfs.selectors.files import select_features, targets
 
     read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
     source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
+    inputs = (options.data, options.label, options.attributes)
+    check_apart((*targets(source, options.out), options.save), inputs)
     about = (options.data, options.attributes, source.labels.classes)
     table, hidden = class_table(*about, needed=False)
     own = ("alpha", "gamma", "include", "exclude")
@@ -98,7 +102,7 @@ def select(options: Selection) -> None:
     k = int(k) if float(k).is_integer() else k
     selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
     how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
-    unseen = [*(options.unseen or ()), *hidden]
+    unseen = [*classes_in(options.unseen or (), source.labels.classes), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
         done.files.append(semfs.save(selector, options.save))
@@ -132,15 +136,15 @@ def attributes(
     from semfs import attributes as room
     from semfs.attributes.files import write_table
 
+    check_apart([out], [names, markers, ontology, encoder])
     if (names is None) == (markers is None):
         raise ValueError("give class names, or --markers FILE instead of them.")
+    words = room.read_names(names or "")
     if names is None:
         table = room.attributes_from_markers(markers)
     elif ontology is not None:
-        terms = room.read_names(names)
-        table = room.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
+        table = room.attributes_from_ontology(words, ontology, own=own, part_of=part_of)
     else:
-        words = room.read_names(names)
         table = room.encode_class_names(words, encoder, prompts=prompt or "{}")
     write_table(table, out)
     for finding, what in room.describe_attributes(table).head(12).to_numpy():
@@ -331,6 +335,8 @@ def report(
     from semfs.lab.report import write_csv, write_report
     from semfs.lab.store import DamagedStore, Store
 
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{out}: the page is written as .html; for rows there is --csv.")
     try:
         store = Store(run, create=False)
         rows = store.rows()

@@ -31,6 +31,7 @@ from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.files import memory_limit
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
+from semfs.validation import did_you_mean
 
 #: The grid on which the paper tunes every parameter of its baselines.
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -157,8 +158,9 @@ def _import(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
+        why = f" ({error})." if module_name else did_you_mean(name, METHODS) or "."
         raise ValueError(
-            f"There is no method {name!r} ({error}). Known: {', '.join(METHODS)}; or give your "
+            f"There is no method {name!r}{why} Known: {', '.join(METHODS)}; or give your "
             "own as module:Selector, the module in this directory or installed."
         ) from error
 

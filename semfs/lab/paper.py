@@ -29,6 +29,7 @@ from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_dat
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
+from semfs.rows.readers import classes_in, names_in_npz
 from semfs.validation import check_integer, did_you_mean
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
@@ -89,7 +90,7 @@ def open_data(
     attributes : path, "names" or "cl", optional
         Class table; an ``.npz`` file may have its own (array A).
     unseen : sequence of str, optional
-        The unseen classes, as text; several may be joined by commas.
+        The unseen classes, as text; several may be joined by commas, as in a CSV file.
     **how
         ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
     """
@@ -99,13 +100,7 @@ def open_data(
         data = _known(str(name))()
     else:
         data = load_table(name, label, attributes, **how)
-    if not unseen:
-        return data
-    known = {str(label): label for label in data.classes.tolist()}
-    # A name may have commas in it; other texts are several names.
-    parts = [[text] if text in known else text.split(",") for text in unseen]
-    words = [word.strip() for part in parts for word in part]
-    return data.with_unseen([known.get(word, word) for word in words])
+    return data.with_unseen(classes_in(unseen, data.classes.tolist())) if unseen else data
 
 
 def _known(name: str) -> Loader:
@@ -169,8 +164,7 @@ def _xlsa17(folders: list[Path]) -> dict[str, Loader]:
 
 def _is_dataset(file: Path) -> bool:
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
+        names = set(names_in_npz(file))
     except zipfile.BadZipFile:
         return False
     return {"y", "A"} <= names and bool({"X", "X_data"} & names)
@@ -271,6 +265,8 @@ class Bench:
         extra: dict[str, Any] = {} if nested else {"features_by_k": names}
         if cell.experiment == "convergence":
             extra["objective"] = np.asarray(found.selector.objective_).tolist()
+        said = getattr(found.selector, "knowledge_", {}).get("classes to come", "")
+        extra |= {"classes to come": said} if "not used" in said else {}
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
@@ -375,6 +371,8 @@ def reproduce(
     command : str, optional
         How this was called, for the report.
     """
+    if Path(run_folder).is_file():
+        raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
     entries = find_experiments(study.experiments)
     for name in study.methods:
         find_method(name)
@@ -461,12 +459,16 @@ def evaluate(
     assert_all_finite(data.X, input_name=data.name)
     store, protocol = Store(None), Protocol(tuple(ks), n_repeats, seed)
     bench = _prepare(store, {data.name: lambda: data}, {data.name: splits}, protocol, own)
+    if len(names) > 1 and np.array_equal(data.attributes, np.eye(len(data.attributes))):
+        names = [name for name in names if name != "semfs-described"]  # labels describe none
     cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
-    summary.notes += notes
+    rows, said = store.rows(), "classes to come"
+    reasons = {r["label"]: r["extra"][said] for r in rows if said in r["extra"]}
+    summary.notes += [*notes, *(f"{who}: {said}: {why}." for who, why in reasons.items())]
     if ks[-1] > d:
         summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
-    return store.rows(), summary
+    return rows, summary
 
 
 def _prepare(

@@ -197,6 +197,8 @@ def view(
     >>> semfs.SemFS(1).fit(genes, "type").get_feature_names_out()
     array(['CD19'], dtype=object)
     """
+    if use_raw and layer not in (None, "raw"):
+        raise ValueError(f"layer={layer!r} and use_raw=True: give one of the two.")
     use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
     missing = adata.raw is None if use_raw else layer is not None and layer not in adata.layers
     if missing:
@@ -313,7 +315,7 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     # Logarithms do not reach 50, and other measurements seldom have so long a tail.
     unlogged = not whole and top > 50 and top > 20 * middle
     message = None
-    if normalize and not (whole or unlogged):
+    if normalize and known and not (whole or unlogged):
         message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
     elif not normalize and (unlogged or (whole and (top > 30 or top > 8 * found.mean()))):
         what = "raw counts (whole numbers" if whole else "no logarithms (numbers"

@@ -6,6 +6,7 @@ unpickled from a file; sizes are checked before they are believed.
 
 from __future__ import annotations
 
+import csv
 import mmap
 import re
 import zipfile
@@ -28,7 +29,7 @@ BLOCK_BYTES = MEMORY // 32
 RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
-_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")
+Blocks = Iterator[tuple[int, Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,14 @@ def _text(label: Any) -> str:
     return str(int(label)) if whole else str(label)
 
 
-Blocks = Iterator[tuple[int, Any, Any]]
+def classes_in(texts: Iterable[str], classes: Iterable) -> list:
+    """Return the classes that texts name: each is one class, or several as in a line of CSV."""
+    known, words = {_text(label): label for label in classes}, list[str]()
+    for text in texts:
+        line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
+        parts = [text] if text in known else [word.strip() for word in line]
+        words += [text] if known.keys().isdisjoint(parts) else parts
+    return [known.get(word, word) for word in words]
 
 
 class Reader:

@@ -152,6 +152,8 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
 
     X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
     """
+    if (X.data if sp.issparse(X) else X).min(initial=0) < 0:
+        raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
     if row_sums is None and sp.issparse(X):
         ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
         row_sums = np.diff(ends[X.indptr])

@@ -79,6 +79,7 @@ class TableReader(Reader):
         self.left_out = [c.name for c in others if c.name not in chosen]
         self.texts = [name for name in self.left_out if name not in stored_index]
         self.order = schema.names
+        self.flags = {c.name for c in features if need("pyarrow").types.is_boolean(c.type)}
         self.n_rows = self._dataset().count_rows()
         floating = need("pyarrow").types.is_floating
         types = {c.type.to_pandas_dtype() if floating(c.type) else float for c in features}
@@ -106,6 +107,7 @@ class TableReader(Reader):
         # a column of whole numbers may hold 0.5 further down
         pa, numbers = need("pyarrow"), set(self.columns)
         types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
+        types |= dict.fromkeys(self.flags, pa.bool_())
         read, parse, convert = _csv_options(self.path, types)
         options = {"parse_options": parse, "convert_options": convert, "read_options": read}
         return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
@@ -197,6 +199,8 @@ class TableReader(Reader):
         out = np.empty((batch.num_rows, len(columns)), dtype=self.dtype)
         for place, name in enumerate(columns):
             column = batch.column(name)
+            if name in self.flags:  # of which numpy could not take a gap
+                column = column.cast("uint8")
             out[:, place] = column.to_numpy(zero_copy_only=False)
             wrong = np.flatnonzero(~np.isfinite(out[:, place]))
             if len(wrong):

@@ -150,6 +150,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             Rows with all the features seen in `fit`. In AnnData genes are found by name, and
             an AnnData object is returned, as slicing it does.
         """
+        check_is_fitted(self, "support_")
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
             if plain_blocks(X) is None:

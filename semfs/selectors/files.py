@@ -11,7 +11,7 @@ import numpy as np
 
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
-from semfs.files import appearing, need
+from semfs.files import appearing, check_apart, need
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.writing import WRITTEN, feature_names, write_columns, write_h5ad
@@ -89,7 +89,7 @@ def select_features(
     >>> (folder / "small.csv").read_text().splitlines()[1]
     '"cat",4'
     """
-    target, table_path = _targets(source, Path(out))
+    target, table_path = targets(source, Path(out))
     if subset and target.suffix.lower() != ".h5ad":
         raise ValueError(f"subset is for .h5ad files, not for {target}. Leave it out.")
     names = source.feature_names
@@ -128,8 +128,8 @@ def select_features(
     return FileSelection(selector, features, [target, table_path], n_rows)
 
 
-def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
-    """Where the reduced data and the feature table go."""
+def targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
+    """Return where the reduced data and the feature table go: not onto the data."""
     data = source.reader.path
     if not out.suffix or out.is_dir():
         suffix = "" if data is None else data.suffix.lower()
@@ -139,8 +139,7 @@ def _targets(source: BlockSource, out: Path) -> tuple[Path, Path]:
         target, table = out, out.with_name(f"{out.stem}.features.csv")
     else:
         raise ValueError(f"{out} must end in {', '.join(WRITTEN)}, or nothing: a folder.")
-    if data is not None and target.exists() and data.exists() and target.samefile(data):
-        raise ValueError(f"{target} is the data file itself. Choose another name.")
+    check_apart((target, table), (data,))
     return target, table
 
 

@@ -106,12 +106,14 @@ def test_names_are_read_from_files_and_lists(tmp_path):
     "name, content, message",
     [
         ("e.txt", "\n", "is empty"),
-        ("d.tsv", "cat\ta pet\ndog\n", "a name, a tab and a description"),
+        ("d.tsv", "cat\ta pet\n\ndog\n", "line 3 needs a name, a tab and a description"),
+        ("d.csv", "T,CD4+, alpha-beta\n", "put it in quotes"),
+        ("d.npz", "PK\x03\x04\udcff", "a text file of class names was expected"),
         ("d.tsv", "cat\ta pet\ncat\ta hunter\n", "names class 'cat' twice"),
     ],
 )
 def test_broken_files_of_names_are_explained(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content, errors="surrogateescape")
     with pytest.raises(FileError, match=message):
         read_names(str(tmp_path / name))
 

@@ -138,21 +138,33 @@ def test_rows_without_a_label_are_counted_and_a_share_of_features_is_chosen(farm
     assert "2 of 5 features chosen on 40 rows of 2 classes and 20 unlabelled" in done.stdout
 
 
-@pytest.mark.parametrize("out", ["out.csv", "rows.csv"])
-def test_what_fails_leaves_data_and_folder_alone(farm, out):
-    before = sorted(farm.iterdir())
-    done = invoke(*select(farm, "--unseen", "cov", "-o", farm / out), code=2)
-    assert ("did you mean 'cow'" if out == "out.csv" else "data file itself") in done.stderr
-    assert sorted(farm.iterdir()) == before
+def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
+    monkeypatch.chdir(farm)
+    (farm / "classes.csv").rename("c.features.csv")
+    before = {path: path.read_bytes() for path in farm.iterdir()}
+    for more, message in (
+        ("--unseen hen,cov", "did you mean 'cow'"),
+        ("-o rows.csv", "rows.csv would overwrite"),
+        ("-o c.csv", "c.features.csv would overwrite"),
+        ("--save c.features.csv", "c.features.csv would overwrite"),
+        ("--save out.csv", "out.csv would overwrite"),
+    ):
+        done = invoke(*select(farm, *more.split(), attributes="c.features.csv"), code=2)
+        assert message in done.stderr
+    done = invoke("attributes", "rows.csv", "--ontology", "cl", "-o", "rows.csv", code=2)
+    assert "rows.csv would overwrite" in done.stderr
+    assert {path: path.read_bytes() for path in farm.iterdir()} == before
 
 
 def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
     rows = ("evaluate", farm / "rows.csv", "-l", "kind")
     assert "or 'labels'" in invoke(*rows, code=2).stderr
+    assert "--label" in invoke(*rows[:2], code=2).stderr
     text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",fox", 9)
     (farm / "rows.csv").write_text(text, "utf-8")
     more = ("-a", "labels", "-k", "2", "--repeats", "1", "-j", "1", "--unseen", "hen,cow")
-    assert "SemFS" in invoke(*rows, *more).stdout
+    text = invoke(*rows, *more).stdout
+    assert text.count("SemFS") == 2  # of two measures, and no SemFS, new classes described
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather", "npy", "npz", "h5"])
@@ -194,7 +206,8 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("evaluate sample -k 5:x", "-k is '5:x'"),
         ("evaluate sample -k 0:5", "-k is '0:5'"),
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
-        ("evaluate sample -m none", "There is no method 'none'"),
+        ("evaluate nowhere.csv --label kind", "no file nowhere.csv"),
+        ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
         ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for (-k)."),
         ("evaluate sample --out page.pdf", "written as .html"),
         ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
@@ -203,10 +216,11 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
         ("demo --genes 0", "--genes must be at least 1, got 0."),
         ("report nowhere", "nowhere"),
+        ("report nowhere --out page.csv", "written as .html"),
         ("reproduce everything --out run", "no experiment 'everything'"),
         ("reproduce alpha --out run --method x:y", "No module named 'x'"),
         ("reproduce alpha --out run --data nowhere", "not a directory"),
-        ("attributes cat,cat -o t.csv", "'cat'"),
+        (f"reproduce alpha --out {__file__}", "is a file; a folder"),
     ],
 )
 def test_a_wrong_argument_is_explained(arguments, message, monkeypatch, tmp_path):

@@ -151,6 +151,9 @@ def test_counts_and_other_numbers_are_told_apart(tmp_path):
         open_blocks(cells, label, normalize="log1p")
     with pytest.raises(ValueError, match="normalize must be 'log1p'"):
         open_blocks(cells, label, normalize="log")
+    for negative in (-COUNTS, sp.csr_array(-COUNTS), sp.csc_array(-COUNTS)):
+        with pytest.raises(ValueError, match="negative numbers are no counts"):
+            SemFS(K).fit(open_blocks(negative, KINDS, normalize="log1p"))
 
 
 def rewritten(path, name, change):

@@ -193,6 +193,13 @@ def test_columns_without_numbers_are_left_out_and_named(tmp_path):
         SemFS(4).fit(open_blocks(path, label, drop=["note"]))
 
 
+def test_true_and_false_are_numbers_in_every_table(tmp_path):
+    flags = frame().assign(flag=CODES > 2).drop(columns="note")
+    flags.to_csv(tmp_path / "data.csv", index=False)
+    for data in (flags, tmp_path / "data.csv"):
+        assert_array_equal(open_blocks(data, "kind").load()[0][:, -1], CODES > 2)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_frames_with_the_name_of_the_label_column_are_tables():
     plain = frame()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 from problems import make_problem
 from semfs import SemFS, SemFSCV
@@ -152,6 +153,11 @@ def test_a_penalty_lost_in_rounding_is_named(n):
 def test_what_floating_point_cannot_bear_is_refused(fit, match):
     with pytest.raises(ValueError, match=match):
         fit()
+
+
+def test_what_is_not_fitted_says_so_as_scikit_learn_does():
+    with pytest.raises(NotFittedError):
+        SemFS(3).transform(X)
 
 
 def test_a_large_alpha_ranks_float32_as_float64():

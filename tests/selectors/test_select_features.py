@@ -126,7 +126,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert back.var["semfs_score"].idxmax() == sample.feature_names[expected.order_[0]]
     assert back.uns["semfs"]["params"]["n_features_to_select"] == 20
     assert back.uns["mine"]["kept"] == 1
-    with pytest.raises(ValueError, match="is the data file itself"):
+    with pytest.raises(ValueError, match="would overwrite an input"):
         rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)
     with pytest.raises(ValueError, match=r"needs a column of obs as y; found: type"):
         open_blocks(tmp_path / "c.h5ad")
