@@ -1,7 +1,5 @@
 """Files: others' are checked before they are believed, ours appear whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -4,8 +4,6 @@
 the layer, raw or gene symbols to use.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -98,7 +96,7 @@ def select_genes(
     source = open_blocks(genes, groupby, normalize=normalize)
     if n_genes > source.n_features:
         message = f"n_genes={n_genes} is greater than the number of genes, {source.n_features}."
-        warnings.warn(f"{message} All of them are kept.", UserWarning, stacklevel=2)
+        warnings.warn(f"{message} All of them are kept.", stacklevel=2)
         n_genes = source.n_features
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     columns = result_columns(selector, key_added)

@@ -1,7 +1,5 @@
 """Checks at the public edge: labels, matrices and weights, each refused in one clear line."""
 
-from __future__ import annotations
-
 import difflib
 import numbers
 import re

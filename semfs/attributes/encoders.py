@@ -1,7 +1,5 @@
 """Class attributes from class names: any text encoder, or a file of word vectors."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import logging
@@ -194,7 +192,7 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     if unknown:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         message = f"{len(unknown)} words have no vector: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, stacklevel=4)
     return np.array([np.mean(row, axis=0) for row in rows])
 
 

@@ -1,7 +1,5 @@
 """Class attributes in files: tables (CSV, Parquet, Excel), and lists of markers."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import zipfile

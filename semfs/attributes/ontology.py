@@ -1,7 +1,5 @@
 """Class attributes from an ontology: the ancestors of each class."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import warnings

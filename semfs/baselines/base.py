@@ -1,7 +1,5 @@
 """What the methods of comparison share: checked data, scaling, targets, a finite ranking."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """FSASL: weights of an embedding learned from sparse codes and neighbour probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """LASSO and group lasso for many outputs at once, on a Gram matrix."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -102,7 +100,7 @@ class LassoSelector(Baseline):
             message = f"Only {n_nonzero} features have a non-zero coefficient at "
             message += f"lam={self.lam:g}; the others are ranked by residual correlation. "
             message += "Lower lam for more."
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warnings.warn(message, stacklevel=3)
         return break_ties(scores, np.abs(XtR).max(axis=1))
 
 

@@ -1,7 +1,5 @@
 """MCFS: features that explain a spectral embedding of the samples."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -215,7 +213,7 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
     if V.shape[1] > 1:
         message = f"The neighbour graph falls into {V.shape[1]} components: the first "
         message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warnings.warn(message, stacklevel=3)
     values, rest = np.empty(0), np.empty((n, 0))
     n_rest = min(n_components - first.shape[1], n - V.shape[1])
     if n_rest > 0:

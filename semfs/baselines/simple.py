@@ -1,7 +1,5 @@
 """Random, Variance and Markers: quick, and without parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """WkNN: feature weights of a leave-one-out kernel vote."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,7 +95,7 @@ class WkNN(Baseline):
             steps = f"{self.n_iter_} of {self.max_iter} steps"
             message = f"The penalties drove all weights to 0 in {steps}; features are ranked "
             message += "by the last slope of the loss. Lower lambda0 first."
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warnings.warn(message, stacklevel=3)
         return break_ties(self.weights_, -slope)
 
     def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:

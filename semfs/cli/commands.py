@@ -4,8 +4,6 @@ The docstring of a command is its help and ends with "Example: ..."; a command m
 dataclass, whose fields are its options. Imports are inside, so that `--help` is quick.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """How the commands speak: plain lines, whole tables, JSON, and the command line's own words."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The known data sets: two are bundled, the others are looked for in folders."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Data sets in files of your own: tables, AnnData, NPZ; and features from any file."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +64,7 @@ def load_table(
         X = source.reader.load()
     if not kept.all():
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
-        warnings.warn(message, UserWarning, stacklevel=2)
+        warnings.warn(message, stacklevel=2)
         X, labels = X[kept], labels.used()
     if not np.isfinite(X.data if sparse.issparse(X) else X).all():
         check_all_finite(X, source.feature_names, str(path))

@@ -5,8 +5,6 @@ indices start at 1. Everything leaves this module with one row per image or clas
 0 and names for classes.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 from pathlib import Path

@@ -4,8 +4,6 @@ They have a reader of their own, because scipy's crashes the interpreter on some
 files. The format is documented in MathWorks' "MAT-File Format", chapter 1.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

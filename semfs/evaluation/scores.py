@@ -4,8 +4,6 @@ The K-means runs are scikit-learn's, with the limits of litekmeans, and in one t
 would add up the centres in an order of their own, and runs on two machines might differ.
 """
 
-from __future__ import annotations
-
 import numbers
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Splits that hold out whole classes, wherever scikit-learn takes ``cv=``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any

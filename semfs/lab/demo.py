@@ -1,7 +1,5 @@
 """The whole story on the bundled cells: choose genes, judge them on cell types never seen."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

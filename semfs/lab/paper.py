@@ -7,8 +7,6 @@ classes, from the same starting rows for all. Baselines use class labels, at the
 and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing

@@ -4,8 +4,6 @@ A row is a flat dict, see `Store.rows`. `curves`, `lead` and `standings` compare
 `build_sections` arranges what is said, ``report.html`` says it, ``report.js`` draws.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip

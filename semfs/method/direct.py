@@ -5,8 +5,6 @@ so each feature that enters is one column of a Cholesky factor of G + γI, pivot
 ‖R_j‖²/δ_j. Of several quadratics over the same features the gains add up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -326,4 +326,4 @@ def check_counts(reader: Reader, normalize: bool) -> None:
             "sc.pp.normalize_total and sc.pp.log1p (layer=...)."
         )
     if message:
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warnings.warn(message, stacklevel=3)

@@ -1,7 +1,5 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -283,7 +281,7 @@ def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labe
     if reader.texts:
         shown = ", ".join(map(repr, reader.texts[:5])) + ", …" * (len(reader.texts) > 5)
         message = f"columns without numbers are no features: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=2)
+        warnings.warn(message, stacklevel=2)
     return reader, reader.labels() if name else _given(y, data)
 
 

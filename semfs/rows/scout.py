@@ -3,8 +3,6 @@
 Run as a script it needs h5py alone, and answers each path it is given with a line.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

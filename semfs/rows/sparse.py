@@ -3,8 +3,6 @@
 A part is some rows, or some columns, of a matrix that is never turned. Files are not believed.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Tables: CSV, Parquet, Feather and frames; a label column, columns of numbers are features."""
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The selected columns of a source, written in blocks, in the formats that are read."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

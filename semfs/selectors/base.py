@@ -1,7 +1,5 @@
 """Base classes of all selectors: from scores to a ranking, and what a linear model adds."""
 
-from __future__ import annotations
-
 import functools
 import html
 import inspect
@@ -137,7 +135,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             warnings.warn(
                 f"n_features_to_select={self.n_features_to_select} is greater than the "
                 f"number of features to choose from ({n_selectable}). All of them are kept.",
-                UserWarning,
                 stacklevel=4,
             )
 

@@ -1,7 +1,5 @@
 """Why these features: what they carry and separate, what copies them, how stable they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

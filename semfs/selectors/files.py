@@ -1,7 +1,5 @@
 """Select features in a file: ranked feature table and reduced data out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -48,7 +48,7 @@ def further_knowledge(
         said["classes to come"] = f"{len(new.classes)} described, {note}"
         problems.append(problem)
         if problem is None and not isinstance(given, str):
-            warnings.warn(f"target_attributes was {note}.", UserWarning, stacklevel=5)
+            warnings.warn(f"target_attributes was {note}.", stacklevel=5)
     if unlabeled is not None:
         if not direct:
             raise ValueError('unlabelled rows need solver="direct".')
@@ -79,7 +79,7 @@ def _new_class_problem(
     if n < wanted:
         note = f"not used: {n} are too few to cluster. Give at least {wanted} or none"
     if note:
-        warnings.warn(f"unlabelled rows were {note}.", UserWarning, stacklevel=6)
+        warnings.warn(f"unlabelled rows were {note}.", stacklevel=6)
         return np.full(n, -1), 0, None, note
     if isinstance(unlabeled, Rows):
         found = find_new_classes(seen.X, seen.codes, unlabeled.X, n_new_classes)

@@ -1,7 +1,5 @@
 """Save and load selectors: arrays and a JSON header in one ``.npz`` file, no code."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

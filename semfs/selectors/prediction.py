@@ -5,8 +5,6 @@ The mean of a seen class is known, that of another class is predicted from its d
 added for those predicted. Only means and covariance of the chosen features are needed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

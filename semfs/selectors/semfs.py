@@ -361,7 +361,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 f"{self._name_of(largest)} has {share[largest]:.0%} of the variance of X and "
                 "outweighs the others. If it is no measurement, exclude it; if columns have "
                 "different units, scale X first, for example with StandardScaler.",
-                UserWarning,
                 stacklevel=5,
             )
 
@@ -441,7 +440,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             warnings.warn(
                 "all features score alike and stay in the order of the columns: the classes do "
                 "not differ in them, or a penalty, weight or step drowns what they differ in.",
-                UserWarning,
                 stacklevel=5,
             )
         group = np.where(limits.constant, 2, 1)
@@ -505,7 +503,6 @@ def _warn_of_constants(table: AttributeTable) -> None:
         warnings.warn(
             f"{len(names)} of {len(table.names)} attributes are the same for all seen "
             f"classes and teach nothing: {shown}.",
-            UserWarning,
             stacklevel=5,
         )
 
