@@ -1,7 +1,5 @@
 """Made-up results in the shape of a run's, to test figures and report. Never real numbers."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

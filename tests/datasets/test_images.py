@@ -39,10 +39,7 @@ def write_zoo(root, images=None, splits=None, name="ZOO"):
     rows = np.arange(1, 13)
     unseen = rows[np.isin(LABELS, UNSEEN)]
     seen = np.setdiff1d(rows, unseen)
-    base = {
-        "features": np.arange(24.0).reshape(2, 12),
-        "labels": LABELS[:, None].astype(float),
-    }
+    base = {"features": np.arange(24.0).reshape(2, 12), "labels": LABELS[:, None].astype(float)}
     table = {
         "att": np.arange(18.0).reshape(3, 6),
         "original_att": np.arange(18.0).reshape(3, 6) * 2,

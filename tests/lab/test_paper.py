@@ -1,7 +1,5 @@
 """The paper's experiments in small, methods of one's own, and the commands around them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
