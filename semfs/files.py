@@ -39,6 +39,8 @@ class FileError(ValueError):
 
 def open_existing(path: Any) -> Path:
     """Return the path of an existing file, or say what is there instead."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"the path of a file was expected, got {type(path).__name__}.")
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; a file was expected.")
@@ -72,7 +74,7 @@ def _remedy(path: Path) -> str:
         start = file.read(256)
     for signature, endings in _SIGNATURES.items():
         if start.startswith(signature) and ending not in endings:
-            return f"It looks like a {endings[0]} file: give it that ending."
+            return f"It looks like a {' or '.join(endings[:2])} file: give it that ending."
     text = bool(start) and all(byte >= 32 or byte in b"\t\r\n" for byte in start)
     if ending not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
@@ -82,13 +84,18 @@ def _remedy(path: Path) -> str:
 
 
 def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
-    """Raise if a file to be written is an input or another output; words are passed over."""
+    """Raise if a file cannot be written there, or is an input; words are passed over."""
     read, written = [path for path in inputs if path and os.path.isfile(path)], set[str]()
     for path in filter(None, outputs):
         place = os.path.realpath(path)
         lost = os.path.exists(place) and any(os.path.samefile(place, other) for other in read)
         if lost or place in written:
             raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
+        taken = [folder for folder in Path(path).parents if folder.is_file()]
+        if taken or os.path.isdir(path):
+            wanted = "file; a folder (a name without ending)" if taken else "folder; a file"
+            where = f"{[*taken, path][0]} is a {wanted} was expected"
+            raise ValueError(f"{where}. Choose another name.")
         written.add(place)
 
 
@@ -104,8 +111,7 @@ def appearing(path: Any) -> Iterator[Path]:
     'all of it'
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist. Create it first.")
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield beside
@@ -179,11 +185,11 @@ def size_text(size: float) -> str:
 
 def parse_size(size: int | str) -> int:
     """Return the number of bytes that a text such as ``"512MB"`` or ``"2GiB"`` means."""
-    if not isinstance(size, str):
-        return int(size)
-    found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", size.strip().lower())
+    found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", str(size).strip().lower())
     try:
+        if isinstance(size, (int, float)) and size >= 1:
+            return int(size)
         number, unit, binary = found.groups() if found else ("", "k", "")
         return int(float(number) * (1024 if binary else 1000) ** ("kmg".index(unit) + 1))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".') from None

@@ -189,7 +189,7 @@ class _GramSystem:
         H: np.ndarray = self.G.T.astype(self.dtype, order="F")  # as LAPACK wants it
         H[np.diag_indices_from(H)] += ridge[:, 0].astype(self.dtype)
         try:
-            return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+            return cho_factor(H, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             if self.dtype is np.float64:
                 raise ValueError(PENALTY_LOST) from None
@@ -220,14 +220,15 @@ class _GramSystem:
         """Improve V and C V in place; whether the equations hold."""
         G, scale = (self.G, 1.0) if self.dtype is np.float64 else (self.G32, self.scale)
         ridge, self.steps = (equations.ridge / scale).astype(self.dtype), 0
-        while self.steps <= MOST_STEPS:
-            left = equations.left(V, GV)
+        left = equations.left(V, GV)
+        while True:
             if equations.hold(left):
                 GV[...] = self._image(V, equations.goal)
                 left = equations.left(V, GV)
                 if equations.hold(left):
                     return True
-            self.steps += 1
+            if self.steps > MOST_STEPS:
+                return False
             # residuals in the precision of the products, within its range
             unit, size = float(np.abs(left).max()), float(np.abs(V).max()) or 1.0
             R, P = (left / unit).astype(self.dtype), (V / size).astype(self.dtype)
@@ -235,11 +236,13 @@ class _GramSystem:
             before: list[tuple[np.ndarray, ...]] = []  # conjugate to each other
             while True:
                 # the best step along P, which serves all columns
+                self.steps += 1
                 M = P.T @ HP
                 Y = _solved(M, P.T @ R).T
                 V += (unit / scale) * (Y @ P.T).T
                 R -= (Y @ HP.T).T
-                if self.steps > MOST_STEPS or (self.steps > 1 and equations.hold(unit * R)):
+                left = unit * R.astype(np.float64)
+                if self.steps > MOST_STEPS or equations.hold(left):
                     break
                 if self.factor is None:
                     Z = R / (G.diagonal()[:, None] + ridge)
@@ -249,9 +252,6 @@ class _GramSystem:
                 for P, HP, M in before:
                     Z -= (_solved(M, HP.T @ Z).T @ P.T).T
                 P, HP = Z, (Z.T @ G).T + ridge * Z
-                self.steps += 1
-            GV[...] = equations.right - equations.ridge * V - unit * R
-        return False
 
     def _image(self, V: np.ndarray, goal: float) -> np.ndarray:
         """C V, by the change since it was computed last where float32 suffices for that."""
@@ -318,7 +318,7 @@ class _RowSystem:
         if mean.size:
             T = np.column_stack([T, self.F.apply(squares * mean)])
         try:
-            dual = cho_solve(cho_factor(K, lower=True, overwrite_a=True), T)
+            dual = cho_solve(cho_factor(K, lower=True), T)
         except np.linalg.LinAlgError:
             raise ValueError(PENALTY_LOST) from None
         V = squares * self.F.adjoint(dual)
@@ -342,7 +342,7 @@ def _continuation(times: list[float], time: float) -> np.ndarray:
             weights = np.prod(ahead / gaps, axis=1)
             if np.abs(weights).sum() <= LARGEST_WEIGHTS:
                 return weights
-    return np.ones(min(len(times), 1))
+    return np.zeros(0)
 
 
 def _solved(M: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -400,12 +400,12 @@ class _SStep:
             for _ in range(2):  # orthogonal to all before, in spite of rounding errors
                 v = v - (basis[: k + 1] @ v) @ basis[: k + 1]
             off.append(float(np.linalg.norm(v)))
-            value, vector = eigh_tridiagonal(
+            (value,), vector = eigh_tridiagonal(
                 diagonal, off[:-1], select="i", select_range=(k, k)
             )
-            if off[-1] * abs(vector[-1, 0]) <= EIGENVECTOR * value[0] or k == d - 1:
-                self.direction = vector[:, 0] @ basis[: k + 1]
-                return float(value[0])
+            if off[-1] * np.abs(vector[-1]) <= EIGENVECTOR * value:
+                self.direction = vector.ravel() @ basis[: k + 1]
+                return float(value)
         return trace  # which it cannot exceed
 
 

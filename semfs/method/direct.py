@@ -16,6 +16,8 @@ from semfs.method.objective import Monitor, Quadratic, Solution
 # Gram columns are fetched for this many candidates at a time: with fewer, BLAS would spend
 # its time reading X; with more, columns would be fetched that nobody asks for.
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
+# Where a preview foretells them: so many more, and those whose gain is nearly the largest.
+FURTHER, NEARLY = 4, 0.97
 
 
 def forward_selection(
@@ -199,20 +201,31 @@ class _Search:
             # gains hardly change when features enter: more of the columns will be asked for
             size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
+        if all(factor.quadratic.preview for factor in self.factors):
+            batch = self._foretold(j)
+        batch = np.sort(batch[wanted[batch] >= 0.0])
+        for factor in self.factors:
+            factor.fetch(batch)
+            factor.restart()
+
+    def _foretold(self, j: int) -> np.ndarray:
+        """Features that previews choose after j, and those that might be chosen instead."""
+        n = min(self.n_select + FURTHER, int(self.allowed.sum()))
         previews = [
             replace(f.quadratic, columns=f.quadratic.preview, preview=None)
             for f in self.factors
             if f.quadratic.preview is not None
         ]
-        if len(previews) == len(self.factors):  # which foretell what will be chosen next
-            n = min(self.n_select + self.n_select // 4 + 8, int(self.allowed.sum()))
-            entered = np.array([*self.chosen, j])
-            found = forward_selection(previews, n, candidates=self.allowed, include=entered)
-            batch = found.order[:n]
-        batch = np.sort(batch[wanted[batch] >= 0.0])
-        for factor in self.factors:
-            factor.fetch(batch)
-            factor.restart()
+        search = _Search([_Factor(preview, n) for preview in previews], self.allowed)
+        for i in [*self.chosen, j]:
+            search.add_best(np.eye(1, len(self.taken), i, dtype=bool)[0])
+        near, found = np.zeros_like(self.taken), True
+        while len(search.chosen) < n and found:
+            gains = np.where(self.allowed, search.gains(), 0.0)
+            near[np.flatnonzero(gains > NEARLY * gains.max())[:FURTHER]] = True
+            found = search.add_best(self.allowed)
+        near[search.chosen] = True
+        return np.flatnonzero(near)
 
     def solution(self) -> Solution:
         """Ranking, W and J of the features chosen so far."""

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
+from semfs.rows.memory import without_lost
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
@@ -101,11 +102,13 @@ class Moments:
         offset = sums.sum(axis=0) / counts.sum()  # overall mean, about the shift
         if not (np.isfinite(offset).all() and np.isfinite(squares).all()):
             check_all_finite(X)
-        diag = np.maximum(squares - counts.sum() * offset**2, 0.0)
+        diag = squares - counts.sum() * offset**2
+        if sp.issparse(X):
+            diag = without_lost(diag, offset, counts.sum())
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        moments = cls(classes, counts, means, diag, rows, None, rows.rounding)
+        moments = cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.rounding)
         moments.__dict__["mean"] = offset + shift  # known already: saves a pass over the means
         return moments
 
@@ -288,4 +291,5 @@ def _accumulated(moments: Moments) -> Accumulator:
     sums.mean, sums.means = moments.mean, moments.means.copy()
     sums.diag, sums.upper = moments.scatter_diag.copy(), moments.scatter().copy()
     sums.rounding = moments.itemsize_error
+    sums.sparse = isinstance(moments.rows, Rows) and sp.issparse(moments.rows.X)
     return sums

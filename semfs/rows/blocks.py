@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import PASS_ROWS, Accumulator, Rows, check_matrix_fits, spans
+from semfs.rows.memory import PASS_ROWS, Accumulator, Preview, Rows, check_matrix_fits, spans
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
@@ -27,7 +27,7 @@ from semfs.validation import check_all_finite, label_array
 WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
 PART_BYTES = 2 * readers.BLOCK_BYTES
-SAMPLE = 8192
+SAMPLE = 4096
 PART_THREADS = 2
 END = object()
 WITHOUT_MATRIX = (
@@ -70,7 +70,7 @@ class StayingRows:
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
         sums = rows.summed(matrix=matrix, precise=precise)
-        return sums, None if matrix else replace(rows, preview=sums.preview)
+        return sums, None if matrix else replace(rows, preview=sums.preview())
 
     def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
         """Return at most n random rows with a label, or without one, and their labels."""
@@ -108,9 +108,10 @@ class BlockSource(StayingRows):
     block_rows: int | None = None
     passes: str = "auto"
     normalize: bool = False
+    scale: np.ndarray | None = None  # (d,), what columns are multiplied by
     start: int = 0
     stop: int | None = None
-    preview: Rows | None = None  # some of the rows, weighted as if they were all of them
+    preview: Preview | None = None
     verbose: int = 0
 
     @property
@@ -152,14 +153,33 @@ class BlockSource(StayingRows):
         step = self.step(matrix=matrix)
         found = self.reader.blocks(self.start, self.stop, step)
         for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
-            block = self._block(at, normalized(X) if self.normalize else X, y)
+            block = self._block(at, self._prepared(X), y)
             if block.X.shape[0]:
                 yield block
+
+    def _prepared(self, X: Any, some: slice = slice(None)) -> Any:
+        """Some columns, normalised and scaled."""
+        if self.normalize:  # of columns alone the reader knows the sums of rows
+            reader: Any = self.reader
+            X = normalized(X, reader.row_sums if getattr(X, "format", "") == "csc" else None)
+        if self.scale is None:
+            return X
+        factors = self.scale[None, some].astype(X.dtype)
+        return X.multiply(factors).asformat(X.format) if sp.issparse(X) else X * factors
+
+    def scaled(self) -> Self:
+        """Return the rows with columns of standard deviation 1 among those with a label."""
+        sums = self.accumulated(matrix=False, precise=True)
+        spread = np.sqrt(np.maximum(sums.diag, 0.0) / sums.total)
+        alike = spread <= 1e-7 * np.abs(sums.mean)  # a constant and its rounding
+        return replace(self, scale=1.0 / np.where(alike, 1.0, spread))
 
     def _block(self, at: int, X: Any, y: Any) -> Block:
         stop = at + X.shape[0]
         rows = slice(at - self.start, stop - self.start)
         labels = Labels.of(y) if self.labels is None else self.labels[rows]
+        if len(labels) != X.shape[0]:
+            raise ValueError(f"a block has {X.shape[0]} rows but {len(labels)} labels.")
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
         weights = None if self.weights is None else self.weights[rows]
         y, used = labels.array(), labels.codes >= 0
@@ -172,8 +192,7 @@ class BlockSource(StayingRows):
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
         assert self.labels is not None
-        X, kept = self.reader.load(), self.labels.codes != LEFT_OUT
-        X = normalized(X) if self.normalize else X
+        X, kept = self._prepared(self.reader.load()), self.labels.codes != LEFT_OUT
         if kept.all():
             return X, self.labels.array(), self.weights
         y = label_array(self.labels.array()[kept].tolist())
@@ -295,23 +314,16 @@ class SparseSource(BlockSource):
         codes, weights = self._rows
         return Rows(X, codes[part], None if weights is None else weights[part])
 
-    @cached_property
-    def _row_sums(self) -> np.ndarray | None:
-        wanted = self.normalize and self.reader.by_columns
-        return self.reader.row_sums() if wanted else None
-
-    def _normal(self, X: Any) -> Any:
-        return normalized(X, self._row_sums) if self.normalize else X
-
     def _mapped(self, title: str, work: Callable) -> Iterator[tuple[slice, Any]]:
         """Which rows or columns, and what ``work`` returns for them and their part."""
         columns, n = self.reader.by_columns, self.n_rows or 0
         start, size = (0, self.n_features) if columns else (self.start, n)
-        _ = self._row_sums  # once, not in each thread
+        _ = columns and self.normalize and self.reader.row_sums  # once, not in each thread
 
         def task(first: int, last: int) -> tuple[slice, Any]:
             where = slice(first - start, last - start)
-            return where, work(where, self._normal(self.reader.part(first, last)))
+            some = where if columns else slice(None)
+            return where, work(where, self._prepared(self.reader.part(first, last), some))
 
         ranges = self.reader.ranges(start, start + size, PART_BYTES)
         with Progress(title, size, self.verbose, unit="parts") as progress:
@@ -325,8 +337,9 @@ class SparseSource(BlockSource):
         (codes, weights), classes = self._rows, self.labels.classes
         d, C = self.n_features, len(classes) + 1
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
-        size, whole = min(len(codes), sample), slice(0, len(codes))
-        chosen = np.sort(np.random.default_rng(0).choice(len(codes), size, replace=False))
+        counted, whole = np.flatnonzero(codes < C - 1), slice(0, len(codes))
+        size = min(len(counted), sample)
+        chosen = np.sort(np.random.default_rng(0).choice(counted, size, replace=False))
 
         def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
             rows = whole if self.reader.by_columns else where
@@ -343,15 +356,16 @@ class SparseSource(BlockSource):
             pieces.append(found[2])
         counts = np.bincount(codes, weights, C)[:-1].astype(np.float64)
         out = Accumulator(d, matrix=False)
-        out.rounding = float(np.finfo(self.reader.dtype).eps)
+        out.rounding, out.sparse = float(np.finfo(self.reader.dtype).eps), True
         out.unlabelled = self.labels.n_unlabelled > 0
         out.add_totals(classes, counts, sums[:-1], squares)
         # rows that weigh as much, class by class, as all of them
         X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
         w = np.ones(size) if weights is None else weights[chosen]
-        there = np.bincount(codes[chosen], w, C)
-        share = np.append(counts, 0.0) / np.where(there > 0.0, there, 1.0)
-        out.preview = Rows(X, codes[chosen], w * share[codes[chosen]])
+        there = np.bincount(codes[chosen], w, C - 1)
+        share = counts / np.where(there > 0.0, there, 1.0)
+        if counts.any():
+            out.sample = [(X, codes[chosen], w * share[codes[chosen]])]
         return out
 
     def columns(
@@ -373,7 +387,7 @@ class SparseSource(BlockSource):
         for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
             for t, j in enumerate(columns[some].tolist()):
-                column = self._normal(self.reader.part(j, j + 1))
+                column = self._prepared(self.reader.part(j, j + 1), slice(j, j + 1))
                 Z[column.indices, t] = column.data
             Z *= 1.0 if weights is None else weights.astype(dtype)[:, None]
             for part, found in self._mapped(title, partial(_products, Z)):

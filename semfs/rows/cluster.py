@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from semfs.files import need
 from semfs.rows.blocks import SAMPLE, BlockSource, SparseSource, StayingRows
-from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries, spans
+from semfs.rows.memory import Accumulator, Preview, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
@@ -53,7 +53,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
-    preview: Rows | None = None
+    preview: Preview | None = None
     verbose: int = 0
 
     fits = False
@@ -152,10 +152,8 @@ def connect(address: str) -> Any:
     try:
         return distributed.Client(address, timeout=SCHEDULER_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(
-            f"no scheduler answers at {address} ({error or 'timeout'}). Start one with: "
-            "dask scheduler"
-        ) from error
+        lost = f"no scheduler answers at {address} ({error or 'timeout'})"
+        raise ClusterError(f"{lost}. Start one with: dask scheduler") from error
 
 
 def _listed(tasks: list, client: Any) -> list:
@@ -193,10 +191,8 @@ def _result(client: Any, future: Any) -> Any:
             lonely = lonely + 2.0 if closed or not client.nthreads() else 0.0
         if lonely >= PATIENCE or closed:
             future.cancel()
-            raise ClusterError(
-                f"the cluster has had no worker for {lonely:.0f} s. "
-                + (OUT_OF_MEMORY if began else "Start some: dask worker SCHEDULER-ADDRESS")
-            )
+            advice = OUT_OF_MEMORY if began else "Start some: dask worker SCHEDULER-ADDRESS"
+            raise ClusterError(f"the cluster has had no worker for {lonely:.0f} s. {advice}")
 
 
 def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
@@ -245,18 +241,14 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
 
 
 def on_cluster(source: BlockSource, client: Any) -> Any:
-    """Return a source as rows on a cluster: workers read ranges of the same file.
-
-    What fits into memory is returned as it is: reading it here takes less time.
-    """
+    """Return a source as rows on a cluster: workers read ranges of the same file."""
     n = source.n_rows
-    if source.fits:
+    if source.fits:  # reading it here takes less time
         return source
     if n is None or not source.reader.shared:
-        raise ValueError(
-            f"a cluster needs data that each worker can read in part; {source.reader.path} is "
-            "not. Convert it to Parquet (row groups of 64 MB at most) or .npy."
-        )
+        found = f"data that each worker can read in part; {source.reader.path} is not"
+        advice = "Convert it to Parquet (row groups of 64 MB at most) or .npy."
+        raise ValueError(f"a cluster needs {found}. {advice}")
     threads = sum(client.nthreads().values()) or 1
     share, step = -(-n // (PARTS_PER_THREAD * threads)), source.step(matrix=True)
     wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))

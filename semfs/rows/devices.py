@@ -56,11 +56,9 @@ def like(array: np.ndarray, X: Any) -> Any:
 def floating_dtypes(X: Any) -> list | None:
     """Return the floating types of X's library, or None for numpy data."""
     xp, known, device = get_namespace_and_device(X)
-    if not known or isinstance(X, np.ndarray) or sp.issparse(X):
+    if not known or not is_foreign(X):
         return None
-    types = [getattr(xp, name, None) for name in ("float64", "float32")]
-    usable = supported_float_dtypes(xp, device)
-    return [t for t in types if t is not None and t in usable]
+    return [t for t in supported_float_dtypes(xp, device) if xp.finfo(t).bits >= 32]
 
 
 def take_columns(X: Any, columns: np.ndarray) -> Any:
@@ -96,12 +94,10 @@ class ArrayRows:
             xp, _, device = get_namespace_and_device(self.X)
         return xp, device
 
-    def _dtype(self, precise: bool) -> Any:
-        return _max_precision_float_dtype(*self._xp()) if precise else self.X.dtype
-
-    def _blocks(self, shift: np.ndarray, dtype: Any) -> Iterator[tuple[slice, Any, Any]]:
+    def _blocks(self, shift: np.ndarray, precise: bool) -> Iterator[tuple[slice, Any, Any]]:
         """Rows minus a shift (d,); weights (r, 1) or 1."""
         xp, device = self._xp()
+        dtype = _max_precision_float_dtype(xp, device) if precise else self.X.dtype
         options = {"dtype": dtype, "device": device}
         for rows in spans(self.X.shape[0], PASS_ROWS):
             Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
@@ -115,7 +111,7 @@ class ArrayRows:
         shift = self._host(self.X[: min(64, self.X.shape[0]), :]).mean(axis=0)
         shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
         sums, squares = np.zeros((n_classes, self.X.shape[1])), np.zeros(self.X.shape[1])
-        for rows, Z, w in self._blocks(shift, self.X.dtype):
+        for rows, Z, w in self._blocks(shift, precise=False):
             present, member = np.unique(self.codes[rows], return_inverse=True)
             member = xp.asarray(member, device=device)
             place = xp.arange(len(present), dtype=member.dtype, device=device)
@@ -130,13 +126,13 @@ class ArrayRows:
         xp, device = self._xp()
         index = xp.asarray(columns, device=device)
         out = np.zeros((self.X.shape[1], len(columns)))
-        for _, Z, w in self._blocks(mean, self._dtype(precise)):
+        for _, Z, w in self._blocks(mean, precise):
             out += self._host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
     def scatter(self, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
         out = np.zeros((self.X.shape[1],) * 2)
-        for _, Z, w in self._blocks(mean, self._dtype(precise)):
+        for _, Z, w in self._blocks(mean, precise):
             out += self._host(Z.T @ (Z * w))
         return out
 

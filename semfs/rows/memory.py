@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,8 +34,9 @@ PANEL = 1024
 THREADS_FROM = 2**20
 # A column whose mean exceeds its spread this many times is shifted before it is summed.
 FAR = 32.0
-# Up to this many spreads, the mean may be taken out of X'X afterwards at little loss.
-NEAR = 8.0
+# Up to this many spreads, the mean may be taken out of X'X afterwards at little loss; beyond so
+# many nothing of the spread is left in sums about the origin.
+NEAR, LOST = 8.0, 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +139,22 @@ class Rows:
             weights = None if self.weights is None else self.weights[rows]
             add_products(out, self.X[rows] - mean.astype(dtype), weights, dtype)
         return mirrored(out)
+
+
+@dataclass(frozen=True, eq=False)
+class Preview:
+    """Some of the rows, which tell how classes scatter, and what is known of class means."""
+
+    rows: Rows
+    means: np.ndarray  # √n M of all rows, then of these (2 C, d)
+
+    def columns(
+        self, columns: np.ndarray, mean: np.ndarray, total: float, **options: Any
+    ) -> np.ndarray:
+        """Return an estimate of columns (d, b) of the scatter matrix about the mean."""
+        out = self.rows.columns(columns, mean, total, **options)
+        known, own = np.split(self.means, 2)
+        return out + (known.T @ known[:, columns] - own.T @ own[:, columns])
 
 
 DIRECT = 'Use solver="direct", which does without it.'
@@ -277,6 +295,18 @@ def _sparse_totals(
     return sums, squares
 
 
+def without_lost(diag: np.ndarray, mean: np.ndarray, total: float) -> np.ndarray:
+    """The scatter (d,) of sparse rows, 0 for columns so far from the origin that it is lost."""
+    lost = diag <= total * (mean / LOST) ** 2
+    for column in np.flatnonzero(lost & (diag != 0.0))[:1]:
+        warnings.warn(
+            f"column {column} of sparse X, if not others too, is taken for constant: its mean "
+            f"is over {LOST:.0e} times its spread. Subtract the mean, or make X dense.",
+            stacklevel=2,
+        )
+    return np.where(lost, 0.0, diag)
+
+
 def _n_threads() -> int:
     """As many threads as BLAS may use, so that a user's limit is respected."""
     limits = [pool["num_threads"] for pool in libraries().info() if pool["user_api"] == "blas"]
@@ -306,7 +336,9 @@ class Accumulator:
         self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
         self.rounding, self.unlabelled = 0.0, False  # whether there are rows without a label
-        self.preview: Rows | None = None  # some of the rows, weighted as all of them
+        self.sparse = False  # whether there are sums about the origin
+        # some rows, positions of their classes, and weights: those of all rows of a class
+        self.sample: list[tuple[Any, np.ndarray, np.ndarray]] = []
 
     def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
         """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
@@ -318,6 +350,7 @@ class Accumulator:
         labels, codes = encode_labels(y, n_samples=X.shape[0])
         counts = np.bincount(codes, weights, minlength=len(labels)).astype(np.float64)
         self.rounding = max(self.rounding, float(np.finfo(X.dtype).eps))
+        self.sparse |= sp.issparse(X)
         dtype = np.float64 if self.precise or sp.issparse(X) else X.dtype
         centre = np.zeros(self.n_features)
         if not sp.issparse(X):
@@ -345,18 +378,27 @@ class Accumulator:
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         self.unlabelled |= other.unlabelled
-        if self.preview is not None and other.preview is not None:
-            both = [
-                (rows.X, rows.codes, rows.weights) for rows in (self.preview, other.preview)
-            ]
-            X, *more = zip(*both)
-            self.preview = Rows(sp.vstack(X, format="csr"), *map(np.concatenate, more))
         if other.total:
             if self.upper is not None and other.upper is not None:
                 self.upper += other.upper
             self.rounding = max(self.rounding, other.rounding)
+            self.sparse |= other.sparse
             self._pool(other.position, other.counts, other.means, other.mean, other.diag)
+            places = np.array([self.position[label] for label in other.position])
+            self.sample += [(X, places[codes], w) for X, codes, w in other.sample]
         return self
+
+    def preview(self) -> Preview | None:
+        """Return what foretells Gram columns, if there is a sample."""
+        if not self.sample:
+            return None
+        (X, *more), C = zip(*self.sample), len(self.counts)
+        rows = Rows(sp.vstack(X, format="csr"), *map(np.concatenate, more))
+        _, sums, _ = rows.totals(C)
+        there = np.bincount(rows.codes, rows.weights, C)
+        own = sums / np.sqrt(np.where(there > 0.0, there, 1.0))[:, None]
+        means = np.concatenate([np.sqrt(self.counts)[:, None] * self.means, own])
+        return Preview(rows, means.astype(np.float32))
 
     def _pool(self, labels: Iterable, counts: Any, means: Any, mean: Any, diag: Any) -> None:
         """Pool class means, mean and scatter with those of other rows."""
@@ -385,5 +427,7 @@ class Accumulator:
         labels, codes = encode_labels(label_array(list(self.position)))
         order = np.argsort(codes)
         diag = self.diag if self.upper is None else np.diagonal(mirrored(self.upper))
+        if self.sparse:
+            diag = without_lost(diag, self.mean, self.total)
         counts, means = self.counts[order], self.means[order]
         return labels, counts, means, np.maximum(diag, 0.0), self.upper

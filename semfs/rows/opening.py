@@ -19,7 +19,7 @@ from semfs.rows.memory import as_matrix
 from semfs.rows.readers import Blocks, Labels, Reader
 from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
-from semfs.validation import check_option, check_weights
+from semfs.validation import check_integer, check_option, check_weights
 
 
 def open_blocks(
@@ -39,10 +39,10 @@ def open_blocks(
     Parameters
     ----------
     data : path, frame, array, AnnData, or (X, y) blocks
-        A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather``,
-        ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (``.mtx.gz``) file or a
-        folder of Parquet files; a pandas or polars frame; an array, also in chunked storage or
-        sparse; or an iterable of (X, y) blocks, dense or sparse.
+        A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.xlsx``, ``.parquet``,
+        ``.feather``, ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (also
+        ``.gz``) file or a folder of Parquet files; a pandas or polars frame; an array, also in
+        chunked storage or sparse; or an iterable of (X, y) blocks, dense or sparse.
         A generator is read once; a list, or a function that returns a fresh iterator, can be
         read again. Of a table, columns of numbers are features; others are left out and named.
     y : array-like of shape (n,) or str, optional
@@ -82,8 +82,8 @@ def open_blocks(
     check_option("passes", passes, ("auto", "one", "few"))
     if normalize is not None:
         check_option("normalize", normalize, ("log1p",))
-    if block_rows is not None and int(block_rows) < 1:
-        raise ValueError(f"block_rows must be at least 1, got {block_rows}.")
+    if block_rows is not None:
+        check_integer("block_rows", block_rows, 1)
     reader, labels = _opened(data, y, key, tuple(drop), normalize is not None)
     n = reader.n_rows
     if isinstance(y, str) and not Path(y).exists():
@@ -256,8 +256,8 @@ def _file(
     if table_kind(path) is not None:
         return _table(path, y, name, drop)
     raise ValueError(
-        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .parquet (or a "
-        "folder of them), .feather, .zarr, .h5, .hdf5, .h5ad or .mtx (also .gz)."
+        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .xlsx, .parquet "
+        "(or a folder of them), .feather, .zarr, .h5, .hdf5, .h5ad or .mtx (also .gz)."
     )
 
 
@@ -335,7 +335,10 @@ class PairsReader(Reader):
         self.feature_names = None if names is None else [str(name) for name in names]
 
     def _fresh(self) -> Iterator[Any]:
-        return iter(self.source() if callable(self.source) else self.source)
+        found = self.source() if callable(self.source) else self.source
+        if not isinstance(found, Iterable):
+            raise TypeError(f"blocks must be (X, y) pairs, got {type(found).__name__}.")
+        return iter(found)
 
     def _pair(self, pair: Any) -> tuple[Any, Any]:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

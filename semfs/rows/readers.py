@@ -52,6 +52,8 @@ class Labels:
             classes, places = np.unique(values.reshape(-1), return_inverse=True)
             return cls(classes.tolist(), places.reshape(-1).astype(np.int32))._coded()
         position: dict[Any, int] = {}
+        if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+            raise TypeError(f"y must hold one label per row, got {type(values).__name__}.")
         items = (v.item() if isinstance(v, np.generic) else v for v in values)
         codes = np.array(
             [-1 if is_missing(v) else position.setdefault(v, len(position)) for v in items],

@@ -15,7 +15,7 @@ from typing import Any
 # Time for a file, and for each of its bytes.
 SECONDS, SECONDS_PER_BYTE = 5.0, 1e-7
 # Bytes that the second process may have, and those of the largest array that it reads whole.
-MEMORY, LARGEST_READ = 2 * 2**30, 2**25
+MEMORY, LARGEST_READ = 2**30, 2**25
 
 _lock = threading.Lock()
 _processes: dict[int, subprocess.Popen[str]] = {}  # by the process that asks
@@ -54,14 +54,10 @@ def _answers(name: str, seconds: float) -> bool:
 
 
 def _started() -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-P", __file__, *sys.path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        text=True,
-    )
+    command, env = [sys.executable, "-P", __file__, *sys.path], {"OPENBLAS_NUM_THREADS": "1"}
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    options: Any = {"stdin": pipe, "stdout": pipe, "stderr": nowhere, "text": True}
+    process = subprocess.Popen(command, env=os.environ | env, **options)
     process.stdout.readline()  # type: ignore[union-attr]  # it is ready
     return _processes.setdefault(os.getpid(), process)
 
@@ -76,13 +72,15 @@ def explore(path: str) -> int:
     """Read the groups, attributes and arrays of a file; return how many objects there are."""
     import h5py
 
-    seen: set[int] = set()
+    seen: set[Any] = set()
     with h5py.File(path, "r") as file:
         waiting: list[Any] = [file]
         while waiting:
             with _errors_ignored():
                 node = waiting.pop()
-                place = h5py.h5o.get_info(node.id).addr
+                place: Any = node.name
+                with _errors_ignored():
+                    place = h5py.h5o.get_info(node.id).addr
                 if place in seen:
                     continue
                 seen.add(place)

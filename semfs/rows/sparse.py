@@ -5,7 +5,8 @@ A part is some rows, or some columns, of a matrix that is never turned. Files ar
 
 import gzip
 from collections.abc import Callable, Iterator
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,13 @@ class SparseReader(Reader):
             yield start, end
             start = end
 
+    @cached_property
     def row_sums(self) -> np.ndarray:
-        """Return the sum (n,) of each row of a matrix stored by columns."""
-        out = np.zeros(self.shape[0])
-        for first, last in self.ranges(0, self.n_features, 4 * BLOCK_BYTES):
-            X = self.part(first, last)
-            out += np.bincount(X.indices, X.data, minlength=len(out))
-        return out
+        """The sum (n,) of each row of a matrix stored by columns."""
+        ranges = self.ranges(0, self.n_features, 2 * BLOCK_BYTES)
+        with ThreadPoolExecutor(2) as pool:
+            parts = pool.map(lambda r: self.part(*r).sum(axis=1, dtype=np.float64), ranges)
+            return sum(parts, np.zeros(self.shape[0]))
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); what is stored by columns is loaded, and turned."""
@@ -150,16 +151,14 @@ def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
 
     X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
     """
-    if (X.data if sp.issparse(X) else X).min(initial=0) < 0:
+    sparse = sp.issparse(X)
+    if (X.data if sparse else X).min(initial=0) < 0:
         raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
-    if row_sums is None and sp.issparse(X):
-        ends = np.concatenate([[0.0], np.cumsum(X.data, dtype=np.float64)])
-        row_sums = np.diff(ends[X.indptr])
-    elif row_sums is None:
-        row_sums = X.sum(axis=1, dtype=np.float64)
+    if row_sums is None:
+        row_sums = X @ np.ones(X.shape[1]) if sparse else X.sum(axis=1, dtype=np.float64)
     scale = (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(X.dtype)
     with np.errstate(all="ignore"):
-        if not sp.issparse(X):
+        if not sparse:
             return np.log1p(X * scale[:, None])
         csc = X.format == "csc"
         data = scale[X.indices] if csc else np.repeat(scale, np.diff(X.indptr))

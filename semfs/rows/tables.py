@@ -1,22 +1,32 @@
-"""Tables: CSV, Parquet, Feather and frames; a label column, columns of numbers are features."""
+"""Tables: CSV, Excel, Parquet, Feather, frames: a label column, and features in numbers."""
 
+import contextlib
+import csv
 import gzip
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, check_declared_size, need, reading
+from semfs.files import FileError, check_archive, check_declared_size, need, reading
 from semfs.rows.memory import spans
 from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
 from semfs.validation import check_distinct, did_you_mean
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+EXCEL = (".xlsx", ".xlsm")
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
+_ENDINGS |= dict.fromkeys(EXCEL, "Excel")
+#: Numbers as people write them; those with a comma that cannot stand for thousands.
+_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|nan|inf", re.I)
+_COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))([eE].*)?")
 #: Names under which pandas keeps a frame's index: neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 
@@ -25,7 +35,7 @@ LARGEST_GROUP = 4 * BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
-    """Return "csv", "parquet" or "feather"; None if a path is no table."""
+    """Return "csv", "Excel", "parquet" or "feather"; None if a path is no table."""
     if path.is_dir():
         return "parquet" if any(path.rglob("*.parquet")) else None
     if path.name.lower().endswith(TEXT_TABLES):
@@ -37,7 +47,7 @@ class TableReader(Reader):
     """A table: columns of numbers are features, others are left out and named.
 
     ``data`` is a path, or a pandas or polars frame. Parquet, also in a folder, is read by row
-    groups; text and Feather from the first row on.
+    groups; text and Feather from the first row on; Excel is loaded.
     """
 
     _copy: ArrayReader | None
@@ -52,6 +62,8 @@ class TableReader(Reader):
             self.table = data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)
         self.name = self.path or "the frame"
         with reading(Path(self.name), str(self.kind)):
+            if self.kind == "Excel":
+                self.table = _excel_table(data)
             self._describe(drop)
 
     def __getstate__(self) -> dict:  # another process may work in another folder
@@ -59,9 +71,8 @@ class TableReader(Reader):
 
     def _describe(self, drop: Sequence[str]) -> None:
         schema = self._first_schema({*drop, self.label})
-        check_distinct(
-            schema.names, f"{self.name} has two columns named {{}}. Rename one.", FileError
-        )
+        twice = f"{self.name} has two columns named {{}}. Rename one."
+        check_distinct(schema.names, twice, FileError)
         for name in {self.label or schema.names[0], *drop} - set(schema.names):
             hint = did_you_mean(name, schema.names) or "."
             shown = ", ".join(map(repr, schema.names[:8])) + ", …" * (len(schema.names) > 8)
@@ -69,7 +80,10 @@ class TableReader(Reader):
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
         stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
-        features = [c for c in others if _is_number(c.type) and c.name not in stored_index]
+        types = need("pyarrow").types
+        numeric = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
+        numbers = [c for c in others if any(test(c.type) for test in numeric)]
+        features = [c for c in numbers if c.name not in stored_index]
         if not features:
             raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
         self.columns = [column.name for column in features]
@@ -77,11 +91,11 @@ class TableReader(Reader):
         self.left_out = [c.name for c in others if c.name not in chosen]
         self.texts = [name for name in self.left_out if name not in stored_index]
         self.order = schema.names
-        self.flags = {c.name for c in features if need("pyarrow").types.is_boolean(c.type)}
+        self.flags = {c.name for c in features if types.is_boolean(c.type)}
         self.n_rows = self._dataset().count_rows()
-        floating = need("pyarrow").types.is_floating
-        types = {c.type.to_pandas_dtype() if floating(c.type) else float for c in features}
-        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*types)
+        kinds = (c.type for c in features)
+        stored = {k.to_pandas_dtype() if types.is_floating(k) else float for k in kinds}
+        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*stored)
         self.n_features, self.feature_names = len(self.columns), self.columns
         if self.n_rows == 0:
             raise FileError(f"{self.name} has no rows, only names of columns.")
@@ -106,18 +120,17 @@ class TableReader(Reader):
         pa, numbers = need("pyarrow"), set(self.columns)
         types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
         types |= dict.fromkeys(self.flags, pa.bool_())
-        read, parse, convert = _csv_options(self.path, types)
-        options = {"parse_options": parse, "convert_options": convert, "read_options": read}
-        return ds.dataset(self.path, format=ds.CsvFileFormat(**options))
+        return ds.dataset(self.path, format=ds.CsvFileFormat(**_csv_options(self.path, types)))
 
     def _first_schema(self, known: set) -> Any:
-        if self.kind != "csv":
+        batch = self.table
+        if self.path is None or self.kind not in ("csv", "Excel"):
             return self._dataset().schema
-        assert self.path is not None
         if self.path.stat().st_size == 0:
             raise FileError(f"{self.path} is empty.")
-        with need("pyarrow.csv").open_csv(self.path, *_csv_options(self.path)) as reader:
-            batch = next(iter(reader), None)
+        if self.kind == "csv":
+            with need("pyarrow.csv").open_csv(self.path, **_csv_options(self.path)) as reader:
+                batch = next(iter(reader), None)
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
         for name, column in zip(batch.schema.names, batch.slice(0, 200).columns):
@@ -229,40 +242,70 @@ class Slabs:
         return out
 
 
-def _is_number(kind: Any) -> bool:
-    types = need("pyarrow").types
-    tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
-    return any(test(kind) for test in tests)
-
-
 def _refuse_broken_numbers(path: Path, name: str, cells: list) -> None:
     """A text column that is mostly numbers is a column of numbers with a mistake in it."""
-    bad = [i for i, cell in enumerate(cells) if not _is_written_number(cell)]
-    if 0 < len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
+    bad = [i for i, cell in enumerate(cells) if not _NUMBER.fullmatch(cell.strip())]
+    if len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
+        signs = ([i for i, cell in enumerate(cells) if sign in cell] for sign in ",.")
+        row = (bad or min(filter(None, signs), key=len, default=[0]))[0]  # the rarer of two
         raise FileError(
-            f"{path}: column {name!r} holds {cells[bad[0]]!r} in row {bad[0] + 1} among "
-            "numbers. Correct it, or name the column in drop."
+            f"{path}: column {name!r} holds {cells[row]!r} in row {row + 1} among numbers. "
+            "Correct it (decimals are 1.5 or 1,5, one sign in a file), or name it in drop."
         )
 
 
-def _is_written_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def decimal_sign(cells: Iterable[str]) -> str:
+    """Return "," if numbers in cells of a table are written as 1,5 rather than 1.5."""
+    found = [cell.strip() for cell in cells]
+    commas = sum(_COMMA.fullmatch(cell) is not None for cell in found)
+    points = sum("." in cell and _NUMBER.fullmatch(cell) is not None for cell in found)
+    return "," if commas > points else "."
 
 
-def _csv_options(path: Any, types: dict[str, Any] | None = None) -> tuple[Any, Any, Any]:
+def sheet_columns(path: Path) -> list[tuple]:
+    """Return the columns of the first sheet, without empty ones; an empty cell is None."""
+    with zipfile.ZipFile(path) as archive:
+        check_archive(path, archive.infolist())
+        paid = 10_000 + sum(item.file_size for item in archive.infolist())
+    book = need("openpyxl", "data", what=str(path)).load_workbook(path, read_only=True)
+    sheet, rows = book.worksheets[0], []
+    sheet.reset_dimensions()  # what the file says of them may be wrong
+    with contextlib.closing(book):
+        for row in sheet.iter_rows(values_only=True):  # one far cell makes billions of places
+            paid -= 1 + len(row)  # no more places than the text of the file pays for
+            if paid < 0:
+                far = f"{path}: the sheet reaches far beyond its cells."
+                raise FileError(far + " Delete empty rows and columns, or save it as .csv.")
+            rows.append(row)
+    full = [row for row in rows if any(cell is not None for cell in row)]
+    return [c for c in zip_longest(*full) if any(cell is not None for cell in c)]
+
+
+def _excel_table(path: Path) -> Any:
+    """The first sheet as an arrow table; columns of several types are text."""
+    pa, names, arrays = need("pyarrow"), [], []
+    for name, *cells in sheet_columns(path):
+        try:
+            arrays.append(pa.array(cells))
+        except (TypeError, ValueError, OverflowError):
+            arrays.append(pa.array(["" if cell is None else str(cell) for cell in cells]))
+        names.append("" if name is None else str(name))
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _csv_options(path: Any, types: dict[str, Any] | None = None) -> dict[str, Any]:
     """How to read and parse a text file, and turn its columns into these types."""
     import pyarrow.csv as pc
 
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         header = file.readline(2**24).decode("utf-8-sig", "replace")
+        first = [file.readline(2**20).decode("utf-8", "replace") for _ in range(20)]
     block = min(max(BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
     delimiter = max(",;\t", key=header.count)
-    return (
-        pc.ReadOptions(block_size=block, use_threads=False),
-        pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        pc.ConvertOptions(column_types=types, strings_can_be_null=False),
-    )
+    sign = decimal_sign(cell for row in csv.reader(first, delimiter=delimiter) for cell in row)
+    convert = {"strings_can_be_null": False, "decimal_point": sign}
+    return {
+        "read_options": pc.ReadOptions(block_size=block, use_threads=False),
+        "parse_options": pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        "convert_options": pc.ConvertOptions(column_types=types, **convert),
+    }

@@ -1,5 +1,6 @@
 """The selected columns of a source, written in blocks, in the formats that are read."""
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,11 +108,7 @@ def _plain(batch: Any) -> Any:
 
 
 def write_h5ad(
-    source: BlockSource,
-    path: Path,
-    columns: dict[str, np.ndarray],
-    uns: dict[str, Any],
-    kept: np.ndarray | None = None,
+    source: BlockSource, path: Path, columns: dict, uns: dict, kept: np.ndarray | None = None
 ) -> None:
     """Write an AnnData file with results: a copy of the source's, or the genes ``kept`` (k,).
 
@@ -126,11 +123,9 @@ def write_h5ad(
         shutil.copyfile(origin, path)
     else:
         data = anndata.read_h5ad(origin, backed="r")
-        genes = GeneMatrix(data, None, source.reader.frame == "raw/var", None)
-        try:
+        with contextlib.closing(data.file):
+            genes = GeneMatrix(data, None, source.reader.frame == "raw/var", None)
             genes.keep(kept).to_memory().write_h5ad(path)
-        finally:
-            data.file.close()
         columns = {name: values[kept] for name, values in columns.items()}
     with need("h5py").File(path, "r+") as file:
         frame = "var" if kept is not None else source.reader.frame

@@ -99,14 +99,7 @@ def assert_equation_12(objective, solution, tolerance=1e-8):
     assert np.linalg.norm(left - right) <= tolerance * np.linalg.norm(right)
 
 
-SETTINGS = [
-    {"n_inner": 1},
-    {"n_inner": 3},
-    {"n_inner": 12},
-    {"step": "exact"},
-    {"step": 1e-3},
-    {"step": 1e3},
-]
+SETTINGS = [{"n_inner": n} for n in (1, 3, 12)] + [{"step": s} for s in ("exact", 1e-3, 1e3)]
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
@@ -188,7 +181,7 @@ def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_inte
             assert_allclose(solution.s, expected, rtol=1e-5)
 
 
-CASES = [(0.0, 30.0, 0, 66), (1.0, 30.0, 0, 78), (1.5, 0.1, 4, 35)]
+CASES = [(0.0, 30.0, 0, 62), (1.0, 30.0, 0, 75), (1.5, 0.1, 3, 30)]
 
 
 @pytest.mark.parametrize(("decay", "gamma", "factors", "most"), CASES)
@@ -206,6 +199,10 @@ def test_conjugate_gradients_take_few_steps_and_factors(iterative, decay, gamma,
     assert len({id(factor) for factor in used[:8] if factor is not None}) <= factors
     assert sum(steps) <= most
     assert steps[-1] == 0  # that of the same s is known
+    system, (V, _) = w_step.system, w_step.system.known
+    for times in (1.01, 2.0):  # a small change is multiplied in float32, and added
+        assert_allclose(system._image(times * V, 1e-7), times * (system.G @ V), rtol=1e-5)
+        assert (system.known[0] is V) == (times < 2.0)
 
 
 def test_solutions_are_continued_by_the_polynomial_through_them():
@@ -255,7 +252,7 @@ def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
         products.append(v)
         return values * v
 
-    for most in (60, 45):  # the second time from the direction of the first
+    for most in (48, 36):  # the second time from the direction of the first
         products.clear()
         assert_allclose(s_step._largest_eigenvalue(times, values.sum()), 5.0)
         assert len(products) <= most

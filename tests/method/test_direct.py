@@ -80,7 +80,7 @@ def test_a_preview_foretells_the_columns_that_are_needed():
     assert forward_selection([foretold], 40).order[:40].tolist() == (
         forward_selection([quadratic], 40).order[:40].tolist()
     )
-    assert [len(features) for features in asked] == [40 + 10 + 8]  # a quarter more, and 8
+    assert [len(features) < 60 for features in asked] == [True]  # one pass: those and near ties
 
 
 def test_a_monitor_hears_of_every_step_and_may_stop():

@@ -42,18 +42,12 @@ EXPECTED = {
 }
 
 
-def h5ad(folder, form, **options):
+def h5ad(folder, form, ending="h5ad", **options):
     cells = anndata.AnnData(form(COUNTS), pd.DataFrame({"kind": KINDS}), None)
     cells.var_names = NAMES
-    cells.write_h5ad(folder / "a.h5ad", **options)
-    return folder / "a.h5ad", "kind"
-
-
-def zarr_store(folder):
-    cells = anndata.AnnData(sp.csr_matrix(COUNTS), pd.DataFrame({"kind": KINDS}), None)
-    cells.var_names = NAMES
-    cells.write_zarr(folder / "a.zarr")
-    return folder / "a.zarr", "kind"
+    path = folder / f"a.{ending}"
+    (cells.write_zarr if ending == "zarr" else cells.write_h5ad)(path, **options)
+    return path, "kind"
 
 
 def cellranger(folder):
@@ -92,7 +86,7 @@ WAYS = {
     "h5ad csc": lambda f: h5ad(f, sp.csc_matrix),
     "h5ad csc gzip": lambda f: h5ad(f, sp.csc_matrix, compression="gzip"),
     "h5ad csc lzf": lambda f: h5ad(f, sp.csc_matrix, compression="lzf"),
-    "zarr": zarr_store,
+    "zarr": lambda f: h5ad(f, sp.csr_matrix, "zarr"),
     "10x": cellranger,
     "mtx": mtx,
     "mtx.gz": lambda f: mtx(f, packed=True),

@@ -1,11 +1,13 @@
 """One file, one answer: `fit`, `select` and loaders agree on the same data in any format."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.preprocessing import StandardScaler
 
 import semfs.rows.readers
 from problems import make_problem
@@ -27,21 +29,27 @@ NAMES = [f"g{j}" for j in range(9)]
 KINDS = np.array(["ant", "bee", "cat", "dog", "eel"])[CODES]
 TEXTS = pd.DataFrame(TABLE, index=["ant", "bee", "cat", "dog", "eel"])
 ORDER = SemFS(4, TEXTS).fit(X, KINDS).order_.tolist()
+SCALED = SemFS(4, TEXTS).fit(StandardScaler().fit_transform(X), KINDS)
 
 
 def frame(labels=KINDS):
     return pd.DataFrame(X, columns=NAMES).assign(kind=labels, note="some, text")
 
 
-def text(folder, ending, labels=KINDS):
+def text(folder, ending, labels=KINDS, **how):
     path = folder / f"data{ending}"
-    frame(labels).to_csv(path, sep="\t" if "tsv" in ending else ",")
+    frame(labels).to_csv(path, **({"sep": "\t" if "tsv" in ending else ","} | how))
     return path, "kind"
 
 
-def parquet(folder, labels=KINDS, **options):
-    frame(labels).to_parquet(folder / "data.parquet", **options)
-    return folder / "data.parquet", "kind"
+def binary(folder, labels=KINDS, *, write, ending, **options):
+    write(frame(labels), folder / f"data.{ending}", **options)
+    return folder / f"data.{ending}", "kind"
+
+
+excel = partial(binary, write=pd.DataFrame.to_excel, ending="xlsx")
+parquet = partial(binary, write=pd.DataFrame.to_parquet, ending="parquet")
+feather = partial(binary, write=pd.DataFrame.to_feather, ending="feather")
 
 
 def parquet_folder(folder, labels=KINDS):
@@ -49,11 +57,6 @@ def parquet_folder(folder, labels=KINDS):
     for part, rows in enumerate(np.array_split(np.arange(120), 3)):
         frame(labels).iloc[rows].to_parquet(folder / "data" / f"{part}.parquet")
     return folder / "data", "kind"
-
-
-def feather(folder, labels=KINDS):
-    frame(labels).to_feather(folder / "data.feather")
-    return folder / "data.feather", "kind"
 
 
 def npy(folder, labels=KINDS):
@@ -100,6 +103,8 @@ FORMATS = {
     "csv": lambda f: text(f, ".csv"),
     "tsv": lambda f: text(f, ".tsv"),
     "csv.gz": lambda f: text(f, ".csv.gz"),
+    "csv with decimal commas": lambda f: text(f, ".csv", sep=";", decimal=","),
+    "excel": excel,
     "parquet with a text column": parquet,
     "parquet in row groups": lambda f: parquet(f, row_group_size=7),
     "parquet folder": parquet_folder,
@@ -152,6 +157,10 @@ def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_pa
     assert done.selector.order_.tolist() == ORDER
     assert done.n_rows == 120
     assert sorted(done.features["column"][:4]) == sorted(ORDER[:4])
+    scaled = select_features(source, SemFS(4, table), tmp_path / "out", scale=True).selector
+    assert scaled.order_.tolist() == SCALED.order_.tolist() != ORDER
+    Z = StandardScaler().fit_transform(X)  # predictions are of X itself
+    assert_allclose(scaled.predict_attributes(X), SCALED.predict_attributes(Z), rtol=1e-6)
 
 
 def missing(labels=KINDS):
@@ -169,9 +178,10 @@ def missing(labels=KINDS):
         lambda f: parquet(f, missing()),
         lambda f: text(f, ".csv", missing()),
         lambda f: feather(f, missing()),
+        lambda f: excel(f, missing()),
         lambda f: npz(f, y=np.where(np.arange(120) < 20, -1, CODES), classes=list(TEXTS.index)),
     ],
-    ids=["h5ad", "h5ad categories", "parquet", "csv", "feather", "npz"],
+    ids=["h5ad", "h5ad categories", "parquet", "csv", "feather", "excel", "npz"],
 )
 def test_rows_without_a_label_are_unlabelled(write, tmp_path):
     path, label = write(tmp_path)

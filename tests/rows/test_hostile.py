@@ -102,6 +102,7 @@ HOSTILE = {
     "lying.npz": (lying_member, "its content declares|its content would expand"),
     "within.npz": (archive_within, "is not a readable .npz file"),
     "far.xlsx": (far_cell, "reaches far beyond its cells"),
+    "far table.xlsx": (far_cell, "reaches far beyond its cells"),
     "header.csv": (header_alone, "has no rows"),
     "text.h5": (damaged_text, "is damaged"),
 }
@@ -115,16 +116,15 @@ def test_select_refuses_hostile_files_in_one_line_without_growth(tmp_path):
         path = tmp_path / name
         write(path)
         assert path.stat().st_size < 8000
-        table = name.endswith(".xlsx")
+        table = name.endswith("table.xlsx")
         data = [tmp_path / "good.npz", "--attributes", path] if table else [path]
         commands.append([*map(str, data), "--label", "y", "--out", str(tmp_path / "out")])
     command = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    for (name, (_, message)), (code, lines, growth) in zip(
-        HOSTILE.items(), answers, strict=True
-    ):
+    both = zip(HOSTILE.items(), answers, strict=True)
+    for (name, (_, message)), (code, lines, growth) in both:
         assert (code, len(lines)) == (2, 1), (name, lines)
         assert re.search(message, lines[0]), lines
         assert growth < 100_000, name
@@ -197,8 +197,16 @@ def test_a_file_that_takes_forever_is_refused_and_the_next_one_is_read(tmp_path,
     assert not scout.survives(tmp_path / "endless.h5")
     monkeypatch.undo()
     assert scout.survives(tmp_path / "a.h5")
-    monkeypatch.setattr(h5py.AttributeManager, "__iter__", None)  # damaged: hides nothing else
-    assert scout.explore(str(tmp_path / "a.h5")) == 3  # the file itself and two arrays
+    for place in (h5py.AttributeManager, "__iter__"), (h5py.h5o, "get_info"):
+        monkeypatch.setattr(*place, None)  # damaged: hides nothing else
+        assert scout.explore(str(tmp_path / "a.h5")) == 3  # the file itself and two arrays
+
+
+def test_an_array_of_chunks_that_are_not_there_is_refused(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:  # each would take kilobytes of memory
+        file.create_dataset("X", (10**6, 1), chunks=(10, 1))[:5] = 1.0
+    with pytest.raises(FileError, match="X declares 100000 chunks; most of them are missing"):
+        open_blocks(tmp_path / "a.h5", np.arange(10**6) % 2)
 
 
 def test_text_of_no_characters_is_refused(tmp_path):
