@@ -5,6 +5,7 @@ the layer, raw or gene symbols to use.
 """
 
 import warnings
+from numbers import Real
 from typing import Any
 
 from semfs.datasets.files import as_frame
@@ -94,7 +95,7 @@ def select_genes(
     terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
     table = None if attributes is None else as_frame(attributes, terms)
     source = open_blocks(genes, groupby, normalize=normalize)
-    if n_genes > source.n_features:
+    if isinstance(n_genes, Real) and n_genes > source.n_features:
         message = f"n_genes={n_genes} is greater than the number of genes, {source.n_features}."
         warnings.warn(f"{message} All of them are kept.", stacklevel=2)
         n_genes = source.n_features

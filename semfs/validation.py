@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils.multiclass import type_of_target
 
 
 def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -144,15 +143,19 @@ def did_you_mean(word: Any, known: Iterable) -> str:
 
 def check_all_finite(X: Any, names: Any = None, what: str = "X") -> None:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow."""
+    how: Any = {"accept_sparse": True, "dtype": [np.float64, np.float32], "input_name": what}
     try:
-        check_array(X, accept_sparse=True, dtype=None, ensure_all_finite=True, input_name=what)
+        check_array(X, **how)
     except ValueError as error:
-        found = coo_array(X)
+        found = coo_array(check_array(X, ensure_all_finite=False, **how))
         place = int(np.argmin(np.isfinite(found.data)))
         row, column = (int(index[place]) for index in found.coords)
+        names, labels = getattr(X, "columns", names), getattr(X, "index", None)
         where = column if names is None else f"{column} ({names[column]!r})"
+        used = " of those used together" if labels is None else ""
+        label = "" if labels is None or labels[row] == row else f" ({str(labels[row])!r})"
         raise ValueError(
-            f"{str(error).splitlines()[0]} The first is in row {row} of those used together, "
+            f"{str(error).splitlines()[0]} The first is in row {row}{label}{used}, "
             f"column {where}, counted from 0. Fill it, or drop that row or column."
         ) from error
     raise ValueError(
@@ -163,7 +166,7 @@ def check_all_finite(X: Any, names: Any = None, what: str = "X") -> None:
 
 def check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise unless value is one of the allowed words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         options = " or ".join(repr(option) for option in allowed)
         raise ValueError(f"{name} must be {options}, got {value!r}.")
 
@@ -195,8 +198,8 @@ def _label_vector(y: Any) -> np.ndarray:
         return label_array(list(y))
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    if isinstance(y, list) and len({type(v) for v in y}) > 1:
-        y = label_array(y)  # np.asarray would turn [1, "a"] into text
+    if isinstance(y, list) and (len(kinds := {type(v) for v in y}) > 1 or kinds == {int}):
+        y = label_array(y)  # np.asarray would turn [1, "a"] into text, [2**63, -5] into floats
     y = column_or_1d(y, warn=True)
     if y.shape[0] == 0:
         raise ValueError("y is empty. Pass one class label per row of X.")
@@ -231,8 +234,6 @@ def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _check_float_labels(y: np.ndarray) -> None:
     if not np.isfinite(y).all():
         raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
-    if type_of_target(y, input_name="y") == "continuous":
-        raise ValueError(
-            "Unknown label type: continuous. y must hold class labels, "
-            f"found numbers such as {y[y != np.floor(y)][0]}."
-        )
+    for odd in y[y != np.floor(y)][:1]:
+        found = f"y must hold class labels, found numbers such as {odd}"
+        raise ValueError(f"Unknown label type: continuous. {found}.")

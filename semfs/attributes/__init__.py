@@ -11,16 +11,7 @@ from semfs.attributes.tables import (
     describe_attributes,
 )
 
-__all__ = [
-    "AttributeTable",
-    "align_attributes",
-    "as_attribute_table",
-    "attributes_from_markers",
-    "attributes_from_ontology",
-    "attributes_of",
-    "constant_attributes",
-    "describe_attributes",
-    "encode_class_names",
-    "read_attributes",
-    "read_names",
-]
+__all__ = ["AttributeTable", "align_attributes", "as_attribute_table"]
+__all__ += ["attributes_from_markers", "attributes_from_ontology", "attributes_of"]
+__all__ += ["constant_attributes", "describe_attributes", "encode_class_names"]
+__all__ += ["read_attributes", "read_names"]

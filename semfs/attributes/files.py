@@ -2,9 +2,7 @@
 
 import contextlib
 import csv
-import zipfile
 from collections.abc import Iterable
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,13 @@ import numpy as np
 
 from semfs.attributes.encoders import encode_class_names
 from semfs.attributes.ontology import attributes_from_ontology
-from semfs.files import FileError, appearing, check_archive, need, open_existing, reading
+from semfs.files import FileError, appearing, need, open_existing, reading
 from semfs.rows import Labels
+from semfs.rows.tables import EXCEL, decimal_sign, sheet_columns
 from semfs.validation import check_distinct, is_missing
 
-_TEXT, _EXCEL, _PARQUET = (".csv", ".tsv", ".txt"), (".xlsx", ".xlsm"), (".parquet", ".pq")
-_SUFFIXES = (*_TEXT, *_PARQUET, *_EXCEL)
+_TEXT, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
+_SUFFIXES = (*_TEXT, *_PARQUET, *EXCEL)
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _MARKERS = "a class, a marker and, if you like, a weight per row were expected"
 
@@ -50,9 +49,7 @@ def read_attributes(path: Any) -> Any:
     """
     path = open_existing(path)
     if path.suffix.lower() not in _SUFFIXES:
-        raise FileError(
-            f"{path}: a table of classes is read from {', '.join(_SUFFIXES)} files."
-        )
+        raise FileError(f"{path}: a class table is read from {', '.join(_SUFFIXES)} files.")
     pandas = need("pandas", "data", what="A table")
     with reading(path, path.suffix.lower()):
         frame = _read(path)
@@ -64,18 +61,19 @@ def read_attributes(path: Any) -> Any:
         if not labels or not values:
             found = f"{path} holds {len(labels)} classes and {len(values)} attributes"
             raise FileError(f"{found}; a header and rows of numbers were expected.")
-        return pandas.DataFrame(values, index=_whole_numbers(labels))
+        classes = Labels.of(labels).whole_numbers().array().tolist()
+        return pandas.DataFrame(values, index=classes)
 
 
 def attributes_of(classes: Iterable[Any], source: Any) -> Any:
     """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
 
     ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
-    "cl" (the Cell Ontology) or an ``.obo`` or ``.owl`` file for `attributes_from_ontology`.
+    "cl" (the Cell Ontology) or an .obo, .owl or .json file for `attributes_from_ontology`.
     """
     terms = {label: str(label).strip() for label in classes}
     word = str(source).lower() if not Path(source).exists() else ""
-    if word == "cl" or Path(source).suffix.lower() in (".obo", ".owl"):
+    if word == "cl" or Path(source).suffix.lower() in (".obo", ".owl", ".json"):
         return attributes_from_ontology(terms, "cl" if word == "cl" else str(source))
     if word == "names":
         return encode_class_names(list(terms.values())).set_axis(list(terms), axis=0)
@@ -102,28 +100,11 @@ def _read(path: Path) -> Any:
         if not isinstance(frame.index, pandas.RangeIndex):
             return frame
     else:
-        frame = _frame(path, _sheet(path) if suffix in _EXCEL else _lines(path))
+        rows = zip(*sheet_columns(path)) if suffix in EXCEL else _lines(path)
+        frame = _frame(path, [["" if cell is None else cell for cell in row] for row in rows])
     frame.columns = names = [str(name) for name in frame.columns]
     check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
     return frame.set_index(names[0])
-
-
-def _sheet(path: Path) -> list[list]:
-    """The first sheet, unless it has more places than its text pays for."""
-    with zipfile.ZipFile(path) as archive:
-        check_archive(path, archive.infolist())
-        paid = 10_000 + sum(item.file_size for item in archive.infolist())
-    book = need("openpyxl", "data", what=str(path)).load_workbook(path, read_only=True)
-    sheet, rows = book.worksheets[0], []
-    sheet.reset_dimensions()  # what the file says of them may be wrong
-    with contextlib.closing(book):
-        for row in sheet.iter_rows(values_only=True):  # one far cell makes billions of places
-            paid -= 1 + len(row)
-            if paid < 0:
-                far = f"{path}: the sheet reaches far beyond its cells."
-                raise FileError(far + " Delete empty rows and columns, or save it as .csv.")
-            rows.append(row)
-    return [["" if c is None else c for c in cells] for cells in zip(*zip_longest(*rows))]
 
 
 def _lines(path: Path) -> list[list]:
@@ -146,13 +127,10 @@ def _frame(path: Path, rows: list[list]) -> Any:
     return need("pandas").DataFrame(records, columns=header, dtype=object)
 
 
-def _whole_numbers(labels: Iterable[Any]) -> list:
-    """The labels, as integers if all of them are written as such."""
-    return Labels.of(labels).whole_numbers().array().tolist()
-
-
 def _numbers(path: Path, name: str, column: list) -> np.ndarray:
-    plain = [_WORDS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in column]
+    comma = decimal_sign(cell for cell in column if isinstance(cell, str)) == ","
+    texts = [c.replace(",", ".") if isinstance(c, str) and comma else c for c in column]
+    plain = [_WORDS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in texts]
     numbers = np.array([_number(cell) for cell in plain], dtype=np.float64)
     wrong = ~np.isfinite(numbers)
     if wrong.any():
@@ -208,8 +186,8 @@ def attributes_from_markers(markers: Any) -> Any:
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
     values[class_codes, marker_codes] = weights
-    labels = _whole_numbers(classes) if in_file else classes.tolist()
-    return pandas.DataFrame(values, index=labels, columns=names.tolist())
+    labels = Labels.of(classes).whole_numbers().array() if in_file else classes
+    return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
 
 
 def _check_markers(rows: Any, weights: Any) -> None:

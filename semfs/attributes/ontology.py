@@ -121,10 +121,9 @@ def _read_file(path: Any, part_of: bool) -> dict[str, _Term]:
         try:  # what it imports from elsewhere is not fetched
             content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
         except KeyError as error:
-            lost = (
-                f"{path}: {error} is the parent of a class, but is not in the file. Take the "
-            )
-            raise FileError(lost + "complete file, not one that imports others.") from error
+            lost = f"{path}: {error} is the parent of a class, but is not in the file"
+            advice = "Take the complete file, not one that imports others"
+            raise FileError(f"{lost}. {advice}.") from error
         kinds = content.relationships() if part_of else []
         wholes = [kind for kind in kinds if "part of" in (kind.id.replace("_", " "), kind.name)]
         if part_of and not wholes:

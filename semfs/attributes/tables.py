@@ -110,11 +110,8 @@ def as_attribute_table(attributes: Any) -> AttributeTable:
     labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
     if not all(isinstance(label, Hashable) for label in labels):
         raise ValueError("attributes has a class label that is not hashable. Use text.")
-    check_distinct(
-        labels,
-        "attributes has more than one row for class {}. Keep one row per class, for example "
-        "table.groupby(level=0).mean().",
-    )
+    advice = "Keep one row per class, for example table.groupby(level=0).mean()."
+    check_distinct(labels, f"attributes has more than one row for class {{}}. {advice}")
     usable = np.abs(values) <= _LARGEST
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
@@ -217,5 +214,5 @@ def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
 def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
     alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(len(Z))  # not to itself
     best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
-    order = order if len(Z) > 1 else order[:0]
+    order = order[(best[best] != np.arange(len(Z)))[order] | (order < best[order])]  # once each
     return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]

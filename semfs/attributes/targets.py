@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.preprocessing import KernelCenterer
 
 from semfs.attributes.tables import AttributeTable, as_attribute_table
 from semfs.method.objective import Objective, Quadratic
@@ -128,12 +129,12 @@ class MeanModel:
         scales = (np.divide(1.0, spread, out=np.zeros_like(spread), where=on), on.astype(float))
         products, best = R @ R.T, (np.inf, 1.0, 0.0, scales[0])
         for scale, width in itertools.product(scales, WIDTHS):
-            K = _centred(_kernel(A * scale, A * scale, width))
+            K = KernelCenterer().fit_transform(_kernel(A * scale, A * scale, width))
             for error, penalty in _left_out(K, products):
                 if error < best[0]:
                     best = error, penalty, width, scale
         error, penalty, width, scale = best
-        K = _centred(_kernel(A * scale, A * scale, width))
+        K = KernelCenterer().fit_transform(_kernel(A * scale, A * scale, width))
         inverse = np.linalg.inv(K + penalty * np.eye(C))
         left = penalty * inverse @ R
         own = 1.0 - 1.0 / C - (1.0 - penalty * np.diag(inverse))
@@ -144,8 +145,8 @@ class MeanModel:
     def predict(self, A: np.ndarray, same: np.ndarray | None = None) -> np.ndarray:
         """Return the feature means (U, d) of classes with attributes A (U, m)."""
         seen = self.A * self.scale
-        raw, K = _kernel(seen, seen, self.width), _kernel(A * self.scale, seen, self.width)
-        K = K - K.mean(axis=1, keepdims=True) - raw.mean(axis=0) + raw.mean()
+        centre = KernelCenterer().fit(_kernel(seen, seen, self.width))
+        K = centre.transform(_kernel(A * self.scale, seen, self.width))
         out = self.mean + K @ self.dual
         return out + self.slope * same if self.slope and same is not None else out
 
@@ -158,10 +159,6 @@ def _kernel(A: np.ndarray, seen: np.ndarray, width: float) -> np.ndarray:
     apart = distances[distances > 1e-12 * distances.max()]
     typical = float(np.median(apart)) if apart.size else 1.0
     return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
-
-
-def _centred(K: np.ndarray) -> np.ndarray:
-    return K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
 
 
 def _left_out(K: np.ndarray, products: np.ndarray) -> Iterator[tuple[float, float]]:

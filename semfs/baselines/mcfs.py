@@ -81,9 +81,7 @@ class MCFS(Baseline):
         W = neighbor_graph(*nearest_neighbors(X, self.n_neighbors), self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
-            raise ValueError(
-                "The neighbour graph has no coordinate to explain: raise n_neighbors."
-            )
+            raise ValueError("The neighbour graph has no coordinates: raise n_neighbors.")
         coef = lars_coefficients(X, self.embedding_, self._n_wanted(X.shape[1]))
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
@@ -102,16 +100,13 @@ def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) ->
     return beta / np.where(norms > 0, norms, 1.0)
 
 
-def lars_to_cardinality(
-    gram: np.ndarray, correlation: np.ndarray, cardinality: int
-) -> np.ndarray:
+def lars_to_cardinality(gram: np.ndarray, c: np.ndarray, cardinality: int) -> np.ndarray:
     """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or ends.
 
-    As in the original a ridge enters the direction solve, and that alone: scikit-learn's
-    ``lars_path_gram`` does not give its numbers.
+    From XᵀX and c = Xᵀy. As in the original a ridge enters the direction solve, and that alone:
+    scikit-learn's ``lars_path_gram`` does not give its numbers.
     """
-    m = min(cardinality, len(correlation))
-    c = np.array(correlation, dtype=np.float64)
+    m, c = min(cardinality, len(c)), np.array(c, dtype=np.float64)
     beta = np.zeros(len(c))
     inactive = np.ones(len(c), dtype=bool)
     active: list[int] = []
@@ -159,13 +154,10 @@ def _positive(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return distances and indices (n, p) of the p nearest other rows of X, nearest first.
-
-    Equal distances go to the lower index, as in the original program (hence a few spare
-    neighbours are fetched).
-    """
+    """Return distances and indices (n, p) of the p nearest other rows of X, nearest first."""
     n = X.shape[0]
     p = min(p, n - 1)
+    # spare ones: of equal distances the original program takes the lower index
     finder = NearestNeighbors(n_neighbors=min(n - 1, p + 10), algorithm="brute").fit(X)
     distance, index = finder.kneighbors()
     distance = np.asarray(distance, dtype=np.float64)
@@ -199,10 +191,9 @@ def neighbor_matrix(weights: np.ndarray, index: np.ndarray) -> sp.csr_array:
 def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
-    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. With q components of the
-    graph the eigenvalue 1 has multiplicity q and any rotation of its eigenvectors is as good.
-    It is fixed here: indicators of the components, largest first, made orthogonal to the
-    constant and to each other in that order.
+    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. Those of 1, as many as
+    the graph has components, may be rotated: they are taken as indicators of the components,
+    largest first, made orthogonal to the constant and to each other in that order.
     """
     n = W.shape[0]
     n_components = min(n_components, n - 1)

@@ -32,6 +32,7 @@ from semfs.rows.devices import (
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.training import TrainingData, split_labels
 from semfs.validation import (
+    check_all_finite,
     check_integer,
     check_number,
     check_option,
@@ -81,13 +82,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         for name, value in self.get_params(deep=False).items():
             if value is None and getattr(type(self), name) is None:
                 continue
-            if name in self._words:
+            number = name in self._whole | self._above
+            if name in self._words and (isinstance(value, str) or not number):
                 check_option(name, value, self._words[name])
-            if name in self._whole:
+            elif name in self._whole:
                 check_integer(name, value, self._whole[name])
-            if name in self._at_least:
+            elif name in self._at_least:
                 check_number(name, value, at_least=self._at_least[name])
-            if name in self._above:
+            elif name in self._above:
                 check_number(name, value, above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
@@ -151,7 +153,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         genes, names = as_genes(X), getattr(self, "feature_names_in_", None)
         if genes is None:
             if plain_blocks(X) is None:
-                with own_words():
+                with own_words(X):
                     return super().transform(X)
             return as_plain(X, names=names).X[:, self._get_support_mask()]
         support, found = self.get_support(), genes.names
@@ -205,14 +207,17 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
 
 @contextmanager
-def own_words(name: str = "X") -> Iterator[None]:
-    """Let errors of scikit-learn name the data they speak of, in one sentence on NaN."""
+def own_words(X: Any, name: str = "X", names: Any = None) -> Iterator[None]:
+    """Let errors of scikit-learn name the data they speak of, and the place of a NaN."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         text = re.sub(r"\bX\b", name, str(error))
-        advice = " Fill it, or drop that row or column."
-        raise ValueError(re.sub(r"(?s)(?<=contains NaN.).*", advice, text)) from error
+        if re.match("Input X contains (NaN|inf)", str(error)):
+            check_all_finite(as_numpy(X), names, name)
+        if "float" in text or "sequence" in text:  # numpy's words, of what is no number
+            text = f"{name} must be a matrix of numbers: {text}"
+        raise type(error)(text) from error
 
 
 def validated(selector: Any, X: Any, name: str = "X", *, reset: bool, **options: Any) -> Any:
@@ -231,7 +236,7 @@ def validated(selector: Any, X: Any, name: str = "X", *, reset: bool, **options:
     with warnings.catch_warnings():
         if named:  # and compared already
             warnings.filterwarnings("ignore", NO_NAMES)
-        with own_words(name):
+        with own_words(X, name, plain.names):
             X = validate_data(selector, X, reset=reset, **options)
     if named and reset:
         selector.feature_names_in_ = np.array(plain.names, dtype=object)
@@ -303,9 +308,10 @@ class LinearSelector(_Fitted):
             how: Any = {"accept_sparse": "csr", "dtype": types, "reset": False}
             X_unlabeled = validated(self, X_unlabeled, "X_unlabeled", **how)
         weights = check_weights(as_numpy(sample_weight), X.shape[0])
-        return TrainingData.of_rows(
-            X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
-        )
+        with own_words(plain.X, names=plain.names):
+            return TrainingData.of_rows(
+                X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
+            )
 
     @property
     def attribute_names_in_(self) -> np.ndarray:

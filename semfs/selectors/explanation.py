@@ -12,7 +12,7 @@ from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.rows import Rows
 from semfs.selectors.semfs_cv import ClassFolds
-from semfs.selectors.training import FeatureLimits, Units
+from semfs.selectors.training import Units
 from semfs.validation import class_weights
 
 N_CANDIDATES = 512  # features that enter the search on bootstraps of the classes
@@ -157,17 +157,10 @@ def explain_selection(
     others = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = others.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
-    for found in (features, stability):
-        found.index.name = "feature"
-    return Explanation(
-        features,
-        frame(correlations, names, attributes),
-        frame(weights, names, attributes),
-        frame(levels, names, classes),
-        duplicates,
-        stability,
-        n_bootstraps,
-    )
+    features.index.name = stability.index.name = "feature"
+    tables = frame(correlations, names, attributes), frame(weights, names, attributes)
+    rest = frame(levels, names, classes), duplicates, stability, n_bootstraps
+    return Explanation(features, *tables, *rest)
 
 
 def _correlations(means: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -236,13 +229,10 @@ def _selection_counts(
     """How often each feature (d,) is chosen when classes are drawn again."""
     k, C = int(np.asarray(selector.support_).sum()), len(moments.classes)
     model = getattr(selector, "best_estimator_", selector)
-    names = getattr(model, "feature_names_in_", None)
-    limits = FeatureLimits.of(moments, model.include, model.exclude, names)
     again = clone(model).set_params(n_features_to_select=k, **units.params(model))
-    table = None if model.attributes is None else units.table(model.class_table_)
-    all_classes = np.ones(C, dtype=bool)
-    most = max(N_CANDIDATES, 4 * k)
-    folds = ClassFolds(moments, table, [again], [(all_classes, ~all_classes)], limits, most)
+    table, names = units.table(model.class_table_), getattr(model, "feature_names_in_", None)
+    every, most = np.ones(C, dtype=bool), max(N_CANDIDATES, 4 * k)
+    folds = ClassFolds(moments, table, [again], [every], names, most)
     weights = class_weights(model.class_weight, moments.classes, moments.counts)
     weights = np.ones(C) if weights is None else weights
     rng, counts, done = np.random.default_rng(random_state), np.zeros(moments.n_features), 0
@@ -250,7 +240,7 @@ def _selection_counts(
         times = np.bincount(rng.integers(0, C, C), minlength=C)
         if (times > 0).sum() > 1:  # a single class has nothing to tell apart
             again.class_weight = dict(zip(moments.classes.tolist(), (times * weights).tolist()))
-            counts[folds.paths(all_classes)[0]] += 1
+            counts[folds.paths(every)[0]] += 1
             done += 1
     return counts
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
@@ -48,6 +49,7 @@ def select_features(
     *,
     unseen: Iterable = (),
     subset: bool = False,
+    scale: bool = False,
     scheduler: str | None = None,
 ) -> FileSelection:
     """Fit a selector to a file, in bounded memory, and write the columns it chooses.
@@ -68,6 +70,9 @@ def select_features(
         Classes whose rows must not be used.
     subset : bool, default=False
         Write only the chosen genes into an .h5ad file; those of raw become its ``X``.
+    scale : bool, default=False
+        Choose among columns divided by their standard deviation, as their units differ. What
+        is written and returned is in the units of the source.
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
 
@@ -90,35 +95,36 @@ def select_features(
     target, table_path = targets(source, Path(out))
     if subset and target.suffix.lower() != ".h5ad":
         raise ValueError(f"subset is for .h5ad files, not for {target}. Leave it out.")
-    names = source.feature_names
     for parameter in ("include", "exclude"):  # refuse before reading
         wanted = getattr(selector, parameter, None)
-        feature_indices(parameter, wanted, source.n_features, names)
+        feature_indices(parameter, wanted, source.n_features, source.feature_names)
     seen = source.without(unseen)
     if selector.attributes is not None:
         seen = seen.matched(as_attribute_table(selector.attributes).classes.tolist())
+    seen = seen.scaled() if scale else seen
     assert seen.labels is not None
     if scheduler is None:
         selector.fit(seen)
     else:
         with connect(scheduler) as client:
             selector.fit(on_cluster(seen, client))
+    if seen.scale is not None:  # what holds for the columns as they are
+        own = seen.scale[selector.support_]
+        selector.coef_ = selector.coef_ * seen.scale[:, None]
+        selector.class_means_ = selector.class_means_ / own
+        selector.within_ = selector.within_ / np.outer(own, own)
+        selector._evidence = None
     pandas, order = need("pandas", "data", what="The feature table"), selector.order_
-    features = pandas.DataFrame(
-        {
-            "feature": [str(name) for name in feature_names(source)[order]],
-            "score": selector.scores_[order],
-            "selected": selector.support_[order],
-            "column": order,
-        },
-        pandas.RangeIndex(1, len(order) + 1, name="rank"),
-    )
+    names = [str(name) for name in feature_names(source)[order]]
+    columns: dict[str, Any] = {"feature": names, "score": selector.scores_[order]}
+    columns |= {"selected": selector.support_[order], "column": order}
+    ranks = pandas.RangeIndex(1, len(order) + 1, name="rank")
+    features = pandas.DataFrame(columns, ranks)
     chosen = np.flatnonzero(selector.support_)
-    target.parent.mkdir(parents=True, exist_ok=True)
     with appearing(target) as beside, appearing(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":
-            columns, summary = result_columns(selector), result_summary(selector)
-            write_h5ad(source, beside, columns, summary, chosen if subset else None)
+            said = result_columns(selector), result_summary(selector)
+            write_h5ad(source, beside, *said, chosen if subset else None)
         else:
             write_columns(source, chosen, beside)
         write_table(features, table_beside)
@@ -149,8 +155,6 @@ def result_columns(selector: Any, key: str = "semfs") -> dict[str, np.ndarray]:
 
 def result_summary(selector: Any) -> dict[str, Any]:
     """Return what AnnData's uns tells about a selection: texts, numbers and arrays of them."""
-    import sklearn
-
     import semfs
 
     simple = (bool, int, float, str, np.generic)

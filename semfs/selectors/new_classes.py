@@ -21,7 +21,7 @@ from semfs.attributes.targets import classes_to_come, target_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
-from semfs.selectors.training import StreamedRows, Units
+from semfs.selectors.training import RESCALE, StreamedRows, Units
 from semfs.validation import encode_labels
 
 N_COMPONENTS = 32  # principal components to cluster in
@@ -114,6 +114,9 @@ def _streamed_classes(
     """The same beyond memory: clusters of a sample, and moments of all rows near each."""
     rows = unlabeled.rows
     X, _ = rows.sample(LARGEST_SAMPLE, labelled=False)
+    size = float(abs(X).max())
+    if X.dtype == np.float32 and size and not 1e-12 < size < 1e12:
+        raise ValueError(f"unlabelled rows have numbers as large as {size:.0e}. {RESCALE}")
     if not isinstance(seen, Rows):
         X_seen, y = unlabeled.seen.sample(SAMPLE, labelled=True)
         seen = Rows(X_seen, encode_labels(y)[1], None)
@@ -201,7 +204,7 @@ def _principal_directions(
             np.asarray(part.T @ Z.astype(part.dtype), dtype=np.float64)
             for part, Z in zip(parts, images)
         ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
-        if not np.abs(V).max() < 1e100:  # X is in ordinary units
+        if not np.abs(V).max() < 1e150:  # as of X in its units
             raise ValueError("unlabelled rows are far larger than X. Give both in one unit.")
         values, Q = np.linalg.eigh(V.T @ V)  # orthonormal in a fraction of the time of a QR
         V = V @ (Q / np.sqrt(np.maximum(values, 1e-14 * values[-1] + np.finfo(float).tiny)))

@@ -6,8 +6,9 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -55,12 +56,8 @@ def save(selector: Any, path: Any) -> Path:
     True
     """
     writer = _Writer()
-    header = {
-        "format": "semfs selector",
-        "format_version": FORMAT,
-        "semfs_version": semfs.__version__,
-        "selector": writer.selector(selector),
-    }
+    header = {"format": "semfs selector", "format_version": FORMAT}
+    header |= {"semfs_version": semfs.__version__, "selector": writer.selector(selector)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     path = Path(path)
     with appearing(path) as beside, beside.open("wb") as file:
@@ -135,11 +132,6 @@ def _check_header(path: Path, header: Any) -> None:
         raise FileError(f"{path} holds no selector. Save it again.")
 
 
-def _moment_parts(moments: Moments) -> dict[str, Any]:
-    small = moments.compact(precise=True)
-    return {name: getattr(small, name) for name in _MOMENTS}
-
-
 def _frame_parts(frame: Any) -> dict[str, Any]:
     values = [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])]  # each of its type
     index = {"index": frame.index.tolist(), "index_name": frame.index.name}
@@ -154,39 +146,32 @@ def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> 
     return frame
 
 
-def _polars_frame(names: list[str], columns: list) -> Any:
-    polars = need("polars", "data", what="A table in this file")
-    return polars.DataFrame(dict(zip(names, columns)))
-
-
-class _Kind(NamedTuple):  # how values are recognised, taken apart and made again
-    known: Callable[[Any], bool]
-    parts: Callable[[Any], Mapping[str, Any]]
-    make: Callable[..., Any]
-
-
-KINDS = {
-    "tuple": _Kind(
-        lambda v: type(v) is tuple, lambda v: {"items": [*v]}, lambda items: tuple(items)
-    ),
-    "dict": _Kind(  # pairs, because JSON has only text as keys
+# How values are recognised, taken apart and made again.
+Kind = tuple[Callable[[Any], bool], Callable[[Any], Mapping[str, Any]], Callable[..., Any]]
+KINDS: dict[str, Kind] = {
+    "tuple": (lambda v: type(v) is tuple, lambda v: {"items": [*v]}, lambda items: (*items,)),
+    "dict": (  # pairs, because JSON has only text as keys
         lambda v: isinstance(v, Mapping),
         lambda v: {"items": [list(pair) for pair in v.items()]},
         lambda items: dict(items),
     ),
-    "attribute_table": _Kind(lambda v: isinstance(v, AttributeTable), vars, AttributeTable),
-    "moments": _Kind(
+    "attribute_table": (lambda v: isinstance(v, AttributeTable), vars, AttributeTable),
+    "moments": (
         lambda v: isinstance(v, Moments),
-        _moment_parts,
+        lambda v: dict(zip(_MOMENTS, attrgetter(*_MOMENTS)(v.compact(precise=True)))),
         lambda **parts: Moments(rows=None, **parts),
     ),
-    "pandas": _Kind(
-        lambda v: hasattr(v, "index") and hasattr(v, "columns"), _frame_parts, _pandas_frame
+    "pandas": (
+        lambda v: hasattr(v, "index") and hasattr(v, "columns"),
+        _frame_parts,
+        _pandas_frame,
     ),
-    "polars": _Kind(
+    "polars": (
         lambda v: hasattr(v, "get_columns"),
         lambda v: {"names": v.columns, "columns": [c.to_numpy() for c in v.get_columns()]},
-        _polars_frame,
+        lambda names, columns: need("polars", "data", what="A table in this file").DataFrame(
+            dict(zip(names, columns))
+        ),
     ),
 }
 
@@ -209,11 +194,8 @@ class _Writer:  # of values into JSON, and arrays into members of the archive
                 "Of a pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
-        state = {
-            key: value
-            for key, value in vars(selector).items()
-            if key not in params and (key.endswith("_") or key in _SETTINGS)
-        }
+        kept = [key for key in vars(selector) if key.endswith("_") or key in _SETTINGS]
+        state = {key: getattr(selector, key) for key in kept if key not in params}
         parts = {"params": self.fields(params), "state": self.fields(state)}
         return {"is": "selector", "type": name, **parts}
 
@@ -228,9 +210,9 @@ class _Writer:  # of values into JSON, and arrays into members of the archive
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
-        for tag, kind in KINDS.items():
-            if kind.known(value):
-                return {"is": tag, **self.fields(kind.parts(value), where)}
+        for tag, (known, parts, _) in KINDS.items():
+            if known(value):
+                return {"is": tag, **self.fields(parts(value), where)}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
             return self.array(np.asarray(as_numpy(value)), where)
         if type(value).__name__ in TYPES:
@@ -265,7 +247,7 @@ class _Reader:
 
     def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
         self.path, self.arrays = path, arrays
-        self.tags: dict[Any, Callable[..., Any]] = {tag: k.make for tag, k in KINDS.items()}
+        self.tags: dict[Any, Callable] = {tag: make for tag, (*_, make) in KINDS.items()}
         self.tags |= {"array": lambda name: arrays[name], "objects": _objects}
         self.tags |= {"some_rows": self.some_rows, "selector": self.selector}
 

@@ -6,6 +6,7 @@ added for those predicted. Only means and covariance of the chosen features are 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -17,6 +18,8 @@ from semfs.attributes.targets import MeanModel
 SHRINKAGE = 0.3
 #: Share of the covariance of prediction errors that is added for predicted means.
 ERROR_SHARE = 0.5
+#: Share of the range of class means that rows of a class differ by at least.
+LEAST_SPREAD = 1e-3
 #: Ridge of the prediction of attributes, in mean variances.
 RIDGE = 0.1
 
@@ -39,32 +42,37 @@ class ClassPredictor:
     within: np.ndarray  # (k, k), the covariance within classes
     same: np.ndarray | None = None  # (k,), attributes that are the chosen features themselves
 
+    @cached_property
+    def sd(self) -> np.ndarray:
+        """Spread (k,) within classes, or a little of that between them if this is more."""
+        within, between = np.sqrt(np.abs(np.diag(self.within))), np.ptp(self.means, axis=0)
+        sd = np.maximum(within, LEAST_SPREAD * between)
+        return np.where(sd > 0, sd, 1.0)
+
     def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
-        sd = np.sqrt(np.maximum(np.diag(self.within), 0.0))
-        size = np.abs(self.means).max(axis=0, initial=0.0)  # of columns without spread
-        sd = np.where(sd > 0, sd, np.where(size > 1e-150, size, 1.0))
         rows = zip(self.table.classes.tolist(), self.table.values.tolist())
         known = {(label, *row): i for i, (label, row) in enumerate(rows)}  # as described then
         asked = zip(table.classes.tolist(), table.values.tolist())
         place = np.array([known.get((label, *row), -1) for label, row in asked])
         out = np.empty((len(Z), len(place)))
-        V = self.within / np.outer(sd, sd)
+        sd, centre = self.sd, self.means.mean(axis=0)  # near it differences keep their digits
+        Z, V = (Z - centre) / sd, self.within / sd / sd[:, None]
+        np.fill_diagonal(V, 1.0)
         seen, new = place >= 0, place < 0
         if seen.any():
-            out[:, seen] = _log_likelihood(Z / sd, self.means[place[seen]] / sd, V)
+            out[:, seen] = _log_likelihood(Z, (self.means[place[seen]] - centre) / sd, V)
         if new.any():
             means, errors = self._predicted(table.values[new])
             E = errors / sd
             V = V + ERROR_SHARE * (E.T @ E) / len(E)
-            out[:, new] = _log_likelihood(Z / sd, means / sd, V)
+            out[:, new] = _log_likelihood(Z, (means - centre) / sd, V)
         return out
 
     def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (U, k) of classes with attributes A (U, m), and errors (C, k) of seen ones."""
-        seen = self.table.values
+        seen, sd = self.table.values, self.sd
         own = None if self.same is None else seen[:, self.same]
-        sd = np.sqrt(np.maximum(np.diag(self.within), np.finfo(float).tiny))
         model = MeanModel.fit(seen, self.means / sd, None if own is None else own / sd)
         new = None if self.same is None else A[:, self.same] / sd
         return model.predict(A, new) * sd, model.errors * sd
@@ -85,7 +93,7 @@ def _log_likelihood(Z: np.ndarray, means: np.ndarray, V: np.ndarray) -> np.ndarr
     diagonal = np.diag(np.diag(V))
     V = (1.0 - SHRINKAGE) * V + SHRINKAGE * diagonal
     values, Q = np.linalg.eigh(V)
-    values = np.maximum(values, 1e-9 * max(values[-1], np.finfo(float).tiny))
+    values = np.maximum(values, 1e-9 * values[-1])
     root = Q / np.sqrt(values)
     distances = cdist(Z @ root, means @ root, "sqeuclidean")
     return -0.5 * (distances + np.log(values).sum())

@@ -31,8 +31,10 @@ from semfs.selectors.training import (
     loaded,
     rows_beyond_memory,
 )
-from semfs.validation import check_integer, check_number, check_option, class_weights
+from semfs.validation import check_option, class_weights
 
+#: Share of the variance of X beyond which one column is named: its unit may be another.
+MOST_VARIANCE = 0.95
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: The paper fixes neither the start, the step nor the number of inner steps; these are ours.
 AS_PUBLISHED: dict[str, Any] = {
@@ -181,7 +183,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     n_swaps: int = 0
 
     _words = {"solver": ("direct", "alternating"), "penalty_scale": ("gram", "none")}
-    _whole = {"max_iter": 1, "n_inner": 1, "n_swaps": 0}
+    _words |= {"step": STEP_RULES, "n_new_classes": ("auto",)}
+    _whole = {"max_iter": 1, "n_inner": 1, "n_swaps": 0, "n_new_classes": 2}
+    _above = {"step": 0.0}
     _at_least = dict.fromkeys(("alpha", "gamma", "label_weight", "tol"), 0.0)
 
     def __sklearn_tags__(self) -> Any:
@@ -314,7 +318,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         own_table = align_attributes(self.attributes, given.classes)
         if self.attributes is not None:
             _warn_of_constants(own_table)
-        units = Units.of(given, own_table)
+        units = Units.of(given, own_table, data.unlabeled)
         moments, table = units.moments(given), units.table(own_table)
         params = units.params(self)
         targets, basis = self._targets(table, params["label_weight"])
@@ -356,7 +360,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         """Name a column with almost all of the variance (d,)."""
         share = scatter / max(float(scatter.sum()), np.finfo(float).tiny)
         largest = int(np.argmax(share))
-        if np.count_nonzero(share) > 2 and share[largest] > 0.95:
+        if np.count_nonzero(share) > 2 and share[largest] > MOST_VARIANCE:
             warnings.warn(
                 f"{self._name_of(largest)} has {share[largest]:.0%} of the variance of X and "
                 "outweighs the others. If it is no measurement, exclude it; if columns have "
@@ -475,14 +479,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_n_features_to_select()
-        if isinstance(self.step, str):
-            check_option("step", self.step, STEP_RULES)
-        else:
-            check_number("step", self.step, above=0.0)
-        if isinstance(self.n_new_classes, str):
-            check_option("n_new_classes", self.n_new_classes, ("auto",))
-        else:
-            check_integer("n_new_classes", self.n_new_classes, 2)
         if isinstance(self.target_attributes, str):
             check_option("target_attributes", self.target_attributes, ("table",))
         elif self.target_attributes is not None:
@@ -495,9 +491,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
 
 def _warn_of_constants(table: AttributeTable) -> None:
-    """Name attributes that teach nothing; of 0 and 1 only if more than half do so."""
+    """Name attributes that teach nothing; of no, partly, yes only if more than half do so."""
     names = constant_attributes(table)
-    usual = len(table.names) / 2 if np.isin(table.values, (0.0, 1.0)).all() else 0
+    usual = len(table.names) / 2 if np.isin(table.values, (0.0, 0.5, 1.0)).all() else 0
     if len(names) > usual:
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         warnings.warn(

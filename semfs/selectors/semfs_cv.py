@@ -38,6 +38,7 @@ NOT_IN_FOLDS = {"n_features_to_select", "attributes", "include", "exclude", "ver
 NOT_IN_FOLDS |= {"target_attributes", "n_new_classes"}
 
 Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
+Fold = tuple[np.ndarray, list[np.ndarray]]  # test classes, the features each setting chose
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -154,13 +155,11 @@ class SemFSCV(LinearSelector):
                 with threadpool_limits(1, user_api="blas"):
                     semfs = [self._semfs(k, params) for params in settings]
                     semfs = [one.set_params(**units.params(one)) for one in semfs]
-                    own = None if self.attributes is None else units.table(table)
+                    trains, most = [train for train, _ in splits], max(N_CANDIDATES, 5 * k)
                     names = getattr(self, "feature_names_in_", None)
-                    limits = FeatureLimits.of(moments, self.include, self.exclude, names)
-                    most = max(N_CANDIDATES, 5 * k)
-                    folds = ClassFolds(moments, own, semfs, splits, limits, most)
-                    paths = [folds.paths(train) for train, _ in splits]
-                    params, k = self._choose(moments, settings, splits, ks, paths)
+                    folds = ClassFolds(moments, units.table(table), semfs, trains, names, most)
+                    chosen = [(test, folds.paths(train)) for train, test in splits]
+                    params, k = self._choose(moments, settings, chosen, ks)
             final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
             if not splits:
                 self._set_curve(final, ks)
@@ -224,25 +223,20 @@ class SemFSCV(LinearSelector):
         return found
 
     def _choose(
-        self,
-        moments: Moments,
-        settings: list[dict[str, Any]],
-        splits: list[Split],
-        ks: list[int],
-        paths: list[list[np.ndarray]],
+        self, moments: Moments, settings: list[dict[str, Any]], folds: list[Fold], ks: list[int]
     ) -> tuple[dict[str, Any], int]:
         """Score all settings on all folds; return the best one and the number of features."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        scores = np.empty((len(settings), len(splits), len(ks)))
-        features = np.unique(np.concatenate([path for fold in paths for path in fold]))
+        scores = np.empty((len(settings), len(folds), len(ks)))
+        features = np.unique(np.concatenate([path for _, paths in folds for path in paths]))
         X, codes = moments.rows.X, moments.rows.codes
         # all columns that clustering will ask for, in one pass over X
         columns = X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
-        for f, (_, test) in enumerate(splits):
+        for f, (test, paths) in enumerate(folds):
             rows = np.flatnonzero(test[codes])
             X, known = columns[rows], dict[bytes, float]()  # equal questions are asked once
             for i, k in np.ndindex(len(settings), len(ks)):
-                chosen = np.searchsorted(features, np.sort(paths[f][i][: ks[k]]))
+                chosen = np.searchsorted(features, np.sort(paths[i][: ks[k]]))
                 if chosen.tobytes() not in known:
                     some = np.take(X, chosen, axis=1)
                     found = cluster_scores(some, codes[rows], self.n_repeats, seed)
@@ -257,9 +251,9 @@ class SemFSCV(LinearSelector):
         mean = scores[best].mean(axis=0)
         # some folds are harder than others, whatever the number: compare within folds
         lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
-        error = lag.std(axis=0, ddof=int(len(splits) > 1)) / np.sqrt(len(splits))
+        error = lag.std(axis=0, ddof=int(len(folds) > 1)) / np.sqrt(len(folds))
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
-        self.n_splits_ = len(splits)
+        self.n_splits_ = len(folds)
         if self.n_features_to_select != "auto":
             return settings[best], ks[-1]
         return settings[best], ks[int(np.argmax(lag.mean(axis=0) <= error))]
@@ -319,20 +313,21 @@ class ClassFolds:
     def __init__(
         self,
         moments: Moments,
-        table: AttributeTable | None,
+        table: AttributeTable,
         settings: list[SemFS],
-        splits: list[Split],
-        limits: FeatureLimits,
+        trains: list[np.ndarray],  # masks (C,) of classes
+        names: Any,
         n_candidates: int,
     ) -> None:
-        self.settings, self.moments, self.table = settings, moments, table
+        self.settings, self.moments = settings, moments
+        self.table = None if settings[0].attributes is None else table
+        limits = FeatureLimits.of(moments, settings[0].include, settings[0].exclude, names)
         self.columns = np.arange(moments.n_features)
         self.diagonals: list[float] = []  # of each setting; empty if all features are searched
         if n_candidates < moments.n_features:
             self._screen(limits, n_candidates)
         self.limits = limits.among(self.columns)
-        membership = np.array([train for train, _ in splits]).T
-        self.groups = np.unique(membership, axis=0, return_inverse=True)[1].reshape(-1)
+        self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
         self.parts = [self._part(g) for g in range(int(self.groups.max()) + 1)]
 
     def _part(self, group: int) -> Moments:
@@ -381,10 +376,8 @@ class ClassFolds:
         kept = [part for g, part in enumerate(self.parts) if train[self.groups == g].all()]
         fold = sum(kept[1:], start=kept[0])
         share = fold.total / self.moments.total
-        targets = {
-            weight: self._targets(fold.classes, weight)
-            for weight in {semfs.label_weight for semfs in self.settings}
-        }
+        weights = {semfs.label_weight for semfs in self.settings}
+        targets = {weight: self._targets(fold.classes, weight) for weight in weights}
         found = []
         for i, semfs in enumerate(self.settings):
             own: dict[str, Any] = {}
@@ -406,8 +399,7 @@ def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, A
         values = np.empty(len(settings), dtype=object)
         values[:] = [params.get(name) for params in settings]
         out[f"param_{name}"] = values
-    for f in range(by_fold.shape[1]):
-        out[f"split{f}_test_score"] = by_fold[:, f]
+    out |= {f"split{f}_test_score": scores for f, scores in enumerate(by_fold.T)}
     mean = by_fold.mean(axis=1)
     out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)
     out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])

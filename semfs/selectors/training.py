@@ -16,8 +16,9 @@ from semfs.validation import feature_indices, label_array
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1
-#: Numbers whose squares, and products of these, keep their digits, in float32 too.
-ORDINARY = (2.0**-16, 2.0**24)
+#: Numbers whose squares, and products of these, keep their digits, in float32 too; and in
+#: float64 alone, of rows that are not scaled because they are not in memory.
+ORDINARY, STREAMED = (2.0**-16, 2.0**24), (2.0**-200, 2.0**200)
 RESCALE = "Rescale X and the attributes, for example to unit variance: squares lose digits."
 
 
@@ -103,12 +104,16 @@ class Units:
     a: int = 0
 
     @classmethod
-    def of(cls, moments: Moments, table: AttributeTable) -> Units:
+    def of(cls, moments: Moments, table: AttributeTable, unlabeled: Any = None) -> Units:
         """Return the units that make numbers ordinary."""
+        single = moments.itemsize_error > np.finfo(np.float64).eps
+        here = isinstance(moments.rows, (Rows, ArrayRows, type(None)))
+        here &= not isinstance(unlabeled, StreamedRows)
         spread = np.sqrt(moments.scatter_diag.max() / moments.total)
         size = max(moments.means.max(), -moments.means.min(), spread)
-        most = 120 if moments.itemsize_error > np.finfo(np.float64).eps else 1000
-        return cls(_exponent(size, most), _exponent(np.abs(table.values).max(), 1000))
+        ordinary = ORDINARY if here or single else STREAMED
+        x = _exponent(size, 120 if single else 1000, ordinary)
+        return cls(x, _exponent(np.abs(table.values).max(), 1000))
 
     def moments(self, moments: Moments) -> Moments:
         """Return the moments in these units."""
@@ -169,9 +174,9 @@ class Units:
         return out
 
 
-def _exponent(size: float, most: int) -> int:
+def _exponent(size: float, most: int, ordinary: tuple[float, float] = ORDINARY) -> int:
     """The power of two to divide numbers of this size by; 0 for ordinary ones."""
-    if not 0 < size < np.inf or ORDINARY[0] <= size <= ORDINARY[1]:
+    if not 0 < size < np.inf or ordinary[0] <= size <= ordinary[1]:
         return 0
     return int(np.clip(np.frexp(size)[1], -most, most))
 

@@ -98,10 +98,9 @@ def test_fsasl_reference_scores(key):
     stem = f"fsasl__{name}__{iters}__{params}__"
     _, lambda2, lambda3, ratio = GOLDEN[stem + "lambda1_lambda2_lambda3_ratio"]
     T = int(iters.removeprefix("iters"))
-    selector = FSASL(
-        3, n_components=3, ratio=ratio, max_iter=T, lambda2=lambda2, lambda3=lambda3
-    )
-    selector.set_params(inner="reference").fit(data(name)[0])
+    weights = {"lambda2": lambda2, "lambda3": lambda3, "ratio": ratio}
+    selector = FSASL(3, n_components=3, max_iter=T, inner="reference", **weights)
+    selector.fit(data(name)[0])
     # below 5 rounds the stopping step of the original's inner solver flips with rounding
     assert_allclose(selector.scores_, GOLDEN[stem + "score"], atol=1e-9 if T >= 5 else 2e-3)
     assert_allclose(selector.objective_, GOLDEN[stem + "obj"], rtol=1e-8 if T >= 5 else 1e-2)
@@ -129,11 +128,10 @@ def test_lasso_coefficients_are_those_of_slep(key):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_lasso_agrees_with_scikit_learn(penalty, model, fit_intercept):
     X, y = digits300()
-    selector = LassoSelector(
-        5, lam=5.0, penalty=penalty, fit_intercept=fit_intercept, standardize=False
-    ).fit(X, y)
-    oracle = model(alpha=5.0 / 300, fit_intercept=fit_intercept, tol=1e-12, max_iter=100_000)
-    oracle.fit(X, np.eye(10)[y])
+    options = {"fit_intercept": fit_intercept, "max_iter": 100_000, "tol": 1e-12}
+    selector = LassoSelector(5, lam=5.0, penalty=penalty, standardize=False, **options)
+    selector.fit(X, y)
+    oracle = model(alpha=5.0 / 300, **options).fit(X, np.eye(10)[y])
     assert_allclose(selector.coef_, oracle.coef_.T, atol=1e-8)
     assert_allclose(selector.intercept_, oracle.intercept_, atol=1e-7)
 
@@ -143,19 +141,12 @@ def test_l20alm_traces_from_the_stored_random_starts(stem):
     names = ["mu", "rho", "T", "k", "V0", "E0", "b", "obj", "selected"]
     stored = {name: GOLDEN[f"l20alm__{stem}{name}"] for name in names}
     X, y = data(stem.split("__")[0])
-    selector = L20ALM(
-        int(stored["k"]),
-        mu=float(stored["mu"]),
-        rho=float(stored["rho"]),
-        max_iter=int(stored["T"]),
-        tol=0,
-        init=(stored["V0"], stored["E0"]),
-        standardize=False,
-    ).fit(X, y)
+    numbers = {name: float(stored[name]) for name in ("mu", "rho")}
+    start = {"init": (stored["V0"], stored["E0"]), "max_iter": int(stored["T"])}
+    selector = L20ALM(int(stored["k"]), tol=0, standardize=False, **numbers, **start).fit(X, y)
     assert_allclose(selector.objective_, stored["obj"], rtol=1e-6)
-    assert_allclose(
-        X.mean(axis=0) @ selector.coef_ + selector.intercept_, stored["b"], atol=1e-6
-    )
+    b = X.mean(axis=0) @ selector.coef_ + selector.intercept_
+    assert_allclose(b, stored["b"], atol=1e-6)
     assert_array_equal(np.flatnonzero(selector.get_support()), stored["selected"])
 
 

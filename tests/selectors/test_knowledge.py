@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.preprocessing import KernelCenterer
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
-from semfs.attributes.targets import MeanModel, _centred, _kernel, _left_out
+from semfs.attributes.targets import MeanModel, _kernel, _left_out
 from semfs.method.objective import Objective
 from semfs.rows import open_blocks
 
@@ -259,13 +260,14 @@ def test_errors_of_classes_left_out_are_those_of_refitting():
     M = np.stack([X[y == c].mean(axis=0) for c in range(9)])
     M -= M.mean(axis=0)
     raw = _kernel(A, A, 1.0)
-    for error, penalty in _left_out(_centred(raw), M @ M.T):
+    for error, penalty in _left_out(KernelCenterer().fit_transform(raw), M @ M.T):
         errors = 0.0
         for i in range(9):
             rest = np.arange(9) != i
             K = raw[np.ix_(rest, rest)]
             mean = M[rest].mean(axis=0)
-            dual = np.linalg.solve(_centred(K) + penalty * np.eye(8), M[rest] - mean)
+            ridge = KernelCenterer().fit_transform(K) + penalty * np.eye(8)
+            dual = np.linalg.solve(ridge, M[rest] - mean)
             k = raw[i, rest] - raw[i, rest].mean() - K.mean(axis=0) + K.mean()
             errors += ((M[i] - mean - k @ dual) ** 2).sum()
         assert_allclose(error, errors)

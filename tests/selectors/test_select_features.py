@@ -134,12 +134,9 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
         open_blocks(tmp_path / "c.h5ad", "type", key="raw")
     rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
     assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
+    other = open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y")
     with pytest.raises(ValueError, match=r"only data from an \.h5ad file"):
-        select_features(
-            open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y"),
-            SemFS(1),
-            tmp_path / "x.h5ad",
-        )
+        select_features(other, SemFS(1), tmp_path / "x.h5ad")
 
 
 def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
@@ -185,6 +182,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
         ("y,a,a\nx,1,2\n", "two columns named 'a'"),
         ("y,a\nx,1\nz,\nx,3\n", "no value in column 'a', row 2"),
         ("y,a\nx,1\nz,2\nx,3\nz,oops\n", "column 'a' holds 'oops' in row 4 among numbers"),
+        ("y;a\nx;1,5\nz;2,5\nx;3.5\nz;4,5\n", "holds '3.5' in row 3 .* 1.5 or 1,5, one sign"),
         ("y,a\nx,1,7\nz,2\n", "not a readable"),
         ("y,b\nx,text\nz,more\n", "has no column of numbers"),
         ("y,a\nx,1\nw,2\n", "no row for class 'w'"),
