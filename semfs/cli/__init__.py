@@ -3,7 +3,9 @@
 try:
     import functools
     import inspect
+    import os
     import signal
+    import sys
     import warnings
     from collections.abc import Callable
     from dataclasses import is_dataclass
@@ -58,8 +60,8 @@ def _command(function: Callable) -> Callable:
             complain(str(stop) or "interrupted")
             raise typer.Exit(130) from None
         except (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError) as error:
-            complain(str(error) or type(error).__name__)
-            raise typer.Exit(2) from None
+            complain("interrupted" if _interrupts else str(error) or type(error).__name__)
+            raise typer.Exit(130 if _interrupts else 2) from None
 
     guarded.__signature__ = inspect.signature(source, eval_str=True)  # type: ignore
     return guarded
@@ -73,12 +75,10 @@ def _version(value: bool) -> None:
         raise typer.Exit()
 
 
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
+VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+
+
+def _options(version: Annotated[bool, VERSION] = False) -> None:
     """Choose the features that tell apart classes nobody has labelled yet."""
 
 
@@ -97,10 +97,30 @@ for _function in (getattr(commands, name) for name in COMMANDS):
     app.command(cls=_Command, help=_text, epilog=_ending)(_command(_function))
 
 
+#: Ctrl-C pressed: packages that are being loaded turn it into an ImportError, or lose it.
+_interrupts: list[int] = []
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """Stop; asked a second time, at once."""
+    if _interrupts:
+        os._exit(130)
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def _unraisable(lost: Any) -> None:
+    """Where Python can raise nothing, as in a destructor, Ctrl-C would only be printed."""
+    if lost.exc_type is KeyboardInterrupt:
+        os._exit(130)
+    sys.__unraisablehook__(lost)
+
+
 def main() -> None:
     """Entry point of the `semfs` script."""
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _unraisable
         app(prog_name="semfs")
     except KeyboardInterrupt:  # before a command was reached
         raise SystemExit(130) from None

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
@@ -24,9 +24,10 @@ Drop = Annotated[Names, Option(help="A column that is no feature; repeatable.")]
 Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or an array.")]
 COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
+Scale = Annotated[bool, Option("--scale", help="Units differ: give columns one variance.")]
 LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
 TABLE = (
-    "Class table (CSV, Parquet, Excel, JSON; NPZ: default A), an ontology (OBO, OWL; 'cl': "
+    "Class table (CSV, Parquet, Excel; NPZ: default A), an ontology (OBO, OWL, JSON; 'cl': "
     "Cell Ontology), 'names' to encode these, or 'labels' alone."
 )
 NAMES = "A file with a class name per line, or name, tab (CSV: comma), description; or a,b,c."
@@ -38,7 +39,8 @@ CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 REDUCED = "Reduced data (.csv .parquet .npy .npz .h5ad), or a folder."
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
 Seed = Annotated[int, Option(help="Seed of class splits, draws and K-means starts.")]
-DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Parquet, Feather, NPZ."
+DATA = "CSV, Excel, Parquet, Feather, NPY, NPZ, HDF5, H5AD, Zarr, MTX"
+DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
 WHICH = "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 ONLY = "Only these data sets: beginnings of names, with commas."
 METHOD = "With commas; or module:Selector."
@@ -54,9 +56,7 @@ def _given(options: Any) -> dict[str, Any]:
 class Selection:
     """Options of `select`: the file, the selector, and what is written."""
 
-    data: Annotated[
-        Path, Argument(help="CSV, Parquet, Feather, NPY, NPZ, HDF5, H5AD, Zarr, MTX")
-    ]
+    data: Annotated[Path, Argument(help=DATA)]
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
@@ -67,6 +67,7 @@ class Selection:
     exclude: Annotated[Names, Option(help="A feature never to keep; repeatable.")] = None
     layer: Layer = None
     normalize: Normalize = None
+    scale: Scale = False
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
     alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
@@ -99,7 +100,7 @@ def select(options: Selection) -> None:
     k, verbose = options.n_features_to_select, int(sys.stderr.isatty())
     k = int(k) if float(k).is_integer() else k
     selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
-    how: dict[str, Any] = {"subset": options.subset, "scheduler": options.scheduler}
+    how: dict[str, Any] = {k: getattr(options, k) for k in ("subset", "scale", "scheduler")}
     unseen = [*classes_in(options.unseen or (), source.labels.classes), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
@@ -145,8 +146,9 @@ def attributes(
     else:
         table = room.encode_class_names(words, encoder, prompts=prompt or "{}")
     write_table(table, out)
-    for finding, what in room.describe_attributes(table).head(12).to_numpy():
-        say(f"{finding}: {what}")
+    found = room.describe_attributes(table).groupby("finding", sort=False)["what"]
+    for finding, those in found:
+        say(f"{finding}: {'; '.join(those[:5])}" + "; …" * (len(those) > 5))
     say(f"Wrote {out}")
 
 
@@ -185,7 +187,7 @@ def demo(
 
     check_integer("--genes", genes, 1)
     check_integer("--splits", splits, 1)
-    out.mkdir(parents=True, exist_ok=True)
+    check_apart([out / "report.html", out / "demo.png"], [])
     found = run_demo(genes, splits, verbose=sys.stderr.isatty())
     _print_demo(found)
     info = {"command": f"semfs demo --genes {genes} --splits {splits}", "versions": versions()}
@@ -205,10 +207,8 @@ def _print_demo(found: Any) -> None:
         f"({'; '.join(map(str, data.unseen))}).\n"
         "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
     )
-    genes = [
-        (str(number), name, f"{share:.0%}", attribute)
-        for number, (name, share, attribute) in enumerate(found.genes, start=1)
-    ]
+    numbered = enumerate(found.genes, start=1)
+    genes = [(str(i), name, f"{share:.0%}", words) for i, (name, share, words) in numbered]
     print_table("Genes chosen", [">", "gene", ">share of fit", "speaks of"], genes)
     _print_scores(found.rows)
     leads = []
@@ -230,6 +230,7 @@ class Evaluation:
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=TABLE)] = None
     layer: Layer = None
     normalize: Normalize = None
+    scale: Scale = False
     drop: Drop = None
     unseen: Annotated[Names, Option(help="Unseen classes, with commas; repeatable.")] = None
     n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
@@ -257,11 +258,12 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
     if options.out is not None and options.out.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+    check_apart([options.out], [options.data, options.label, options.attributes])
     how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
     how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
     read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
     where = (options.label, options.attributes, options.unseen or ())
-    data = open_data(options.data, *where, **read)
+    data = replace(open_data(options.data, *where, **read), scale=options.scale)
     rows, summary = evaluate_methods(data, _words(options.methods), **how)
     if options.as_json:
         print(json.dumps(rows, indent=1))

@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import semfs
+from semfs import cli
 from semfs.cli import app
 from semfs.cli.console import in_own_words, visible
 
@@ -141,6 +142,7 @@ def test_rows_without_a_label_are_counted_and_a_share_of_features_is_chosen(farm
 def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
     monkeypatch.chdir(farm)
     (farm / "classes.csv").rename("c.features.csv")
+    (farm / "plain").touch()
     before = {path: path.read_bytes() for path in farm.iterdir()}
     for more, message in (
         ("--unseen hen,cov", "did you mean 'cow'"),
@@ -148,6 +150,7 @@ def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
         ("-o c.csv", "c.features.csv would overwrite"),
         ("--save c.features.csv", "c.features.csv would overwrite"),
         ("--save out.csv", "out.csv would overwrite"),
+        ("-o plain", "plain is a file; a folder"),
     ):
         done = invoke(*select(farm, *more.split(), attributes="c.features.csv"), code=2)
         assert message in done.stderr
@@ -165,6 +168,10 @@ def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
     more = ("-a", "labels", "-k", "2", "--repeats", "1", "-j", "1", "--unseen", "hen,cow")
     text = invoke(*rows, *more).stdout
     assert text.count("SemFS") == 2  # of two measures, and no SemFS, new classes described
+    frame = pytest.importorskip("pandas").read_csv(farm / "rows.csv")
+    frame.assign(noise=1e4 * frame["noise"]).to_csv(farm / "rows.csv", index=False)
+    assert "noise has 100% of the variance." in invoke(*rows, *more).stderr
+    assert "variance" not in invoke(*rows, *more, "--scale").stderr
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather", "npy", "npz", "h5"])
@@ -192,6 +199,8 @@ def test_warnings_are_one_line_in_the_words_of_the_command(farm):
         ("random_state must be positive", "--seed must be positive"),
         ("no 'z'; found X, y. Pass y.", "no 'z'; found X, y. Pass --label."),
         ("Fill it, or name the column in drop.", "Fill it, or name the column in --drop."),
+        ("scale X first, for example with StandardScaler.", "use --scale."),
+        ("Pass them as y: an array, or a name in it.", "Name them: --label."),
     ],
 )
 def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
@@ -215,6 +224,8 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
         ("demo --genes 0", "--genes must be at least 1, got 0."),
+        (f"demo --out {__file__}", "is a file; a folder"),
+        (f"evaluate sample --out {__file__}/page.html", "is a file; a folder"),
         ("report nowhere", "nowhere"),
         ("report nowhere --out page.csv", "written as .html"),
         ("reproduce everything --out run", "no experiment 'everything'"),
@@ -242,7 +253,19 @@ def test_an_interrupt_while_packages_load_shows_no_traceback(seconds):
     process = subprocess.Popen(command, text=True, **pipes)
     process.stdout.readline()
     time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
+    while process.poll() is None:  # a package that loads may lose the first
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.4)
     assert process.returncode in (130, -signal.SIGINT)  # the latter before we are loaded
-    assert "Traceback" not in errors
+    assert "Traceback" not in process.communicate()[1]
+
+
+def test_an_interrupt_that_a_package_turns_into_an_error_is_an_interrupt(monkeypatch):
+    def load(*_, **__):
+        with pytest.raises(KeyboardInterrupt):
+            cli._interrupt(signal.SIGINT, None)
+        raise ImportError("numpy failed to import")
+
+    monkeypatch.setattr(cli, "_interrupts", [])
+    monkeypatch.setattr("semfs.lab.paper.open_data", load)
+    assert invoke("evaluate", "sample", code=130).stderr == "semfs: interrupted\n"
