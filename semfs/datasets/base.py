@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
@@ -36,6 +37,8 @@ class ZeroShotDataset:
         Distinct names; ``x0 … x(d-1)`` if not given.
     info : mapping, default=None
         What else the source tells, such as groups of rows; not used for selection.
+    scale : bool, default=False
+        `split` divides columns by their standard deviation in the seen rows.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class ZeroShotDataset:
     unseen: Any = ()
     feature_names: Any = None
     info: Any = None
+    scale: bool = False
     _classes: np.ndarray = field(init=False)
     _codes: np.ndarray = field(init=False)
 
@@ -101,7 +105,11 @@ class ZeroShotDataset:
     def split(self) -> tuple[Any, np.ndarray, Any, np.ndarray]:
         """Return ``X_seen, y_seen, X_unseen, y_unseen``, rows in their original order."""
         rows = self._is_unseen()[self._codes]
-        return self.X[~rows], self.y[~rows], self.X[rows], self.y[rows]
+        X, X_unseen = self.X[~rows], self.X[rows]
+        if self.scale:
+            scaler = StandardScaler(with_mean=False).fit(X)
+            X, X_unseen = scaler.transform(X), scaler.transform(X_unseen)
+        return X, self.y[~rows], X_unseen, self.y[rows]
 
     def with_unseen(self, classes: Any) -> ZeroShotDataset:
         """Return the same data with other unseen classes."""

@@ -15,7 +15,6 @@ from semfs.files import FileError, need, open_existing, reading
 from semfs.rows import as_plain, open_blocks
 from semfs.rows.hdf5 import group_reader
 from semfs.rows.readers import check_matrix, named, read_npy, read_npz
-from semfs.rows.sparse import normalized
 from semfs.validation import check_all_finite
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -36,8 +35,8 @@ def load_table(
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet``, ``.feather``, ``.npz``
-        (see `load_npz`) or ``.h5ad``, of which a sparse matrix stays sparse.
+        ``.csv``, ``.tsv``, ``.txt`` (also ``.gz``), ``.xlsx``, ``.parquet``, ``.feather``,
+        ``.npz`` (see `load_npz`) or ``.h5ad``, of which a sparse matrix stays sparse.
     label : str, optional
         Name of the column (of ``obs``) with the class labels (NPZ: by default the array y).
         Rows without a label are left out, with a warning.
@@ -61,14 +60,13 @@ def load_table(
     labels = source.labels.matched(table.index)
     kept = labels.codes >= 0
     with reading(path, "data set"):
-        X = source.reader.load()
+        X = source.load()[0]
     if not kept.all():
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
         warnings.warn(message, stacklevel=2)
         X, labels = X[kept], labels.used()
     if not np.isfinite(X.data if sparse.issparse(X) else X).all():
         check_all_finite(X, source.feature_names, str(path))
-    X = normalized(X) if source.normalize else X
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
@@ -121,10 +119,8 @@ def npz_classes(path: Path) -> tuple[Any, list]:
         check_matrix(f"{path}: A", A.shape, A.dtype)
         classes = list(range(len(A))) if classes is None else classes
         if len(classes) != len(A):
-            raise FileError(
-                f"{path}: classes has {len(classes)} names but the attribute table has "
-                f"{len(A)} rows. Store one row per class, in the order of classes."
-            )
+            found = f"{len(classes)} names but the attribute table has {len(A)} rows"
+            raise FileError(f"{path}: classes has {found}. Store one for each, in order.")
         names = arrays.get("attribute_names", arrays.get("attributes"))
         if names is None or names.shape != A.shape[1:]:
             names = np.array([f"a{j}" for j in range(A.shape[1])])
@@ -178,10 +174,8 @@ def read_features(source: Any, n_rows: int | None = None) -> Any:
     check_matrix(name, X.shape, X.dtype)
     if n_rows is not None and X.shape[0] != n_rows:
         turned = " It seems transposed." if X.shape[1] == n_rows else ""
-        raise FileError(
-            f"{name} has {X.shape[0]} rows, expected {n_rows}: one row per sample, in the "
-            f"order of the labels.{turned}"
-        )
+        found = f"{name} has {X.shape[0]} rows, expected {n_rows}"
+        raise FileError(f"{found}: one per sample, in the order of the labels.{turned}")
     return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
 
 

@@ -67,7 +67,12 @@ def load_xlsa17(
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
     folder, classes = path.parent.name, np.array(attributes.index)
-    X, labels = _read_images(path.with_name("res101.mat"), len(classes))
+    images = path.with_name("res101.mat")
+    X, labels = read_mat(images, "features"), _zero_based(images, "labels")
+    _check_columns(images, "features", X, len(labels), "labels")
+    if (top := labels.max(initial=-1) + 1) > len(classes):
+        found = f"labels go up to {top}, but the attribute matrix has {len(classes)} columns"
+        raise FileError(f"{images}: {found}; one column per class was expected.")
     if split == "standard" and folder not in STANDARD:
         raise ValueError(
             f"the standard split of {folder} is not known, only those of "
@@ -75,19 +80,16 @@ def load_xlsa17(
         )
     last = max((index.max() for index in rows.values() if index.size), default=-1)
     if last >= len(labels):
-        raise FileError(
-            f"{path} names image {last + 1}, but there are only {len(labels)} images. "
-            "Features and splits belong to different versions."
-        )
+        found = f"{path} names image {last + 1}, but there are only {len(labels)} images"
+        raise FileError(f"{found}. Features and splits belong to different versions.")
     y, unseen = classes[labels], classes[np.unique(labels[rows["test_unseen"]])]
     if split == "standard":
         rows, unseen = {}, [label for label in STANDARD[folder] if label in y]
-    return ZeroShotDataset(folder, X, y, attributes, unseen, info=rows)
+    # the rows of X.T are contiguous: MATLAB stores columns together
+    return ZeroShotDataset(folder, X.T, y, attributes, unseen, info=rows)
 
 
-def read_splits(
-    root: Any, name: str, table: str = "att"
-) -> tuple[Path, Any, dict[str, np.ndarray]]:
+def read_splits(root: Any, name: str, table: str = "att") -> tuple[Path, Any, dict]:
     """Return the path of ``att_splits.mat``, its attributes (C, m) and its groups of rows."""
     places = [Path(root) / name, Path(root) / "data" / name, Path(root) / "xlsa17/data" / name]
     folder = next((place for place in places if place.is_dir()), None)
@@ -115,10 +117,8 @@ def read_splits(
 def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -> None:
     if matrix.shape[1] != n:
         turned = " It seems transposed." if matrix.shape[0] == n else ""
-        raise FileError(
-            f"{path}: {what} has shape {matrix.shape}, but there are {n} {of}; one column for "
-            f"each was expected.{turned}"
-        )
+        found = f"{what} has shape {matrix.shape}, but there are {n} {of}"
+        raise FileError(f"{path}: {found}; one column for each was expected.{turned}")
 
 
 def _zero_based(path: Path, name: str) -> np.ndarray:
@@ -127,18 +127,6 @@ def _zero_based(path: Path, name: str) -> np.ndarray:
     if wrong.size:
         raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
     return numbers.astype(np.int64) - 1
-
-
-def _read_images(path: Path, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    labels = _zero_based(path, "labels")
-    if labels.size and labels.max() >= n_classes:
-        raise FileError(
-            f"{path}: labels go up to {labels.max() + 1}, but the attribute matrix has "
-            f"{n_classes} columns; one column per class was expected."
-        )
-    X = read_mat(path, "features")
-    _check_columns(path, "features", X, len(labels), "labels")
-    return X.T, labels  # its rows are contiguous: MATLAB stores columns together
 
 
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
@@ -274,10 +262,8 @@ def _word_vectors(folder: Path, attributes: Any) -> Any:
         places = (folder / _WORDS, folder.parent / _WORDS)
         attributes = next((place for place in places if place.exists()), None)
     if attributes is None:
-        raise FileNotFoundError(
-            f"no class descriptions: {_WORDS} is not in or beside {folder}. Pass "
-            "attributes=, for example encode_class_names(CIFAR10_CLASSES)."
-        )
+        lost = f"no class descriptions: {_WORDS} is not in or beside {folder}. Pass attributes="
+        raise FileNotFoundError(f"{lost}, such as encode_class_names(CIFAR10_CLASSES).")
     if not isinstance(attributes, (str, Path)) or Path(attributes).suffix != ".mat":
         return as_frame(attributes)
     path = Path(attributes)

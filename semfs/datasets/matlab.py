@@ -93,8 +93,7 @@ class _Mat5:
         return FileError(f"{self.path} is damaged ({why}). Copy or download it again.")
 
     def _pair(self, data: Any, position: int = 0) -> tuple[int, int]:
-        first, second = struct.unpack_from(f"{self.order}II", data, position)
-        return first, second
+        return struct.unpack_from(f"{self.order}II", data, position)
 
     def _content(
         self, file: Any, start: int, length: int, packed: bool, most: int | None = None
@@ -178,7 +177,6 @@ class _Mat5:
             elif 0 in inner.shape:
                 out.append("")
             else:
-                raise FileError(
-                    f"{self.path}: {header.name} is a cell array of something other than text."
-                )
+                other = f"{header.name} is a cell array of something other than text"
+                raise FileError(f"{self.path}: {other}.")
         return out

@@ -88,9 +88,7 @@ def starting_rows(
     check_integer("n_clusters", n_clusters, 1)
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
-        raise ValueError(
-            f"{n_samples} rows cannot start {n_clusters} clusters. Pass more rows."
-        )
+        raise ValueError(f"{n_samples} rows cannot start {n_clusters} clusters. Pass more.")
     if not isinstance(random_state, numbers.Integral):
         random_state = check_random_state(random_state).randint(2**31)
     draws = (np.random.RandomState([random_state, r]) for r in range(n_repeats))

@@ -97,10 +97,8 @@ class ClassShuffleSplit(_ClassSplitter):
 
     def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         check_integer("n_splits", self.n_splits, 1)
-        splits = ShuffleSplit(
-            self.n_splits, test_size=self.test_size, random_state=self.random_state
-        )
-        found = list(splits.split(classes))
+        how = {"test_size": self.test_size, "random_state": self.random_state}
+        found = list(ShuffleSplit(self.n_splits, **how).split(classes))
         n_train, n_test = map(len, found[0])
         if min(n_train, n_test) < 2:
             raise ValueError(

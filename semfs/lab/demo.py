@@ -146,13 +146,10 @@ def _leads_by_k(demo: Demo) -> list[Panel]:
 def _dots(demo: Demo) -> Panel:
     means, shares, types = demo.expression()
     words = "mean {:.2f}, in {:.0%} of the cells".format
-    series = {
-        name: [
-            (gene, float(mean), float(share), words(mean, share))
-            for (gene, *_), mean, share in zip(demo.genes, means[i], shares[i])
-        ]
-        for i, name in enumerate(types)
-    }
+    series, genes = {}, [gene for gene, *_ in demo.genes]
+    for name, *of_type in zip(types, means.tolist(), shares.tolist()):
+        points = zip(genes, *of_type)
+        series[name] = [(g, mean, share, words(mean, share)) for g, mean, share in points]
     return Panel(DOTS, "gene", "cell type", series, kind="dots")
 
 

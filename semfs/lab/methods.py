@@ -272,8 +272,8 @@ def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.nda
     if isinstance(selector, baselines.L20ALM):  # each solution starts from the one before
         fitted = selector.path(case.X, case.y, ks)
         return {k: one.order_[:k] for k, one in zip(ks, fitted)}, fitted[-1]
-    with warnings.catch_warnings():  # SelectKBest complains of constant columns
-        warnings.filterwarnings("ignore", r"Features .* are constant", UserWarning)
+    with warnings.catch_warnings():  # of columns or attributes that are constant in a split
+        warnings.simplefilter("ignore", UserWarning)
         warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
         selector.fit(case.X, case.y)
     order = ranking_of(selector)
@@ -322,15 +322,10 @@ def scores(case: Case, ranking: Ranking, n_repeats: int, seed: int) -> Scores:
     found: Scores = {}
     for k, features in ranking.by_k.items():
         chosen = [(o[:k], starts[[i]]) for i, o in enumerate(orders)] or [(features, starts)]
-        runs = [
-            cluster_scores(case.X_unseen[:, columns], case.y_unseen, starts=at)
-            for columns, at in chosen
-        ]
-        values = {m: np.concatenate(v) for m, v in zip(("acc", "nmi"), zip(*runs))}
-        found[int(k)] = {
-            m: (float(v.mean()), float(v.std(ddof=1)) if len(v) > 1 else 0.0)
-            for m, v in values.items()
-        }
+        X, y = case.X_unseen, case.y_unseen
+        runs = np.hstack([cluster_scores(X[:, own], y, starts=at) for own, at in chosen])
+        means, sds = runs.mean(axis=1), runs.std(axis=1, ddof=int(n_repeats > 1))
+        found[int(k)] = dict(zip(("acc", "nmi"), zip(means.tolist(), sds.tolist())))
     return found
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import joblib
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
@@ -28,6 +29,7 @@ from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
 from semfs.rows.readers import classes_in, names_in_npz
+from semfs.selectors.semfs import MOST_VARIANCE
 from semfs.validation import check_integer, did_you_mean
 
 ORACLE = " (oracle)"  # ending of the labels whose cells are the points of a grid
@@ -192,13 +194,11 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
 def random_splits(data: ZeroShotDataset, n_splits: int, seed: int) -> dict[str, list]:
     """Return random splits with as many unseen classes as the data set has, or 30 %."""
     check_integer("n_splits", n_splits, 1)
-    n_classes = len(data.classes)
-    if n_classes < 4:
-        raise ValueError(
-            f"{data.name} has {n_classes} classes; a split needs 2 seen and 2 unseen ones."
-        )
-    wanted = len(data.unseen) or round(UNSEEN_SHARE * n_classes)
-    n_unseen = min(max(2, wanted), n_classes - 2)
+    n = len(data.classes)
+    if n < 4:
+        raise ValueError(f"{data.name} has {n} classes; a split needs 2 seen and 2 unseen.")
+    wanted = len(data.unseen) or round(UNSEEN_SHARE * n)
+    n_unseen = min(max(2, wanted), n - 2)
     draws = data.random_splits(n_splits, n_unseen, random_state=seed)
     return {f"random-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
 
@@ -390,11 +390,10 @@ def reproduce(
         missing = [p for p in PAPER["datasets"] if not _named(data, p)] if data else []
         if missing:
             notes.insert(0, f"Data sets of the paper that are absent: {', '.join(missing)}.")
-        total = Summary(notes=notes)
-        facts = {"started": datetime.now(UTC).isoformat(timespec="seconds")} | store.info()
-        facts |= {"command": command, "versions": versions(), "notes": total.notes}
-        for name in ("started", "command", "versions", "notes"):
-            store.set_info(name, facts[name])
+        total, now = Summary(notes=notes), datetime.now(UTC).isoformat(timespec="seconds")
+        facts = {"started": store.info().get("started", now), "command": command}
+        for name, value in (facts | {"versions": versions(), "notes": notes}).items():
+            store.set_info(name, value)
         for timed, jobs in ((False, n_jobs), (True, 1)):  # timings are taken one at a time
             part = [cell for cell in cells if ("n" in cell.setting) == timed]
             total += run(part, store, bench, n_jobs=jobs, verbose=verbose)
@@ -464,6 +463,10 @@ def evaluate(
     rows, said = store.rows(), "classes to come"
     reasons = {r["label"]: r["extra"][said] for r in rows if said in r["extra"]}
     summary.notes += [*notes, *(f"{who}: {said}: {why}." for who, why in reasons.items())]
+    spread = StandardScaler(with_mean=False).fit(data.X).var_
+    if not data.scale and (share := spread.max() / max(spread.sum(), 1e-300)) > MOST_VARIANCE:
+        most = f"{data.feature_names[spread.argmax()]} has {share:.0%} of the variance"
+        summary.notes.append(f"{most}. If units differ, use --scale.")
     if ks[-1] > d:
         summary.notes.append(f"{data.name} has {d} features; a larger -k was left out.")
     return rows, summary

@@ -183,13 +183,11 @@ def _cells(rows: Iterable[Row], metric: str, x: str) -> dict[str, dict[tuple[str
             found[row["label"]][unit, at][row.get("k")].append(float(value))
     # Several parameter settings under one oracle label count with the best of them, for each k
     # and metric separately (the paper's "best results"); other repetitions are averaged.
-    return {
-        label: {
-            place: fmean((max if is_oracle(label) else fmean)(v) for v in by_k.values())
-            for place, by_k in cells.items()
-        }
-        for label, cells in found.items()
-    }
+    result = {}
+    for label, cells in found.items():
+        taken: Callable = max if is_oracle(label) else fmean
+        result[label] = {at: fmean(map(taken, by_k.values())) for at, by_k in cells.items()}
+    return result
 
 
 def _value_of(row: Row, name: str) -> Any:
@@ -270,14 +268,10 @@ def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
-    datasets = _grouped(rows, "dataset")
-    found = {
-        (name, title): standings(part, metric)
-        for name, part in datasets.items()
-        for metric, title in METRICS.items()
-    }
+    found: dict[tuple[str, str], Standings] = {}
     pictures = []
-    for name, part in datasets.items():
+    for name, part in _grouped(rows, "dataset").items():
+        found |= {(name, title): standings(part, metric) for metric, title in METRICS.items()}
         n = len({str(row["split"]) for row in part})
         spread = "over the splits" if n > 1 else "over the runs of K-means (one split)"
         text = f"Means over {_counted(n, 'split')}; bars: one standard deviation {spread}."
@@ -332,9 +326,8 @@ def _convergence(rows: Sequence[Row]) -> list[Section]:
             for row in reversed(part)
         }
         panels.append(Panel(f"{data_title(name)}: J", "iteration", "objective J", series))
-    falls = [
-        all(b <= a + 1e-9 * abs(a) for a, b in pairwise(r["extra"]["objective"])) for r in runs
-    ]
+    paths = [row["extra"]["objective"] for row in runs]
+    falls = [all(b <= a + 1e-9 * abs(a) for a, b in pairwise(path)) for path in paths]
     text = f"The objective never rises in {sum(falls)} of {_counted(len(runs), 'run')}."
     return [Section("Convergence", [f"{text} The first split is shown."], None, panels)]
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """Hash of the identifying values."""
-        return _digest(_as_json(vars(self)))
+        return _checksum(_as_json(vars(self)))
 
     @property
     def place(self) -> Row:
@@ -104,7 +105,7 @@ class Store:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
             raise ValueError(
-                f"{run} has no {FILE_NAME}: it is not a run directory, or nothing has been "
+                f"{self.path} is missing or empty: not a run directory, or nothing has been "
                 f"computed yet. Make one with: semfs reproduce clustering --out {run}"
             )
         with self._errors():
@@ -128,7 +129,7 @@ class Store:
                 source = _connect(f"{(Path(run).absolute() / FILE_NAME).as_uri()}?mode=ro")
                 with contextlib.closing(source):
                     for record in source.execute(f"{_RECORDS} {order}"):
-                        if record[-1] == _checksum(record[:-1]):
+                        if record[-1] == _checksum(repr(record[:-1])):
                             found[record[0]] = record
         store = cls(into)
         for record in found.values():
@@ -159,9 +160,7 @@ class Store:
             sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
             return self._db.execute(sql, [cell.key]).fetchone() is not None
 
-    def finish(
-        self, cell: Cell, result: Result, versions: Mapping[str, str] | None = None
-    ) -> None:
+    def finish(self, cell: Cell, result: Result, versions: Mapping | None = None) -> None:
         """Commit a result."""
         value = {"cell": asdict(cell), "result": asdict(result), "versions": versions or {}}
         self._put(cell.key, "done", value)
@@ -204,13 +203,8 @@ class Store:
                 for metric in ("acc", "nmi"):
                     row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
                 rows.append(row)
-        names = ("experiment", "dataset", "split", "method", "label")
-
-        def place(row: Row) -> list:
-            own = [_as_json(row["params"]), row["seed"], row["k"] or 0]
-            return [row[name] for name in names] + own
-
-        return sorted(rows, key=place)
+        rows.sort(key=lambda row: (_as_json(row["params"]), row["seed"], row["k"] or 0))
+        return sorted(rows, key=itemgetter("experiment", "dataset", "split", "method", "label"))
 
     def failures(self) -> list[Row]:
         """Return one dict per failed cell: its identity and ``error``."""
@@ -234,7 +228,7 @@ class Store:
             records = self._db.execute(_RECORDS).fetchall()
         if len(records) != expected:
             raise self._damaged(f"{len(records)} of {expected} records are there")
-        bad = sum(record[-1] != _checksum(record[:-1]) for record in records)
+        bad = sum(record[-1] != _checksum(repr(record[:-1])) for record in records)
         if bad:
             raise self._damaged(f"{bad} of {len(records)} records are not what was written")
         return records
@@ -242,7 +236,7 @@ class Store:
     def _put(self, name: str, kind: str, value: Any) -> None:
         record = (name, kind, _as_json(value), datetime.now(UTC).isoformat())
         with self._errors():
-            self._insert((*record, _checksum(record)))
+            self._insert((*record, _checksum(repr(record))))
 
     def _insert(self, record: Record) -> None:
         with self._db:  # a record, and how many there are: both or neither
@@ -306,9 +300,5 @@ def _lock(file: Any, place: int, release: bool = False) -> bool:
     return True
 
 
-def _digest(text: str) -> str:
+def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def _checksum(record: Record) -> str:
-    return _digest(repr(record))

@@ -1,7 +1,5 @@
 """ZeroShotDataset and the bundled samples."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -10,19 +8,6 @@ from scipy import sparse
 from semfs.datasets import ZeroShotDataset, load_sample
 
 pd = pytest.importorskip("pandas")
-
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "semfs" / "data"
-
-
-@pytest.fixture(scope="module")
-def lung():
-    return load_sample()
-
-
-@pytest.fixture(scope="module")
-def blood():
-    return load_sample("blood")
 
 
 def farm(**changes):
@@ -45,6 +30,7 @@ def test_split_parts_every_row_by_class():
     assert_array_equal(y_unseen, ["hen"])
     assert_array_equal(X_unseen, [[4.0, 5.0]])
     assert X_seen.shape == (5, 2)
+    assert_array_equal(farm(scale=True).split()[2], X_unseen / X_seen.std(axis=0))
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csc_array", "coo_matrix"])
@@ -100,10 +86,11 @@ def test_bad_parts_are_refused_with_advice(changes, message):
         farm(**changes)
 
 
-# --- the bundled lung cells ------------------------------------------------------------
+# --- the bundled cells -----------------------------------------------------------------
 
 
-def test_lung_has_the_documented_shape_and_split(lung):
+def test_lung_has_the_documented_shape_and_split():
+    lung = load_sample()
     assert (lung.X.shape, lung.X.dtype) == ((964, 2000), np.float32)
     assert (len(lung.seen), len(lung.unseen)) == (12, 7)
     X_seen, _, X_unseen, _ = lung.split()
@@ -113,7 +100,8 @@ def test_lung_has_the_documented_shape_and_split(lung):
     assert not any("ENSG" in name for name in lung.feature_names)
 
 
-def test_lung_attributes_are_ancestors_that_some_types_have(lung):
+def test_lung_attributes_are_ancestors_that_some_types_have():
+    lung = load_sample()
     table = lung.attributes
     assert table.shape == (19, 56)
     assert table.index.tolist() == lung.classes.tolist()
@@ -127,10 +115,8 @@ def test_lung_attributes_are_ancestors_that_some_types_have(lung):
     assert_array_equal(table["leukocyte"], immune)
 
 
-# --- the bundled blood cells -----------------------------------------------------------
-
-
-def test_blood_has_the_documented_shape_and_split(blood):
+def test_blood_has_the_documented_shape_and_split():
+    blood = load_sample("blood")
     assert (blood.X.shape, blood.X.dtype) == ((700, 765), np.float32)
     assert (len(blood.seen), len(blood.unseen)) == (6, 4)
     assert len(set(blood.feature_names)) == 765
@@ -139,7 +125,8 @@ def test_blood_has_the_documented_shape_and_split(blood):
     assert (set(y_seen), set(y_unseen)) == (set(blood.seen), set(blood.unseen))
 
 
-def test_blood_attributes_tell_all_types_apart_and_none_is_constant(blood):
+def test_blood_attributes_tell_all_types_apart_and_none_is_constant():
+    blood = load_sample("blood")
     table = blood.attributes
     assert set(table.index) == set(blood.classes)
     assert not table.duplicated().any()

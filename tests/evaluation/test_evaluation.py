@@ -29,9 +29,7 @@ GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "kmeans_metrics.npz")
 @pytest.mark.parametrize(
     "name, mean_acc, mean_nmi", [("toy12", 0.825, 0.831752), ("synth60", 0.850833, 0.842310)]
 )
-def test_cluster_scores_reproduce_the_scores_of_the_reference_programs(
-    name, mean_acc, mean_nmi
-):
+def test_cluster_scores_are_those_of_the_reference_programs(name, mean_acc, mean_nmi):
     X, y, starts = (GOLDEN[f"{name}__{key}"] for key in ("X", "y", "start_rows"))
     acc, nmi = cluster_scores(X, y, starts=starts)
     assert_allclose(acc, GOLDEN[f"{name}__acc"], atol=1e-12)

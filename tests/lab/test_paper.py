@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +52,6 @@ def sample() -> ZeroShotDataset:
     return load_sample("blood")
 
 
-@pytest.fixture(scope="module")
-def bench(sample) -> Bench:
-    return bench_of(sample)
-
-
 def bench_of(sample, fast=True):
     splits = {"blood": class_splits(sample, None, 0)}
     sizes = {("blood", "given"): Size(402, 6, fast)}
@@ -75,9 +71,7 @@ def test_the_paper_has_these_experiments():
     assert find_experiments(["all"]) == list(EXPERIMENTS.values())
 
 
-def test_clustering_compares_all_methods_at_defaults_and_the_baselines_on_the_papers_grid(
-    sample,
-):
+def test_clustering_compares_all_methods_at_defaults_and_baselines_on_the_papers_grid(sample):
     cells = cells_of(sample, "clustering", fast=False)
     counts = Counter(cell.label for cell in cells)
     plain = {label: n for label, n in counts.items() if not label.endswith("(oracle)")}
@@ -222,9 +216,9 @@ def test_evaluate_normalizes_counts_as_select_does(files, tmp_path):
 # ---- what is measured ------------------------------------------------------------------------
 
 
-def test_a_cell_gives_what_one_would_compute_by_hand(bench, sample):
+def test_a_cell_gives_what_one_would_compute_by_hand(sample):
     (cell,) = cells_of(sample, "clustering", methods=["semfs"])
-    result = bench(cell)
+    result = bench_of(sample)(cell)
     X, y, X_unseen, y_unseen = sample.split()
     selector = SemFS(20, attributes=sample.attributes).fit(X, y)
     assert result.features == sample.feature_names[selector.order_[:20]].tolist()
@@ -235,9 +229,9 @@ def test_a_cell_gives_what_one_would_compute_by_hand(bench, sample):
 
 
 @pytest.mark.slow
-def test_l20alm_is_solved_for_each_k_and_says_which_features(bench, sample):
+def test_l20alm_is_solved_for_each_k_and_says_which_features(sample):
     (cell, *_) = cells_of(sample, "clustering", methods=["l20alm"])
-    result = bench(cell)
+    result = bench_of(sample)(cell)
     X, y, _, _ = sample.split()
     found = L20ALM().path(X, y, (5, 20))
     names = sample.feature_names
@@ -257,9 +251,8 @@ def test_the_heat_width_of_mcfs_is_tuned_in_units_of_its_own_default(sample):
 def test_a_share_of_each_class_is_drawn_anew_with_every_seed(sample):
     case = Case.of(sample)
     half, other = case.with_ratio(0.5, 0), case.with_ratio(0.5, 1)
-    assert Counter(half.y.tolist()) == {
-        label: -(-count // 2) for label, count in Counter(case.y.tolist()).items()
-    }
+    counts = Counter(case.y.tolist())
+    assert Counter(half.y.tolist()) == {label: -(-n // 2) for label, n in counts.items()}
     assert not np.array_equal(half.X, other.X)
     assert case.with_ratio(1.0, 0) is case
     tenth = case.with_ratio(0.001, 0)
@@ -362,9 +355,7 @@ def test_without_named_classes_there_are_random_splits_of_the_classes():
 
 
 def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, monkeypatch):
-    data = ZeroShotDataset(
-        "cells", csr_array(sample.X), sample.y, sample.attributes, sample.unseen
-    )
+    data = replace(sample, name="cells", X=csr_array(sample.X))
     options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
     rows, summary = evaluate(data, ["lasso", "variance"], **options)
     assert (len(rows), summary.notes, summary.failures) == (2, [], [])
@@ -415,9 +406,8 @@ def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(ow
     assert len(store.failures()) == 1
     assert store.rows()[0]["features"] == [f"x{j}" for j in (11, 10, 9, 8, 7)]
 
-    (own / "own_methods.py").write_text(
-        OWN.replace("raise RuntimeError(", "Reversed.fit(self, X, y); return self; (")
-    )
+    mended = OWN.replace("raise RuntimeError(", "Reversed.fit(self, X, y); return self; (")
+    (own / "own_methods.py").write_text(mended)
     result = invoke(*command)
     assert result.exit_code == 0, result.stderr
     assert "2 cells: 1 finished before, 1 computed" in result.stdout

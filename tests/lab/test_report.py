@@ -229,9 +229,8 @@ def test_hostile_names_make_no_element_and_show_as_text(hostile):
 
 
 def test_hostile_names_cannot_end_the_data_block(hostile):
-    (block,) = re.findall(
-        r'<script type="application/json" id="plots">(.*)\n?</script>', hostile
-    )
+    pattern = r'<script type="application/json" id="plots">(.*)\n?</script>'
+    (block,) = re.findall(pattern, hostile)
     assert not set("<>&\u2028\u2029") & set(block)
     json.loads(block)
 
