@@ -3,10 +3,11 @@
     python benchmarks/bench_distributed.py                  # 100,000 cells × 20,000 genes
     python benchmarks/bench_distributed.py --cells 20000    # a quick look, nothing written
 
-Times are of `SemFS.fit` on a cluster that is already up; the unit is the same fit from the same
-compressed file in one process, with as many threads as there are workers. Each is the best of
-two. Then one of two workers is killed (SIGKILL) in each of ten fits, at a random moment; the
-answer must be the right one. Writes benchmarks/results/distributed.json.
+Times are of `SemFS.fit` on a cluster that is already up; the unit is the same fit in one
+process, with as many threads as there are workers: of the same compressed file, or of the same
+Dask array, whose blocks h5py reads. Each is the best of two. Then one of two workers is killed
+(SIGKILL) in each of ten fits, at a random moment; the answer must be the right one. Writes
+benchmarks/results/distributed.json.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ def cluster_of(workers: int) -> Any:
 
 
 def run(path: Path, n: int) -> list[dict]:
+    import dask
     from distributed import Client
 
     labels, rows = write(path, "csr-gzip", n, GENES), []
@@ -86,7 +88,7 @@ def run(path: Path, n: int) -> list[dict]:
     def note(what: str, workers: int, seconds: float, unit: float, same: int, of: int) -> None:
         row = {"what": what, "workers": workers, "seconds": seconds, "ratio": seconds / unit}
         rows.append(row | {"same": same, "fits": of})
-        print(f"{what:34}{workers:3}{seconds:8.1f} s{seconds / unit:7.2f} x  {same}/{of} right")
+        print(f"{what:38}{workers:3}{seconds:8.1f} s{seconds / unit:7.2f} x  {same}/{of} right")
 
     def source() -> Any:
         return open_blocks(path, "cell_type", memory="256MB")
@@ -94,7 +96,11 @@ def run(path: Path, n: int) -> list[dict]:
     for workers in (1, 2):
         with threadpool_limits(workers, user_api="blas"):
             unit, expected = timed(lambda: SemFS(K).fit(source()))
-        note(f"one process, {workers} thread(s)", 0, unit, unit, 1, 1)
+        note(f"the file, one process, {workers} thread(s)", 0, unit, unit, 1, 1)
+        with dask.config.set(scheduler="threads", num_workers=workers):
+            own, order = timed(lambda: SemFS(K).fit(collection(path, n), labels))
+        same = int(order == expected)
+        note(f"the array, one process, {workers} thread(s)", 0, own, own, same, 1)
         with cluster_of(workers) as cluster, Client(cluster) as client:
             client.wait_for_workers(workers)
             fits: dict[str, Fit] = {
@@ -105,9 +111,10 @@ def run(path: Path, n: int) -> list[dict]:
             }
             for what, fit in fits.items():
                 seconds, order = timed(fit)
-                note(what, workers, seconds, unit, int(order == expected), 1)
+                base = unit if what.startswith("ranges") else own
+                note(what, workers, seconds, base, int(order == expected), 1)
     right, times = killed(lambda: SemFS(K).fit(collection(path, n), labels), seconds, expected)
-    note("a worker killed in each", 2, float(np.mean(times)), unit, right, KILLS)
+    note("the array, a worker killed in each", 2, float(np.mean(times)), own, right, KILLS)
     return rows
 
 

@@ -243,9 +243,9 @@ def sparse_sentence(found: dict) -> str:
 def distributed_table(found: dict) -> str:
     """Overhead on a local cluster, and fits in which a worker is killed."""
     lines = [
-        "**Measured** with `LocalCluster`. The unit is the same fit from the same file in one "
-        f"process. {found['cells']:,} cells × {found['genes']:,} genes in a compressed h5ad "
-        f"file, k = {found['k']}, {found['cores']} cores.",
+        "**Measured** with `LocalCluster`. The unit is the same fit of the same file, or Dask "
+        f"array, in one process. {found['cells']:,} cells × {found['genes']:,} genes in a "
+        f"compressed h5ad file, k = {found['k']}, {found['cores']} cores.",
         "",
     ]
     rows = [
