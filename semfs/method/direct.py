@@ -6,6 +6,7 @@ so each feature that enters is one column of a Cholesky factor of G + γI, pivot
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +101,16 @@ class _Factor:
         self.norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
         self.largest = float(self.norms.max(initial=0.0))
 
+    def preview(self, n_select: int) -> "_Factor":
+        """A factor that goes on from here with previews of the columns not known yet."""
+        other, quadratic = copy(self), self.quadratic
+        other.quadratic = replace(quadratic, columns=quadratic.preview, preview=None)
+        other._L = np.empty((len(self._L), n_select), order="F")
+        other._Q = np.empty((n_select, self._Q.shape[1]))
+        other._L[:, : self.n], other._Q[: self.n] = self.L, self.Q
+        other.norms, other.columns = self.norms.copy(), dict(self.columns)
+        return other
+
     def gains(self) -> np.ndarray:
         """Fall of J (d,) if the feature entered next; 0 for copies of chosen ones."""
         usable = self.pivots > self.smallest
@@ -163,6 +174,7 @@ class _Search:
         self.chosen: list[int] = []
         self.gains_of: list[float] = []
         self.taken = np.zeros(len(allowed), dtype=bool)
+        self.foretelling = False
 
     def gains(self) -> np.ndarray:
         """Fall of the sum (d,) if the feature entered next; 0 for chosen ones and copies."""
@@ -196,12 +208,14 @@ class _Search:
         wanted[list(self.factors[0].columns)] = -1.0
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
-        size = max(still_needed, SMALLEST_BATCH)
-        if all(f.quadratic.gamma > f.quadratic.diag.mean() for f in self.factors):
+        size = LARGEST_BATCH if self.foretelling else max(still_needed, SMALLEST_BATCH)
+        quadratics = [factor.quadratic for factor in self.factors]
+        if steady := all(own.gamma > own.diag.mean() for own in quadratics):
             # gains hardly change when features enter: more of the columns will be asked for
             size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
+        cheap = steady and all(own.in_memory for own in quadratics)
         batch = np.argsort(-wanted, kind="stable")[:size]
-        if all(factor.quadratic.preview for factor in self.factors):
+        if all(own.preview for own in quadratics) and not cheap:
             batch = self._foretold(j)
         batch = np.sort(batch[wanted[batch] >= 0.0])
         for factor in self.factors:
@@ -211,14 +225,10 @@ class _Search:
     def _foretold(self, j: int) -> np.ndarray:
         """Features that previews choose after j, and those that might be chosen instead."""
         n = min(self.n_select + FURTHER, int(self.allowed.sum()))
-        previews = [
-            replace(f.quadratic, columns=f.quadratic.preview, preview=None)
-            for f in self.factors
-            if f.quadratic.preview is not None
-        ]
-        search = _Search([_Factor(preview, n) for preview in previews], self.allowed)
-        for i in [*self.chosen, j]:
-            search.add_best(np.eye(1, len(self.taken), i, dtype=bool)[0])
+        search = _Search([factor.preview(n) for factor in self.factors], self.allowed)
+        search.chosen, search.taken = list(self.chosen), self.taken.copy()
+        search.foretelling = True
+        search.add_best(np.eye(1, len(self.taken), j, dtype=bool)[0])
         near, found = np.zeros_like(self.taken), True
         while len(search.chosen) < n and found:
             gains = np.where(self.allowed, search.gains(), 0.0)

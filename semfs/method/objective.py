@@ -54,6 +54,7 @@ class Quadratic:
     rounding: float  # rounding unit of the data; gains that differ less are ties
     # like columns, but cheap and not exact: it foretells which ones will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
+    in_memory: bool = False  # columns are cheap
 
     @property
     def reach(self) -> float:
@@ -161,12 +162,13 @@ class Objective:
 
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
-        rounding, preview = self.moments.itemsize_error, None
+        here = isinstance(self.moments.rows, Rows)
+        preview = self.columns_between if here else None
         sample = getattr(self.moments.rows, "preview", None)
         if sample is not None:
             preview = replace(self, moments=replace(self.moments, rows=sample)).columns
-        parts = (self.q, self.B, self.diag, self.gamma, self.columns, rounding)
-        return Quadratic(*parts, preview)
+        parts = (self.q, self.B, self.diag, self.gamma, self.columns)
+        return Quadratic(*parts, self.moments.itemsize_error, preview, here)
 
     def centred(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
@@ -299,6 +301,16 @@ class Objective:
                 out += root.T @ (weights[:, None].astype(root.dtype) * root[:, columns])
         if self.origin_weight:
             out += self.origin_weight * np.outer(self.mean, self.mean[columns])
+        return out
+
+    def columns_between(self, columns: np.ndarray) -> np.ndarray:
+        """The same without a look at X, as if features were uncorrelated within classes."""
+        root = self._between_root
+        weights = ((1.0 + self.alpha) * self._ratio).astype(root.dtype)
+        out = (root[:, columns].T * weights @ root).T.astype(np.float64)
+        for weight, v in self._outer():
+            out += weight * np.outer(v, v[columns])
+        out[columns, np.arange(len(columns))] = self.diag[columns]
         return out
 
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
