@@ -103,8 +103,8 @@ class _Factor:
 
     def preview(self, n_select: int) -> "_Factor":
         """A factor that goes on from here with previews of the columns not known yet."""
-        other, quadratic = copy(self), self.quadratic
-        other.quadratic = replace(quadratic, columns=quadratic.preview, preview=None)
+        other, foretell = copy(self), self.quadratic.preview or self.quadratic.columns
+        other.quadratic = replace(self.quadratic, columns=foretell, preview=None)
         other._L = np.empty((len(self._L), n_select), order="F")
         other._Q = np.empty((n_select, self._Q.shape[1]))
         other._L[:, : self.n], other._Q[: self.n] = self.L, self.Q

@@ -18,7 +18,14 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import PASS_ROWS, Accumulator, Preview, Rows, check_matrix_fits, spans
+from semfs.rows.memory import (
+    Accumulator,
+    Preview,
+    Rows,
+    check_matrix_fits,
+    row_parts,
+    spans,
+)
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
@@ -397,9 +404,9 @@ class SparseSource(BlockSource):
 
 def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     """X'Z (g, b) of some columns X (n, g), stored as such."""
-    X, out = X.tocsr(), np.zeros((X.shape[1], Z.shape[1]))
-    for rows in spans(len(Z), PASS_ROWS):
-        out += X[rows].T @ Z[rows]
+    out = np.zeros((X.shape[1], Z.shape[1]))
+    for rows, part in row_parts(X.tocsr()):
+        out += part.T @ Z[rows]
     return out
 
 

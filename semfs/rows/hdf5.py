@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +21,11 @@ from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
 
 try:
-    from isal import isal_zlib as zlib  # the same in half the time
+    from deflate import zlib_decompress as unpacked  # the same in half the time
 except ImportError:
-    import zlib  # type: ignore[no-redef]
+
+    def unpacked(data: Any, originalsize: int) -> bytearray:
+        return bytearray(zlib.decompressobj().decompress(data, originalsize))
 
 
 def is_zarr(path: Path) -> bool:
@@ -172,10 +175,10 @@ class Deflated:
         if skipped:  # stored without its filters
             return self.dataset[first : first + self.size]
         size = self.size * self.dtype.itemsize
-        unpacked = zlib.decompressobj().decompress(raw, size)
-        if len(unpacked) != size:
-            raise FileError(f"a chunk holds {len(unpacked)} bytes, {size} expected.")
-        return np.frombuffer(unpacked, self.dtype)
+        values = unpacked(raw, size)
+        if len(values) != size:
+            raise FileError(f"a chunk holds {len(values)} bytes, {size} expected.")
+        return np.frombuffer(values, self.dtype)
 
 
 def view(

@@ -98,8 +98,8 @@ class Rows:
         dtype = np.float64 if precise else self.X.dtype
         if sp.issparse(self.X):  # plain products, and the mean's part afterwards
             out = np.zeros((len(mean), len(columns)))
-            for rows in spans(self.X.shape[0], PASS_ROWS):
-                X, w = self.X[rows], None if self.weights is None else self.weights[rows]
+            for rows, X in row_parts(self.X):
+                w = None if self.weights is None else self.weights[rows]
                 Z = _scaled(X[:, columns].toarray(), w)
                 out += X.T @ Z.astype(np.float64 if far else dtype, copy=False)
             return out - total * np.outer(mean, mean[columns])
@@ -183,6 +183,15 @@ def spans(n: int, step: int) -> Iterator[slice]:
     """Yield slices of at most ``step`` that cover range(n)."""
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def row_parts(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield spans of rows of CSR X and a view of each: copies take as long as products."""
+    for rows in spans(X.shape[0], PASS_ROWS):
+        starts = X.indptr[rows.start : rows.stop + 1]
+        own = slice(starts[0], starts[-1])
+        parts = X.data[own], X.indices[own], starts - starts[0]
+        yield rows, type(X)(parts, shape=(len(starts) - 1, X.shape[1]))
 
 
 def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any) -> None:
@@ -276,11 +285,12 @@ def _sparse_totals(
     with np.errstate(all="ignore"):
         if X.format == "csc":  # columns come in parts
             values = X.data.astype(np.float64)
-            column = np.repeat(np.arange(d, dtype=np.int32), np.diff(X.indptr))
-            place = (codes.astype(np.int32)[X.indices], column)
             data = values if weights is None else values * weights[X.indices]
-            sums += sp.coo_array((data, place), shape=sums.shape).toarray()
-            return sums, sp.csc_array((values**2, X.indices, X.indptr), shape=(n, d)).T @ w
+            kinds = codes.astype(np.int32)[X.indices]  # values in the same place add up
+            sums += sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()
+            data = np.multiply(data, values, out=values)
+            own = sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()
+            return sums, own.sum(axis=0)
         for rows in spans(n, PASS_ROWS):
             order = rows.start + np.argsort(codes[rows], kind="stable")
             Z = X[order]  # rows of a class, one after the other, are one row of sums

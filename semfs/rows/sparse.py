@@ -73,17 +73,20 @@ class SparseReader(Reader):
         data, indices, indptr = self._open()
         low, high = int(indptr[first]), int(indptr[last])
         with reading(Path(self.path or "the data"), "data"):
-            values = np.array(data[low:high], dtype=self.dtype)
-            places = np.asarray(indices[low:high])
+            values, places = data[low:high], np.asarray(indices[low:high])
+            # what was just read is ours
+            values = np.array(values, self.dtype, copy=None if values.base is None else True)
         n, d = self.shape
         limit = n if self.by_columns else d
         if len(places) and not 0 <= places.min() <= places.max() < limit:
             raise FileError(f"{self.path or 'X'}: indices of a sparse matrix beyond {limit}.")
         form = sp.csc_array if self.by_columns else sp.csr_array
         kind = np.int32 if max(limit, high - low) < 2**31 else np.int64
-        parts = (values, places.astype(kind), (indptr[first : last + 1] - low).astype(kind))
+        starts = indptr[first : last + 1] - low
+        parts = (values, places.astype(kind, copy=False), starts.astype(kind))
         out = form(parts, shape=(n, last - first) if self.by_columns else (last - first, d))
         if not out.has_canonical_format:
+            out = out.copy()
             out.sum_duplicates()
         return out
 
@@ -101,7 +104,7 @@ class SparseReader(Reader):
         """The sum (n,) of each row of a matrix stored by columns."""
         ranges = self.ranges(0, self.n_features, 2 * BLOCK_BYTES)
         with ThreadPoolExecutor(2) as pool:
-            parts = pool.map(lambda r: self.part(*r).sum(axis=1, dtype=np.float64), ranges)
+            parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
             return sum(parts, np.zeros(self.shape[0]))
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
