@@ -30,7 +30,7 @@ demo: $(if $(wildcard $(STAMP)),install,$(LEAN)) ## Choose genes for cell types 
 	$(BIN)/semfs demo
 
 test: install ## Run the tests (the slow, browser and network ones excepted)
-	$(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto
+	$(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto --dist worksteal
 
 test-oldest: ## Run the core tests on the oldest supported dependencies, in .venv-oldest
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest

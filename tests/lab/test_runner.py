@@ -121,6 +121,7 @@ def test_zero_jobs_are_refused_and_functions_of_a_notebook_can_be_sent():
 
 
 @unix
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_with_one_line_and_keeps_what_was_finished(tmp_path):
     code = (
         "import resource, sys; from semfs.cli import _command, app\n"
@@ -225,7 +226,8 @@ def _gone_within(pid, seconds):
     return False
 
 
-@pytest.mark.parametrize("kill", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [False, True])
 def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(tmp_path, kill):
     log = tmp_path / "log"
     code = "import sys; from pathlib import Path; t.share(Path(sys.argv[1]))"
