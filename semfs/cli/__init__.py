@@ -103,24 +103,21 @@ _interrupts: list[int] = []
 
 def _interrupt(number: int, frame: Any) -> None:
     """Stop; asked a second time, at once."""
-    if _interrupts:
-        os._exit(130)
+    _lost(None)
     _interrupts.append(number)
     raise KeyboardInterrupt
 
 
-def _unraisable(lost: Any) -> None:
-    """Where Python can raise nothing, as in a destructor, Ctrl-C would only be printed."""
-    if lost.exc_type is KeyboardInterrupt:
+def _lost(error: Any) -> None:  # where Python can raise nothing, as in a destructor
+    if _interrupts:
         os._exit(130)
-    sys.__unraisablehook__(lost)
 
 
 def main() -> None:
     """Entry point of the `semfs` script."""
     try:
         signal.signal(signal.SIGINT, _interrupt)
-        sys.unraisablehook = _unraisable
+        sys.unraisablehook = _lost
         app(prog_name="semfs")
     except KeyboardInterrupt:  # before a command was reached
         raise SystemExit(130) from None

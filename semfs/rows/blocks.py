@@ -18,14 +18,7 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import (
-    Accumulator,
-    Preview,
-    Rows,
-    check_matrix_fits,
-    row_parts,
-    spans,
-)
+from semfs.rows.memory import Accumulator, Preview, Rows, check_matrix_fits, row_parts, spans
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
@@ -168,7 +161,7 @@ class BlockSource(StayingRows):
         """Some columns, normalised and scaled."""
         if self.normalize:  # of columns alone the reader knows the sums of rows
             reader: Any = self.reader
-            X = normalized(X, reader.row_sums if getattr(X, "format", "") == "csc" else None)
+            X = normalized(X, reader.row_factors if getattr(X, "format", "") == "csc" else None)
         if self.scale is None:
             return X
         factors = self.scale[None, some].astype(X.dtype)
@@ -325,14 +318,16 @@ class SparseSource(BlockSource):
         """Which rows or columns, and what ``work`` returns for them and their part."""
         columns, n = self.reader.by_columns, self.n_rows or 0
         start, size = (0, self.n_features) if columns else (self.start, n)
-        _ = columns and self.normalize and self.reader.row_sums  # once, not in each thread
+        _ = columns and self.normalize and self.reader.row_factors  # once, not in each thread
 
         def task(first: int, last: int) -> tuple[slice, Any]:
             where = slice(first - start, last - start)
             some = where if columns else slice(None)
             return where, work(where, self._prepared(self.reader.part(first, last), some))
 
-        ranges = self.reader.ranges(start, start + size, PART_BYTES)
+        # columns of all rows: several values of each row at a time
+        part = PART_BYTES if not columns else min(max(PART_BYTES, 64 * n), self.memory // 8)
+        ranges = self.reader.ranges(start, start + size, part)
         with Progress(title, size, self.verbose, unit="parts") as progress:
             for where, found in _ahead((partial(task, *r) for r in ranges), PART_THREADS):
                 yield where, found
@@ -393,10 +388,15 @@ class SparseSource(BlockSource):
         dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
         for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
-            for t, j in enumerate(columns[some].tolist()):
+
+            def fill(t: int, j: int, Z: np.ndarray = Z) -> None:
                 column = self._prepared(self.reader.part(j, j + 1), slice(j, j + 1))
                 Z[column.indices, t] = column.data
-            Z *= 1.0 if weights is None else weights.astype(dtype)[:, None]
+
+            with ThreadPoolExecutor(PART_THREADS) as pool:
+                list(pool.map(fill, range(Z.shape[1]), columns[some].tolist()))
+            if weights is not None:
+                Z *= weights.astype(dtype)[:, None]
             for part, found in self._mapped(title, partial(_products, Z)):
                 out[part, some] += found
         return out

@@ -140,20 +140,19 @@ def _of_part(part: Any, method: str, options: dict) -> Any:
 def _kept_memory() -> Iterator[None]:
     """Freed memory stays with the process meanwhile, and goes back at the end.
 
-    Dask has glibc give back each piece at once; taking it again is a third of our time.
+    Dask has glibc give back each piece at once; to take it again is much of our time.
     """
-    trim, libc = os.environ.get("MALLOC_TRIM_THRESHOLD_", ""), ctypes.CDLL(None)
-    if not trim.isdecimal() or not hasattr(libc, "mallopt"):
-        yield
-        return
-    libc.mallopt(M_MMAP_THRESHOLD, 2**25)
-    libc.mallopt(M_TRIM_THRESHOLD, 2**28)
+    before = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
+    libc = ctypes.CDLL(None) if before.isdecimal() and os.name == "posix" else None
+    set_limit = getattr(libc, "mallopt", lambda *_: None)  # glibc alone has it
     try:
+        set_limit(M_MMAP_THRESHOLD, 2**25)
+        set_limit(M_TRIM_THRESHOLD, 2**28)
         yield
     finally:
-        libc.mallopt(M_MMAP_THRESHOLD, 2**17)
-        libc.mallopt(M_TRIM_THRESHOLD, int(trim))
-        libc.malloc_trim(0)
+        set_limit(M_MMAP_THRESHOLD, 2**17)
+        set_limit(M_TRIM_THRESHOLD, int(before) if libc else 0)
+        getattr(libc, "malloc_trim", lambda _: None)(0)
 
 
 def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:

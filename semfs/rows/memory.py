@@ -286,7 +286,9 @@ def _sparse_totals(
         if X.format == "csc":  # columns come in parts
             values = X.data.astype(np.float64)
             data = values if weights is None else values * weights[X.indices]
-            kinds = codes.astype(np.int32)[X.indices]  # values in the same place add up
+            kinds = codes.astype(np.int32, copy=False)[
+                X.indices
+            ]  # values in the same place add up
             sums += sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()
             data = np.multiply(data, values, out=values)
             own = sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()

@@ -100,12 +100,12 @@ class SparseReader(Reader):
             start = end
 
     @cached_property
-    def row_sums(self) -> np.ndarray:
-        """The sum (n,) of each row of a matrix stored by columns."""
+    def row_factors(self) -> np.ndarray:
+        """What rows (n,) of a matrix stored by columns are multiplied by to be normalised."""
         ranges = self.ranges(0, self.n_features, 2 * BLOCK_BYTES)
         with ThreadPoolExecutor(2) as pool:
             parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
-            return sum(parts, np.zeros(self.shape[0]))
+            return _factors(sum(parts, np.zeros(self.shape[0])), self.dtype)
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); what is stored by columns is loaded, and turned."""
@@ -149,25 +149,29 @@ def _itself(array: Any) -> Any:
     return array
 
 
-def normalized(X: Any, row_sums: np.ndarray | None = None) -> Any:
+def normalized(X: Any, factors: np.ndarray | None = None) -> Any:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 
-    X (n, d) is dense, CSR, or CSC with the sums (n,) of whole rows.
+    X (n, d) is dense, CSR, or some columns in CSC with the factors (n,) of whole rows.
     """
     sparse = sp.issparse(X)
     if (X.data if sparse else X).min(initial=0) < 0:
         raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
-    if row_sums is None:
-        row_sums = X @ np.ones(X.shape[1]) if sparse else X.sum(axis=1, dtype=np.float64)
-    scale = (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(X.dtype)
+    if factors is None:
+        sums = X @ np.ones(X.shape[1]) if sparse else X.sum(axis=1, dtype=np.float64)
+        factors = _factors(sums, X.dtype)
     with np.errstate(all="ignore"):
         if not sparse:
-            return np.log1p(X * scale[:, None])
+            return np.log1p(X * factors[:, None])
         csc = X.format == "csc"
-        data = scale[X.indices] if csc else np.repeat(scale, np.diff(X.indptr))
+        data = factors[X.indices] if csc else np.repeat(factors, np.diff(X.indptr))
         data *= X.data
         np.log1p(data, out=data)
     return type(X)((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _factors(row_sums: np.ndarray, dtype: Any) -> np.ndarray:
+    return (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(dtype)
 
 
 def mtx_reader(path: Path) -> Reader:

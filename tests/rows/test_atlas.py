@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.io import mmwrite
 
 import semfs.rows.blocks
+import semfs.rows.memory
 from semfs import SemFS
 from semfs.files import FileError
 from semfs.rows import open_blocks
@@ -113,6 +114,7 @@ def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch):
     monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
+    monkeypatch.setattr(semfs.rows.memory, "PASS_ROWS", 64)
     labels, w = KINDS.astype(object), RNG.random(N)
     labels[::7] = None
     options = {"class_weight": {"type 1": 3.0}}
@@ -121,6 +123,18 @@ def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch
     found = SemFS(K, **options).fit(source)
     assert found.order_[:K].tolist() == expected.order_[:K].tolist()
     assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_values_stored_twice_add_up_and_the_matrix_given_stays_as_it_is(form):
+    once = form(COUNTS)
+    names = ("data", "indices", "indptr")
+    twice = [np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2]
+    given = form(tuple(twice), shape=once.shape)
+    found = SemFS(K).fit(open_blocks(given, KINDS, passes="few"))
+    assert found.order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+    for name, before in zip(names, twice):
+        assert (getattr(given, name) == before).all()
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
