@@ -325,9 +325,7 @@ class SparseSource(BlockSource):
             some = where if columns else slice(None)
             return where, work(where, self._prepared(self.reader.part(first, last), some))
 
-        # columns of all rows: several values of each row at a time
-        part = PART_BYTES if not columns else min(max(PART_BYTES, 64 * n), self.memory // 8)
-        ranges = self.reader.ranges(start, start + size, part)
+        ranges = self.reader.ranges(start, start + size, PART_BYTES)
         with Progress(title, size, self.verbose, unit="parts") as progress:
             for where, found in _ahead((partial(task, *r) for r in ranges), PART_THREADS):
                 yield where, found
