@@ -33,7 +33,11 @@ def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, 
     if y.dtype.kind == "O":
         return _encode_objects(y)
     if y.dtype.kind in "fc":
-        _check_float_labels(y)
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
+        for odd in y[y != np.floor(y)][:1]:
+            found = f"y must hold class labels, found numbers such as {odd}"
+            raise ValueError(f"Unknown label type: continuous. {found}.")
     classes, codes = np.unique(y, return_inverse=True)
     return classes, codes.reshape(-1)
 
@@ -45,8 +49,13 @@ def label_array(labels: list) -> np.ndarray:
         found = np.array(labels)
         if int not in kinds or found.dtype.kind in "iu":  # of 64 bits
             return found
-    out = np.empty(len(labels), dtype=object)
-    out[:] = labels
+    return object_array(labels)
+
+
+def object_array(items: list) -> np.ndarray:
+    """Return items as they are, tuples and lists too, in a 1-d array of objects."""
+    out = np.empty(len(items), dtype=object)
+    out[:] = items
     return out
 
 
@@ -59,8 +68,7 @@ def is_missing(label: Any) -> bool:
 
 def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
     """Raise if an item occurs twice; ``{}`` in the message stands for it."""
-    repeated = [item for item, times in Counter(items).items() if times > 1]
-    if repeated:
+    if repeated := [item for item, times in Counter(items).items() if times > 1]:
         raise error(message.replace("{}", repr(repeated[0]), 1))
 
 
@@ -229,11 +237,3 @@ def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     position = {label: i for i, label in enumerate(ordered)}
     codes = np.fromiter((position[v] for v in labels), dtype=np.intp, count=len(labels))
     return label_array(ordered), codes
-
-
-def _check_float_labels(y: np.ndarray) -> None:
-    if not np.isfinite(y).all():
-        raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
-    for odd in y[y != np.floor(y)][:1]:
-        found = f"y must hold class labels, found numbers such as {odd}"
-        raise ValueError(f"Unknown label type: continuous. {found}.")

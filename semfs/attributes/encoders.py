@@ -91,8 +91,7 @@ def clean_name(name: str) -> str:
     """
     text = re.sub(r"^\d+[._\s-]+(?=\D)", "", str(name))
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
-    words = re.sub(r"[_+/\\|.:;,]+", " ", text).split()
-    return " ".join(words) or str(name)
+    return " ".join(re.sub(r"[_+/\\|.:;,]+", " ", text).split()) or str(name)
 
 
 def read_names(source: str) -> list[str] | dict[str, str]:
@@ -112,8 +111,7 @@ def read_names(source: str) -> list[str] | dict[str, str]:
         cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
         found = enumerate(([part.strip() for part in row] for row in cells), start=1)
         lines = {number: row for number, row in found if any(row)}
-    rows = lines.values()
-    if not rows:
+    if not (rows := lines.values()):
         raise FileError(f"{path} is empty; one class name per line was expected.")
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
@@ -188,11 +186,9 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
         if not row:
             lacking = f"{path} has no vector for any word of {text!r}."
             raise FileError(lacking + " Use other words: {name: description}.")
-    unknown = [word for lower, word in wanted.items() if lower not in vectors]
-    if unknown:
+    if unknown := [word for lower, word in wanted.items() if lower not in vectors]:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
-        message = f"{len(unknown)} words have no vector: {shown}."
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(f"{len(unknown)} words have no vector: {shown}.", stacklevel=4)
     return np.array([np.mean(row, axis=0) for row in rows])
 
 

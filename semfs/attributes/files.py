@@ -82,8 +82,7 @@ def attributes_of(classes: Iterable[Any], source: Any) -> Any:
 
 def write_table(frame: Any, path: Any) -> None:
     """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in (*_TEXT, *_PARQUET):
+    if (suffix := Path(path).suffix.lower()) not in (*_TEXT, *_PARQUET):
         raise ValueError(f"{path}: a table is written as {', '.join((*_TEXT, *_PARQUET))}.")
     with appearing(path) as beside:
         if suffix in _PARQUET:
@@ -121,8 +120,7 @@ def _frame(path: Path, rows: list[list]) -> Any:
     records = [row for row in records if any(cell != "" for cell in row)]
     if not header:
         raise FileError(f"{path} is not a readable table: it is empty.")
-    lengths = {len(row) for row in records} - {len(header)}
-    if lengths:
+    if lengths := {len(row) for row in records} - {len(header)}:
         raise FileError(f"{path}: rows of {len(header)} and of {lengths.pop()} cells.")
     return need("pandas").DataFrame(records, columns=header, dtype=object)
 
@@ -180,18 +178,7 @@ def attributes_from_markers(markers: Any) -> Any:
     rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
     rows = rows.drop_duplicates()
     weights = rows.iloc[:, 2] if rows.shape[1] > 2 else pandas.Series(1.0, rows.index)
-    weights = weights.map(_number)
-    _check_markers(rows, weights)
-    class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
-    marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
-    values = np.zeros((len(classes), len(names)))
-    values[class_codes, marker_codes] = weights
-    labels = Labels.of(classes).whole_numbers().array() if in_file else classes
-    return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
-
-
-def _check_markers(rows: Any, weights: Any) -> None:
-    pairs = rows.iloc[:, :2]
+    weights, pairs = weights.map(_number), rows.iloc[:, :2]
     problems = {
         "an empty class or marker": (pairs.isna() | (pairs == "")).any(axis=1),
         "a weight that is no number": ~np.isfinite(weights),
@@ -201,6 +188,12 @@ def _check_markers(rows: Any, weights: Any) -> None:
         if wrong.any():
             found = ", ".join(map(str, rows[wrong].iloc[0]))
             raise ValueError(f"markers has {problem} ({found}); {_MARKERS}.")
+    class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
+    marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
+    values = np.zeros((len(classes), len(names)))
+    values[class_codes, marker_codes] = weights
+    labels = Labels.of(classes).whole_numbers().array() if in_file else classes
+    return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
 
 
 def _marker_frame(markers: Any, pandas: Any) -> Any:
@@ -208,8 +201,7 @@ def _marker_frame(markers: Any, pandas: Any) -> Any:
         return markers
     # frames of polars iterate over their columns
     rows = list(markers.rows() if hasattr(markers, "rows") else markers)
-    odd = [row for row in rows if isinstance(row, str) or not hasattr(row, "__len__")]
-    if odd:
+    if odd := [row for row in rows if isinstance(row, str) or not hasattr(row, "__len__")]:
         raise ValueError(f"markers holds {odd[0]!r}; {_MARKERS}.")
     return pandas.DataFrame(rows)
 

@@ -77,8 +77,7 @@ def attributes_from_ontology(
     columns = set().union(*above.values())
     if not own:
         columns -= set(ids).difference(*(above[id_] - {id_} for id_ in ids))
-    found = {c: [float(c in above[id_]) for id_ in ids] for c in sorted(columns)}
-    table = pandas.DataFrame(found)
+    table = pandas.DataFrame({c: [float(c in above[i]) for i in ids] for c in sorted(columns)})
     table = table.loc[:, table.nunique() > 1].set_index([labels])
     if table.empty:
         message = f"{source}: no ancestor tells the {len(labels)} classes apart. Give more, or "
@@ -158,9 +157,8 @@ def _find_all(wanted: list[str], known: dict[str, _Term], source: str) -> list[s
     """The id of each class, or one error about all that were not found."""
     spellings = _spellings(known)
     found = [spellings.get(_key(term), []) for term in wanted]
-    problems = [_problem(term, ids, known, spellings) for term, ids in zip(wanted, found)]
-    problems = [problem for problem in problems if problem]
-    if problems:
+    texts = [_problem(term, ids, known, spellings) for term, ids in zip(wanted, found)]
+    if problems := [text for text in texts if text]:
         more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
         raise ValueError(f"{source}: {' '.join(problems[:5])}{more}")
     return [ids[0] for ids in found]

@@ -32,8 +32,7 @@ class AttributeTable:
         """Return the rows of the given classes, in that order."""
         wanted = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         position = {label: i for i, label in enumerate(self.classes.tolist())}
-        missing = [label for label in wanted if label not in position]
-        if missing:
+        if missing := [label for label in wanted if label not in position]:
             raise ValueError(_missing_message(missing, list(position)))
         rows = [position[label] for label in wanted]
         return AttributeTable(self.values[rows], label_array(wanted), self.names)
@@ -177,13 +176,17 @@ def describe_attributes(table: Any) -> Any:
     A, classes, names = table.values, table.classes.tolist(), table.names
     Z, varies, (n, m) = A - A.mean(axis=0), _varies(A), A.shape
     pairs = _equal_pairs(A.T[varies], names[varies].tolist())
+    alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(n)  # not to itself
+    best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
+    order = order[(best[best] != np.arange(n))[order] | (order < best[order])]  # once each
+    nearest = [(classes[i], classes[best[i]], alike[i, best[i]]) for i in order]
     rows = [
         ("size", f"{n} classes × {m} attributes"),
         ("rank", f"{np.linalg.matrix_rank(Z)} of at most {min(n - 1, m)}"),
         *(("constant attribute", name) for name in names[~varies]),
         *(("equal attributes", f"{a} = {b}") for a, b in pairs),
         *(("identical classes", f"{a} = {b}") for a, b in _equal_pairs(A, classes)),
-        *(("nearest classes", text) for text in _nearest_classes(Z, classes)),
+        *(("nearest classes", f"{a} – {b} ({cosine:.2f})") for a, b, cosine in nearest),
     ]
     return need("pandas", "data").DataFrame(rows, columns=["finding", "what"])
 
@@ -209,10 +212,3 @@ def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
     for row, name in zip(np.round(rows / scale / _ALIKE).astype(np.int64), names):
         groups.setdefault(row.tobytes(), []).append(name)
     return [pair for group in groups.values() for pair in itertools.pairwise(group)]
-
-
-def _nearest_classes(Z: np.ndarray, classes: list) -> list[str]:
-    alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(len(Z))  # not to itself
-    best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
-    order = order[(best[best] != np.arange(len(Z)))[order] | (order < best[order])]  # once each
-    return [f"{classes[i]} – {classes[best[i]]} ({alike[i, best[i]]:.2f})" for i in order]

@@ -53,8 +53,6 @@ class Baseline(RankingSelector):
 
     n_features_to_select: float = 50
 
-    _supervised = False
-    _takes_sparse = False
     _unit_free = False  # whether the units of X do not matter
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -74,10 +72,9 @@ class Baseline(RankingSelector):
 
     def _training(self, X: Any, y: Any) -> Training:
         y = y if self._supervised else None
-        X, classes, codes = self._check_training_data(X, y, accept_sparse=self._takes_sparse)
+        X, classes, codes = self._check_training_data(X, y)
         self._check_parameters()
-        most = getattr(self, "max_samples", None)
-        if most is not None and most < len(X):
+        if (most := getattr(self, "max_samples", None)) is not None and most < len(X):
             rng = check_random_state(getattr(self, "random_state", None))
             X = X[np.sort(rng.choice(len(X), most, replace=False))]
         constant = constant_columns(X)
@@ -114,20 +111,13 @@ class Baseline(RankingSelector):
         """Rank by finite scores (d,) or (d',), with -inf for the constant columns."""
         varying = ~data.constant
         scores = scores if len(scores) < len(varying) else scores[varying]
-        lost = np.count_nonzero(~np.isfinite(scores))
-        if lost:
+        if lost := np.count_nonzero(~np.isfinite(scores)):
             raise ValueError(self._breakdown(f"found no finite score for {lost} features"))
         if not np.isfinite(getattr(self, "objective_", 0.0)).all():
             raise ValueError(self._breakdown("found no finite objective"))
         full = np.full(varying.shape, -np.inf)
         full[varying] = scores
         self._set_ranking(full)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = self._supervised
-        tags.input_tags.sparse = self._takes_sparse
-        return tags
 
 
 def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:

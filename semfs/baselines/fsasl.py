@@ -140,8 +140,7 @@ def neighbor_probabilities(distance: np.ndarray, index: np.ndarray, mu: float) -
     That is the point of the probability simplex nearest to ``V = -distance² / 2μ``.
     """
     squared = distance**2
-    mu = max(mu, 1e-12 * squared.max(), 1e-300)  # 0 when all neighbours are equal
-    V = -squared / (2.0 * mu)
+    V = -squared / (2.0 * max(mu, 1e-12 * squared.max(), 1e-300))  # μ is 0 if all are equal
     ordered = -np.sort(-V, axis=1)
     tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
     last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)

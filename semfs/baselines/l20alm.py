@@ -172,8 +172,7 @@ class RidgeSystem:
         if self.small:  # R - XW = (I + XXᵀ)⁻¹ (R - XB) gives W = B + Xᵀ(R - XW)
             residual = cho_solve(self.factor, R - XB, overwrite_b=True, check_finite=False)
             return B + self.X.T @ residual, R - residual
-        right = B + self.X.T @ R
-        W = cho_solve(self.factor, right, overwrite_b=True, check_finite=False)
+        W = cho_solve(self.factor, B + self.X.T @ R, overwrite_b=True, check_finite=False)
         return W, self.X @ W
 
 

@@ -206,8 +206,7 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
         message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
         warnings.warn(message, stacklevel=3)
     values, rest = np.empty(0), np.empty((n, 0))
-    n_rest = min(n_components - first.shape[1], n - V.shape[1])
-    if n_rest > 0:
+    if (n_rest := min(n_components - first.shape[1], n - V.shape[1])) > 0:
         values, rest = _next_eigenvectors(N.maximum(N.T), V, n_rest)
     values = np.concatenate([np.ones(first.shape[1]), values[::-1]])
     keep = np.abs(values) >= 1e-6
@@ -222,8 +221,7 @@ def _eigenvectors_of_one(
     labels = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))[labels]
     mass = np.sqrt(np.bincount(labels, weights=root**2))
     V = sp.csr_array((root / mass[labels], (np.arange(len(labels)), labels)))
-    n_vectors = min(n_vectors, q - 1)
-    basis, _ = np.linalg.qr(np.column_stack([mass, np.eye(q, n_vectors)]))
+    basis, _ = np.linalg.qr(np.column_stack([mass, np.eye(q, min(n_vectors, q - 1))]))
     return V, V @ basis[:, 1:]
 
 

@@ -118,8 +118,7 @@ def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
     means -= n.T @ means / n.sum()  # a common offset would drown the variance
     sums, squares = n * means, n * (variances + means**2)
     rest, rest_sums = n.sum() - n, sums.sum(axis=0) - sums
-    rest_squares = squares.sum(axis=0) - squares
-    rest_spread = np.maximum(rest_squares - rest_sums**2 / rest, 0.0)
+    rest_spread = np.maximum(squares.sum(axis=0) - squares - rest_sums**2 / rest, 0.0)
     own_error = variances / np.maximum(n - 1, 1)
     error = np.sqrt(own_error + rest_spread / np.maximum(rest - 1, 1) / rest)
     difference = means - rest_sums / rest

@@ -155,8 +155,7 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
         raise ValueError(f"unseen must be a list of class labels; write [{unseen!r}].")
     labels = [v.item() if isinstance(v, np.generic) else v for v in unseen]
     known = classes.tolist()
-    unknown = [label for label in labels if label not in known]
-    if unknown:
+    if unknown := [label for label in labels if label not in known]:
         hint = did_you_mean(unknown[0], known) or "."
         raise ValueError(
             f"unseen names class {unknown[0]!r}, which has no samples in y{hint} "
@@ -169,8 +168,7 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
 
 
 def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
-    if names is None:
-        names = [f"x{j}" for j in range(n_features)]
+    names = [f"x{j}" for j in range(n_features)] if names is None else names
     names = np.asarray(names, dtype=object).reshape(-1)
     if len(names) != n_features:
         raise ValueError(f"X has {n_features} columns but {len(names)} names. Name each one.")

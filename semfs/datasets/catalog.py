@@ -35,8 +35,7 @@ UNSEEN, STANDARD = _FACTS["unseen"], _FACTS["standard"]
 
 def data_folders() -> list[Path]:
     """Return where data sets are looked for: ``$SEMFS_DATA``, ``data``, here."""
-    chosen = os.environ.get("SEMFS_DATA", "")
-    given = [Path(part) for part in chosen.split(os.pathsep) if part]
+    given = [Path(part) for part in os.environ.get("SEMFS_DATA", "").split(os.pathsep) if part]
     return [*given, Path("data"), Path()]
 
 
@@ -85,34 +84,22 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     'CL:0000235'
     """
     check_option("name", name, ("lung", "blood"))
-    return _lung() if name == "lung" else _blood()
-
-
-def _lung() -> ZeroShotDataset:
-    table, arrays = _read("lung_attributes.csv", "lung_tabula_sapiens.npz")
-    X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
-    types, genes = arrays["cell_types"], arrays["genes"]
-    parts = ("cl_ids", "compartments")
-    info: dict[str, Any] = {"smart_seq2": arrays["smart_seq2"]}
-    info |= {part: dict(zip(types.tolist(), arrays[part].tolist())) for part in parts}
-    y, unseen = types[arrays["codes"]], UNSEEN["lung"]
-    return ZeroShotDataset("lung_tabula_sapiens", X, y, table, unseen, genes, info)
-
-
-def _blood() -> ZeroShotDataset:
-    table, arrays = _read("pbmc68k_attributes.csv", "pbmc68k_reduced.npz")
-    values = arrays["data"] / np.float32(1000)  # stored in thousandths, exactly
-    parts = (values, arrays["indices"].astype(np.int32), arrays["indptr"])
-    X = sparse.csr_array(parts, shape=tuple(arrays["shape"])).toarray()
-    y, unseen = arrays["cell_types"][arrays["codes"]], UNSEEN["blood"]
-    return ZeroShotDataset("pbmc68k_reduced", X, y, table, unseen, arrays["genes"])
-
-
-def _read(table: str, arrays: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return a class table and the arrays of an ``.npz`` file, both bundled with semfs."""
-    pandas = need("pandas", "data")
-    folder = resources.files("semfs") / "data"
-    with (folder / table).open(encoding="utf-8") as text:
-        attributes = pandas.read_csv(text, index_col="cell_type").astype(np.float64)
-    with (folder / arrays).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        return attributes, dict(stored)
+    stem, rest = ("lung", "tabula_sapiens") if name == "lung" else ("pbmc68k", "reduced")
+    pandas, folder = need("pandas", "data"), resources.files("semfs") / "data"
+    with (folder / f"{stem}_attributes.csv").open(encoding="utf-8") as text:
+        table = pandas.read_csv(text, index_col="cell_type").astype(np.float64)
+    path = folder / f"{stem}_{rest}.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    types, info = arrays["cell_types"], dict[str, Any]()
+    if name == "lung":
+        X = np.log1p(arrays["counts"] * (1e4 / arrays["totals"])[:, None]).astype(np.float32)
+        info["smart_seq2"] = arrays["smart_seq2"]
+        for part in ("cl_ids", "compartments"):
+            info[part] = dict(zip(types.tolist(), arrays[part].tolist()))
+    else:
+        values = arrays["data"] / np.float32(1000)  # stored in thousandths, exactly
+        parts = (values, arrays["indices"].astype(np.int32), arrays["indptr"])
+        X = sparse.csr_array(parts, shape=tuple(arrays["shape"])).toarray()
+    y, unseen = types[arrays["codes"]], UNSEEN[name]
+    return ZeroShotDataset(f"{stem}_{rest}", X, y, table, unseen, arrays["genes"], info)

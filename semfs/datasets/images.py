@@ -123,8 +123,7 @@ def _check_columns(path: Path, what: str, matrix: np.ndarray, n: int, of: str) -
 
 def _zero_based(path: Path, name: str) -> np.ndarray:
     numbers = read_mat(path, name).reshape(-1)
-    wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
-    if wrong.size:
+    if (wrong := numbers[(numbers != np.floor(numbers)) | (numbers < 1)]).size:
         raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
     return numbers.astype(np.int64) - 1
 
@@ -189,8 +188,7 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     table = need("pandas", "data").DataFrame(bits, columns=names).groupby(classes).mean()
     stops = np.cumsum([len(part) for part in parts])
     rows = dict(zip(_APY_FILES, np.split(np.arange(len(objects)), stops[:-1])))
-    yahoo = set(classes[rows["ayahoo_test"]])
-    unseen = [label for label in order if label in yahoo]
+    unseen = [label for label in order if label in classes[rows["ayahoo_test"]]]
     X = _features(features, len(objects))
     return ZeroShotDataset("aPY", X, classes, table.loc[order], unseen, info=rows)
 
@@ -251,8 +249,7 @@ def _read_batch(path: Path) -> np.ndarray:
         advice = "It is truncated: download it again."
         raise FileError(f"{path} has {size} bytes, not a multiple of {_RECORD}. {advice}")
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
-    highest = records[:, 0].max()
-    if highest > 9:
+    if (highest := records[:, 0].max()) > 9:
         raise FileError(f"{path}: label {highest} found; CIFAR-10 has labels 0 to 9.")
     return records
 

@@ -55,15 +55,21 @@ def cluster_scores(
     """
     X = check_array(X.toarray() if sp.issparse(X) else X, dtype=np.float64, order="C")
     classes, codes = encode_labels(y, n_samples=X.shape[0])
-    K = len(classes)
+    n, K = len(codes), len(classes)
     if K < 2:
         raise ValueError(
             f"y has one class only ({classes.tolist()[0]!r}), and clustering is scored "
             "against at least 2. Pass the rows of several classes."
         )
-    drawn = starting_rows(X.shape[0], K, n_repeats, random_state) if starts is None else starts
+    drawn = starting_rows(n, K, n_repeats, random_state) if starts is None else starts
     starts = np.asarray(drawn)
-    _check_starts(starts, X.shape[0], K)
+    fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
+    fine = fine and 0 <= starts.min() <= starts.max() < n
+    if not fine or (np.diff(np.sort(starts)) == 0).any():
+        raise ValueError(
+            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 "
+            f"to {n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
+        )
     rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
     # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
     checked = config_context(assume_finite=True, skip_parameter_validation=True)
@@ -93,17 +99,6 @@ def starting_rows(
         random_state = check_random_state(random_state).randint(2**31)
     draws = (np.random.RandomState([random_state, r]) for r in range(n_repeats))
     return np.array([draw.permutation(n_samples)[:n_clusters] for draw in draws])
-
-
-def _check_starts(starts: np.ndarray, n: int, K: int) -> None:
-    """Refuse what is not, for each repeat, K different rows."""
-    fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
-    fine = fine and 0 <= starts.min() <= starts.max() < n
-    if not fine or (np.diff(np.sort(starts)) == 0).any():
-        raise ValueError(
-            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 "
-            f"to {n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
-        )
 
 
 def cluster_scorer(

@@ -124,9 +124,16 @@ def sections(demo: Demo) -> list[Section]:
     leads = {(demo.data.name, m, f"over {other}"): found for m, other, found in demo.leads()}
     spoken = Table("Chosen genes", ["gene", "share of fit", "speaks of"], demo.genes)
     text = f"{SIZES} The last {len(demo.data.unseen)} types had no label."
+    means, shares, types = demo.expression()
+    words = "mean {:.2f}, in {:.0%} of the cells".format
+    series, genes = {}, [gene for gene, *_ in demo.genes]
+    for name, *of_type in zip(types, means.tolist(), shares.tolist()):
+        points = zip(genes, *of_type)
+        series[name] = [(g, mean, share, words(mean, share)) for g, mean, share in points]
+    dots = Panel(DOTS, "gene", "cell type", series, kind="dots")
     return [
         Section(f"Lead of {OURS}", [CAUTION], None, _leads_by_k(demo), leads=leads),
-        Section(DOTS, [text], spoken, [_dots(demo)]),
+        Section(DOTS, [text], spoken, [dots]),
     ]
 
 
@@ -141,16 +148,6 @@ def _leads_by_k(demo: Demo) -> list[Panel]:
                 points.append((k, ahead.mean, half, f"{ahead.n} splits"))
         panels.append(Panel(f"Lead in {title}", "number of genes", title, series))
     return panels
-
-
-def _dots(demo: Demo) -> Panel:
-    means, shares, types = demo.expression()
-    words = "mean {:.2f}, in {:.0%} of the cells".format
-    series, genes = {}, [gene for gene, *_ in demo.genes]
-    for name, *of_type in zip(types, means.tolist(), shares.tolist()):
-        points = zip(genes, *of_type)
-        series[name] = [(g, mean, share, words(mean, share)) for g, mean, share in points]
-    return Panel(DOTS, "gene", "cell type", series, kind="dots")
 
 
 def draw(demo: Demo, path: Any) -> Path:

@@ -80,11 +80,9 @@ class Case:
         if ratio >= 1.0:
             return self
         rng = np.random.RandomState(seed)
-        kept = []
-        for label in np.unique(self.y):
-            rows = np.flatnonzero(self.y == label)
-            n_kept = min(len(rows), max(2, int(np.ceil(ratio * len(rows) - 1e-9))))
-            kept.append(rng.permutation(rows)[:n_kept])
+        classes = [np.flatnonzero(self.y == label) for label in np.unique(self.y)]
+        sizes = [max(2, int(np.ceil(ratio * len(rows) - 1e-9))) for rows in classes]
+        kept = [rng.permutation(rows)[:size] for rows, size in zip(classes, sizes)]
         return self.sample(np.concatenate(kept))
 
 
@@ -189,8 +187,7 @@ def _mcfs_grid(size: Size) -> list[Params]:
 
 def _fsasl(size: Size) -> Params:
     params = _mcfs(size) | {"n_iter_no_change": 3}
-    if size.n_samples > FSASL_SAMPLES:
-        params["max_samples"] = FSASL_SAMPLES
+    params |= {"max_samples": FSASL_SAMPLES} if size.n_samples > FSASL_SAMPLES else {}
     return params | ({"max_iter": 6} if size.fast else {})
 
 
@@ -251,11 +248,9 @@ def rank(method: Method, params: Any, case: Case, ks: Sequence[int], seed: int =
     selector = _with_size(_instance(method.selector), max(ks))
     if sparse.issparse(case.X) and not method.takes_sparse():
         case = replace(case, X=case.X.toarray())
-    max_rows = params.pop("max_rows", len(case.y))
-    if max_rows < len(case.y):
+    if (max_rows := params.pop("max_rows", len(case.y))) < len(case.y):
         case = case.sample(np.random.RandomState(seed).permutation(len(case.y))[:max_rows])
-    factor = params.pop("heat_width_factor", None)
-    if factor is not None:
+    if (factor := params.pop("heat_width_factor", None)) is not None:
         params["heat_width"] = factor * mean_distance(case.X, check_random_state(0))
     takes = selector.get_params(deep=False)
     if method.attributes and takes.get("attributes", case) is None:
@@ -276,8 +271,7 @@ def _fit(selector: Any, case: Case, ks: Sequence[int]) -> tuple[dict[int, np.nda
         warnings.simplefilter("ignore", UserWarning)
         warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
         selector.fit(case.X, case.y)
-    order = ranking_of(selector)
-    if order is not None:
+    if (order := ranking_of(selector)) is not None:
         return {k: order[:k] for k in ks}, selector
     by_k = {}
     for k in ks:
@@ -335,7 +329,5 @@ def _instance(selector: Any) -> Any:
 
 def _with_size(selector: Any, k: int) -> Any:
     takes = selector.get_params(deep=False)
-    for name in ("n_features_to_select", "k", "max_features"):
-        if name in takes:
-            return selector.set_params(**{name: int(k)})
-    return selector
+    names = [name for name in ("n_features_to_select", "k", "max_features") if name in takes]
+    return selector.set_params(**dict.fromkeys(names[:1], int(k)))

@@ -116,8 +116,7 @@ def _known(name: str) -> Loader:
             f"There is no data set {name!r}{hint} Give sample, a file of yours (.h5ad, .csv, "
             ".parquet, .npz), or a name that `semfs datasets` lists as found."
         )
-    place = find_files(entry)
-    if place is None:
+    if (place := find_files(entry)) is None:
         raise ValueError(f"{entry.name} was not found. To get it: {entry.source}")
     raise ValueError(
         f"{entry.name} was found in {place}; features must be computed from it first: load it "
@@ -145,8 +144,7 @@ def find_data(folder: Any, wanted: Sequence[str] = ()) -> dict[str, Loader]:
         )
     chosen: dict[str, Loader] = {}
     for start in wanted:
-        named = _named(BUNDLED | found, start)
-        if not named:
+        if not (named := _named(BUNDLED | found, start)):
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
         chosen |= named
     return chosen or found
@@ -186,19 +184,16 @@ def class_splits(data: ZeroShotDataset, limit: int | None, seed: int) -> dict[st
     if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
         pairs = list(data.every_split(n_seen=2))
         order = np.random.RandomState(seed).permutation(len(pairs))[:limit]
-        chosen = [pairs[i] for i in order]
-        return {"+".join(map(str, pair.seen)): pair.unseen.tolist() for pair in chosen}
+        return {"+".join(map(str, pairs[i].seen)): pairs[i].unseen.tolist() for i in order}
     return random_splits(data, limit or RANDOM_SPLITS, seed)
 
 
 def random_splits(data: ZeroShotDataset, n_splits: int, seed: int) -> dict[str, list]:
     """Return random splits with as many unseen classes as the data set has, or 30 %."""
     check_integer("n_splits", n_splits, 1)
-    n = len(data.classes)
-    if n < 4:
+    if (n := len(data.classes)) < 4:
         raise ValueError(f"{data.name} has {n} classes; a split needs 2 seen and 2 unseen.")
-    wanted = len(data.unseen) or round(UNSEEN_SHARE * n)
-    n_unseen = min(max(2, wanted), n - 2)
+    n_unseen = min(max(2, len(data.unseen) or round(UNSEEN_SHARE * n)), n - 2)
     draws = data.random_splits(n_splits, n_unseen, random_state=seed)
     return {f"random-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
 
@@ -387,8 +382,7 @@ def reproduce(
         cells, notes = plan(entries, bench, study.methods)
         if not cells:
             raise ValueError(f"{' '.join(notes)} Name other methods, or none for its own.")
-        missing = [p for p in PAPER["datasets"] if not _named(data, p)] if data else []
-        if missing:
+        if missing := [p for p in PAPER["datasets"] if data and not _named(data, p)]:
             notes.insert(0, f"Data sets of the paper that are absent: {', '.join(missing)}.")
         total, now = Summary(notes=notes), datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"started": store.info().get("started", now), "command": command}

@@ -375,10 +375,9 @@ def _panel(title: str, found: dict[str, list[Point]], x: str, y: str, log: str) 
 
 def data_title(name: str) -> str:
     """A data set in words: what is known by that name, else the name without its dashes."""
-    stem = name.lower()
     titles = PAPER["titles"].items()
-    known = next((words for start, words in titles if stem.startswith(start)), None)
-    return known or re.sub(r"[_-]+", " ", name).strip() or name
+    known = (words for start, words in titles if name.lower().startswith(start))
+    return next(known, None) or re.sub(r"[_-]+", " ", name).strip() or name
 
 
 def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:

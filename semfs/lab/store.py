@@ -228,8 +228,7 @@ class Store:
             records = self._db.execute(_RECORDS).fetchall()
         if len(records) != expected:
             raise self._damaged(f"{len(records)} of {expected} records are there")
-        bad = sum(record[-1] != _checksum(repr(record[:-1])) for record in records)
-        if bad:
+        if bad := sum(record[-1] != _checksum(repr(record[:-1])) for record in records):
             raise self._damaged(f"{bad} of {len(records)} records are not what was written")
         return records
 

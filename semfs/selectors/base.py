@@ -59,20 +59,28 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     _whole: ClassVar[dict[str, int]] = {}
     _at_least: ClassVar[dict[str, float]] = {}
     _above: ClassVar[dict[str, float]] = {}
+    _supervised = False
+    _takes_sparse = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._supervised
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
 
     def _check_training_data(
-        self, X: Any, y: Any, *, accept_sparse: bool = False, reset: bool = True, **options: Any
+        self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[Any, Any, Any]:
         """X, class labels (C,) and codes (n,), checked; both None without y, if allowed."""
         plain = as_plain(X, y)
         X, y = plain.X, plain.y
         if str(getattr(X, "dtype", "")) == "float16":
             X = X.astype(np.float32)  # half precision is for storage, not for sums
-        options["accept_sparse"] = ("csr", "csc") if accept_sparse else False
+        options["accept_sparse"] = ("csr", "csc") if self._takes_sparse else False
         options["dtype"] = floating_dtypes(X) or [np.float64, np.float32]
         X = validated(self, replace(plain, X=X), reset=reset, **options)
         self._check_n_features_to_select()
-        if y is None and not self.__sklearn_tags__().target_tags.required:
+        if y is None and not self._supervised:
             return X, None, None
         classes, codes = encode_labels(y, n_samples=X.shape[0])
         return X, classes, codes
@@ -173,12 +181,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The call that makes it, tables and long lists in words, defaults left out."""
-        signature = inspect.signature(type(self)).parameters
-        shown = []
-        for name, value in sorted(self.get_params(deep=False).items()):
-            text = _in_words(name, value)
-            if text != _in_words(name, signature[name].default):
-                shown.append(f"{name}={text}")
+        usual = inspect.signature(type(self)).parameters
+        given = {n: _in_words(n, v) for n, v in sorted(self.get_params(deep=False).items())}
+        shown = [f"{n}={v}" for n, v in given.items() if v != _in_words(n, usual[n].default)]
         return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
 
     def _html_repr(self) -> str:
@@ -222,12 +227,10 @@ def own_words(X: Any, name: str = "X", names: Any = None) -> Iterator[None]:
 
 def validated(selector: Any, X: Any, name: str = "X", *, reset: bool, **options: Any) -> Any:
     """Return X as scikit-learn's `validate_data` does, also of AnnData and files."""
-    known = None if reset else getattr(selector, "feature_names_in_", None)
-    plain = as_plain(X, names=known)
+    plain = as_plain(X, names=None if reset else getattr(selector, "feature_names_in_", None))
     X, named = plain.X, plain.names is not None
     if named and sp.issparse(X) and not options["accept_sparse"]:
-        size = X.shape[0] * X.shape[1] * X.dtype.itemsize
-        if size > memory_limit() // 4:
+        if (size := X.shape[0] * X.shape[1] * X.dtype.itemsize) > memory_limit() // 4:
             raise ValueError(
                 f"{type(selector).__name__} needs dense data, which would take "
                 f"{size_text(size)}. Choose fewer genes or cells, or another selector."
@@ -288,11 +291,7 @@ class LinearSelector(_Fitted):
     exclude: Any = None
     verbose: int = 0
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
+    _supervised = _takes_sparse = True
 
     def _training_data(
         self, X: Any, y: Any, sample_weight: Any, X_unlabeled: Any = None, reset: bool = True
@@ -301,7 +300,7 @@ class LinearSelector(_Fitted):
         plain = as_plain(X, y)
         y, hidden = split_labels(as_numpy(plain.y), self.attributes)
         X, classes, codes = self._check_training_data(
-            replace(plain, y=y), y, accept_sparse=True, ensure_all_finite=False, reset=reset
+            replace(plain, y=y), y, ensure_all_finite=False, reset=reset
         )
         if X_unlabeled is not None:
             types = [np.float64, np.float32]
@@ -309,9 +308,7 @@ class LinearSelector(_Fitted):
             X_unlabeled = validated(self, X_unlabeled, "X_unlabeled", **how)
         weights = check_weights(as_numpy(sample_weight), X.shape[0])
         with own_words(plain.X, names=plain.names):
-            return TrainingData.of_rows(
-                X, codes, classes, weights, hidden=hidden, X_unlabeled=X_unlabeled
-            )
+            return TrainingData.of_rows(X, codes, classes, weights, hidden, X_unlabeled)
 
     @property
     def attribute_names_in_(self) -> np.ndarray:
@@ -329,8 +326,7 @@ class LinearSelector(_Fitted):
         X : array-like or sparse matrix of shape (n, d)
             Rows with all the features seen in `fit`; the result has shape (n, m).
         """
-        Z = self._selected(X, "predict_attributes")
-        return like(self._predictor().attributes(Z), X)
+        return like(self._predictor().attributes(self._selected(X, "predict_attributes")), X)
 
     @row_wise
     def predict(self, X: Any, class_table: Any = None) -> np.ndarray:
@@ -344,8 +340,7 @@ class LinearSelector(_Fitted):
             Classes to choose among; by default all of the fitted table, seen or to come.
         """
         Z, table = self._selected(X, "predict"), self._candidates(class_table)
-        best = np.argmax(self._predictor().scores(Z, table), axis=1)
-        return like(table.classes[best], X)
+        return like(table.classes[self._predictor().scores(Z, table).argmax(axis=1)], X)
 
     @row_wise
     def decision_function(self, X: Any, class_table: Any = None) -> np.ndarray:
@@ -361,7 +356,6 @@ class LinearSelector(_Fitted):
 
     def _selected(self, X: Any, method: str) -> np.ndarray:
         """The selected columns (n, k) of X, in float64."""
-        check_is_fitted(self)
         check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
         X = validated(self, X, accept_sparse="csr", dtype=types, reset=False)

@@ -179,8 +179,7 @@ def _levels(moments: Moments, chosen: np.ndarray) -> np.ndarray:
     M = moments.means[:, chosen]
     between = moments.counts @ (M - moments.mean[chosen]) ** 2
     within = np.maximum(moments.scatter_diag[chosen] - between, 0.0) / moments.total
-    within = np.sqrt(np.where(within > 0, within, np.inf))
-    return ((M - M.mean(axis=0)) / within).T
+    return ((M - M.mean(axis=0)) / np.sqrt(np.where(within > 0, within, np.inf))).T
 
 
 def _carried(row: np.ndarray, names: Sequence[str], most: int = 3) -> str:

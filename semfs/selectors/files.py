@@ -118,8 +118,7 @@ def select_features(
     names = [str(name) for name in feature_names(source)[order]]
     columns: dict[str, Any] = {"feature": names, "score": selector.scores_[order]}
     columns |= {"selected": selector.support_[order], "column": order}
-    ranks = pandas.RangeIndex(1, len(order) + 1, name="rank")
-    features = pandas.DataFrame(columns, ranks)
+    features = pandas.DataFrame(columns, pandas.RangeIndex(1, len(order) + 1, name="rank"))
     chosen = np.flatnonzero(selector.support_)
     with appearing(target) as beside, appearing(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":

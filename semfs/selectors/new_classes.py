@@ -38,8 +38,7 @@ def further_knowledge(
 ) -> tuple[dict[str, Any], list[Quadratic]]:
     """Return fitted attributes that tell what else is known, and the problems it makes."""
     direct, given = selector.solver == "direct", selector.target_attributes
-    m = table.values.shape[1]
-    described = "" if selector.attributes is None else f", {m} attributes"
+    described = "" if selector.attributes is None else f", {len(table.names)} attributes"
     said = {"seen classes": f"used: {len(table.classes)} classes{described}"}
     new = classes_to_come(selector.attributes, given, table)
     r2, K, labels, problems = float("nan"), 0, np.zeros(0, dtype=np.intp), []
@@ -82,11 +81,10 @@ def _new_class_problem(
         warnings.warn(f"unlabelled rows were {note}.", stacklevel=6)
         return np.full(n, -1), 0, None, note
     if isinstance(unlabeled, Rows):
-        found = find_new_classes(seen.X, seen.codes, unlabeled.X, n_new_classes)
-        classes, labels = np.unique(found.assign(unlabeled.X), return_inverse=True)
-        own = Moments.from_checked(
-            unlabeled.X, labels, np.arange(len(classes)), unlabeled.weights
-        )
+        X = unlabeled.X
+        found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
+        classes, labels = np.unique(found.assign(X), return_inverse=True)
+        own = Moments.from_checked(X, labels, np.arange(len(classes)), unlabeled.weights)
     else:
         found, own, labels = _streamed_classes(seen, unlabeled, n_new_classes)
     own = own.without_empty_classes()
@@ -163,8 +161,7 @@ def find_new_classes(
     directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
     classes = np.unique(codes)
     if len(classes) > MOST_CLASSES:  # many rows of a few classes say more of their width
-        some = rng.permutation(classes)[:MOST_CLASSES]
-        few_seen = np.flatnonzero(np.isin(codes, some))
+        few_seen = np.flatnonzero(np.isin(codes, rng.permutation(classes)[:MOST_CLASSES]))
         few_seen = few_seen[_sample(len(few_seen), SAMPLE, rng)]
     codes = np.unique(codes[few_seen], return_inverse=True)[1]
     Z_seen = _project(seen[few_seen], directions) - mean

@@ -18,6 +18,7 @@ from semfs.files import FileError, appearing, check_declared_size, need, open_ex
 from semfs.method.moments import Moments
 from semfs.rows.devices import as_numpy
 from semfs.rows.readers import read_npz
+from semfs.validation import object_array
 
 #: Raised when a file of this version could not be read by the one before.
 FORMAT = 1
@@ -248,8 +249,9 @@ class _Reader:
     def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
         self.path, self.arrays = path, arrays
         self.tags: dict[Any, Callable] = {tag: make for tag, (*_, make) in KINDS.items()}
-        self.tags |= {"array": lambda name: arrays[name], "objects": _objects}
         self.tags |= {"some_rows": self.some_rows, "selector": self.selector}
+        self.tags["array"] = lambda name: arrays[name]
+        self.tags["objects"] = lambda items, shape: object_array(items).reshape(shape)
 
     def value(self, found: dict[str, Any]) -> Any:
         """What an object of the header stands for; its parts are values already."""
@@ -261,12 +263,10 @@ class _Reader:
         return read(**found)
 
     def selector(self, type: str, params: dict, state: dict) -> Any:
-        kind = _selector_type(type)
-        if kind is None:
+        if (kind := _selector_type(type)) is None:
             known = ", ".join(TYPES)
             raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
-        unknown = set(params) - set(inspect.signature(kind).parameters)
-        if unknown:
+        if unknown := set(params) - set(inspect.signature(kind).parameters):
             name = min(unknown)[:80]
             raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
         selector = kind(**params)
@@ -288,9 +288,3 @@ class _Reader:
         whole = np.zeros((n, m), dtype=self.arrays[name].dtype)
         whole[self.arrays[rows]] = self.arrays[name]
         return whole
-
-
-def _objects(items: list, shape: list[int]) -> np.ndarray:
-    flat = np.empty(len(items), dtype=object)
-    flat[:] = items
-    return flat.reshape(shape)

@@ -71,10 +71,9 @@ class ClassPredictor:
 
     def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means (U, k) of classes with attributes A (U, m), and errors (C, k) of seen ones."""
-        seen, sd = self.table.values, self.sd
-        own = None if self.same is None else seen[:, self.same]
-        model = MeanModel.fit(seen, self.means / sd, None if own is None else own / sd)
-        new = None if self.same is None else A[:, self.same] / sd
+        seen, sd, same = self.table.values, self.sd, self.same
+        own, new = (None if same is None else table[:, same] / sd for table in (seen, A))
+        model = MeanModel.fit(seen, self.means / sd, own)
         return model.predict(A, new) * sd, model.errors * sd
 
     def attributes(self, Z: np.ndarray) -> np.ndarray:
@@ -90,8 +89,7 @@ class ClassPredictor:
 
 def _log_likelihood(Z: np.ndarray, means: np.ndarray, V: np.ndarray) -> np.ndarray:
     """Log-likelihood (n, U) of Gaussians with a common covariance V, up to a constant."""
-    diagonal = np.diag(np.diag(V))
-    V = (1.0 - SHRINKAGE) * V + SHRINKAGE * diagonal
+    V = (1.0 - SHRINKAGE) * V + SHRINKAGE * np.diag(np.diag(V))
     values, Q = np.linalg.eigh(V)
     values = np.maximum(values, 1e-9 * values[-1])
     root = Q / np.sqrt(values)

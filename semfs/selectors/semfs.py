@@ -25,7 +25,6 @@ from semfs.selectors.training import (
     FeatureLimits,
     TrainingData,
     Units,
-    check_labelled,
     check_two_classes,
     describes,
     loaded,
@@ -232,7 +231,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self._check_parameters()
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
-        check_labelled(moments.classes, self.attributes)
+        if UNLABELED in moments.classes.tolist() and not describes(self.attributes, UNLABELED):
+            raise ValueError(  # sums cannot be taken apart again
+                f"some rows have the label {UNLABELED}, which means unlabelled, and were summed"
+                " up with others. Mark them by None or NaN, or pass labels and rows apart."
+            )
         with self._all_or_nothing():
             self.n_features_in_ = moments.n_features
             for name in ("moments_", "feature_names_in_"):
@@ -331,9 +334,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self._warn_of_units(np.where(limits.candidates, moments.scatter_diag, 0.0))
         unlabeled = units.rows(data.unlabeled)
         knowledge, further = further_knowledge(self, objective, table, units, unlabeled)
-        n_steps = self.max_iter
-        if self.solver == "direct":
-            n_steps = min(k, moments.n_features)
+        n_steps = min(k, moments.n_features) if self.solver == "direct" else self.max_iter
         context = self._init_callback_context(max_subtasks=n_steps)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
@@ -439,8 +440,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         found = (scores[limits.candidates], solution.W, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
             raise ValueError(f"scores overflow. {RESCALE}")
-        in_order = len(found[0]) > 1 and (np.diff(solution.order) > 0).all()
-        if in_order and not np.ptp(found[0]):
+        if len(found[0]) > 1 and (np.diff(solution.order) > 0).all() and not np.ptp(found[0]):
             warnings.warn(
                 "all features score alike and stay in the order of the columns: the classes do "
                 "not differ in them, or a penalty, weight or step drowns what they differ in.",

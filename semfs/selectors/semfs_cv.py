@@ -27,7 +27,7 @@ from semfs.selectors.training import (
     loaded,
     rows_beyond_memory,
 )
-from semfs.validation import check_integer
+from semfs.validation import check_integer, object_array
 
 FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
 N_CANDIDATES = 384  # features that enter the search within folds
@@ -204,8 +204,7 @@ class SemFSCV(LinearSelector):
 
     def _splits(self, moments: Moments) -> list[Split]:
         """The folds; none if there are too few classes."""
-        C = len(moments.classes)
-        if C < FEWEST_CLASSES:
+        if (C := len(moments.classes)) < FEWEST_CLASSES:
             return []
         splitter, codes, found = self.cv, moments.rows.codes, []
         if not hasattr(splitter, "split"):
@@ -396,9 +395,7 @@ def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, A
     """`cv_results_` as GridSearchCV has it."""
     out: dict[str, Any] = {"params": settings}
     for name in sorted({name for params in settings for name in params}):
-        values = np.empty(len(settings), dtype=object)
-        values[:] = [params.get(name) for params in settings]
-        out[f"param_{name}"] = values
+        out[f"param_{name}"] = object_array([params.get(name) for params in settings])
     out |= {f"split{f}_test_score": scores for f, scores in enumerate(by_fold.T)}
     mean = by_fold.mean(axis=1)
     out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)

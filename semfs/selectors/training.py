@@ -46,7 +46,6 @@ class TrainingData:
         codes: np.ndarray,
         classes: np.ndarray,
         weights: np.ndarray | None,
-        *,
         hidden: np.ndarray | None = None,
         X_unlabeled: Any = None,
     ) -> TrainingData:
@@ -111,8 +110,7 @@ class Units:
         here &= not isinstance(unlabeled, StreamedRows)
         spread = np.sqrt(moments.scatter_diag.max() / moments.total)
         size = max(moments.means.max(), -moments.means.min(), spread)
-        ordinary = ORDINARY if here or single else STREAMED
-        x = _exponent(size, 120 if single else 1000, ordinary)
+        x = _exponent(size, 120 if single else 1000, ORDINARY if here or single else STREAMED)
         return cls(x, _exponent(np.abs(table.values).max(), 1000))
 
     def moments(self, moments: Moments) -> Moments:
@@ -200,8 +198,7 @@ class FeatureLimits:
 
     def check(self, k: int) -> None:
         """Raise unless k features can be chosen within these limits."""
-        both = np.intersect1d(self.include, self.exclude)
-        if both.size:
+        if (both := np.intersect1d(self.include, self.exclude)).size:
             raise ValueError(f"feature {both[0]} is in include and in exclude.")
         if (n := len(self.include)) > k:
             raise ValueError(f"include has {n} features, more than n_features_to_select={k}.")
@@ -260,15 +257,6 @@ def describes(attributes: Any, label: Any) -> bool:
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return False
     return label in as_attribute_table(attributes).classes.tolist()
-
-
-def check_labelled(classes: np.ndarray, attributes: Any) -> None:
-    """Raise if sums over rows include unlabelled ones: they cannot be taken apart again."""
-    if UNLABELED in classes.tolist() and not describes(attributes, UNLABELED):
-        raise ValueError(
-            f"some rows have the label {UNLABELED}, which means unlabelled, and were summed up "
-            "with others. Mark them by None or NaN, or pass labels and rows apart."
-        )
 
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> Any:
