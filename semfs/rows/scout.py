@@ -85,7 +85,7 @@ def explore(path: str) -> int:
                     continue
                 seen.add(place)
                 _read(node)
-                for name in node if isinstance(node, h5py.Group) else ():
+                for name in _listed(node) if isinstance(node, h5py.Group) else ():
                     with _errors_ignored():
                         if isinstance(node.get(name, getlink=True), h5py.HardLink):
                             waiting.append(node[name])
@@ -102,11 +102,18 @@ def _errors_ignored() -> Any:
             raise SystemExit(1) from None
 
 
+def _listed(names: Any) -> list[str]:
+    """What cannot be listed may crash whoever asks for it by name."""
+    try:
+        return list(names)
+    except Exception:
+        raise SystemExit(1) from None
+
+
 def _read(node: Any) -> None:
-    with _errors_ignored():
-        for name in node.attrs:
-            with _errors_ignored():
-                node.attrs[name]
+    for name in _listed(node.attrs):
+        with _errors_ignored():
+            node.attrs[name]
     with _errors_ignored():
         if hasattr(node, "shape") and node.shape is not None and not node.external:
             if node.size * node.dtype.itemsize <= LARGEST_READ and not node.is_virtual:
