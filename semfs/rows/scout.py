@@ -40,17 +40,17 @@ def _answers(name: str, seconds: float) -> bool:
     process = _processes.get(os.getpid()) or _started()
     timer = threading.Timer(seconds, process.kill)
     timer.start()
-    answered = False
+    answer = ""
     try:
         with contextlib.suppress(OSError):
             print(os.fsencode(name).hex(), file=process.stdin, flush=True)
-        answered = bool(process.stdout.readline())  # type: ignore[union-attr]
+        answer = process.stdout.readline()  # type: ignore[union-attr]
     finally:  # after Ctrl-C too
         timer.cancel()
-        if not answered:
+        if not answer:
             process.kill()
             _processes.pop(os.getpid()).communicate()
-    return answered
+    return answer == "survived\n"
 
 
 def _started() -> subprocess.Popen[str]:
@@ -102,12 +102,15 @@ def _errors_ignored() -> Any:
             raise SystemExit(1) from None
 
 
-def _listed(names: Any) -> list[str]:
+class Unlisted(BaseException):
     """What cannot be listed may crash whoever asks for it by name."""
+
+
+def _listed(names: Any) -> list[str]:
     try:
         return list(names)
     except Exception:
-        raise SystemExit(1) from None
+        raise Unlisted from None
 
 
 def _read(node: Any) -> None:
@@ -135,9 +138,13 @@ def _serve() -> None:
         import h5py  # noqa: F401
     print("ready", flush=True)
     for line in sys.stdin:
-        with _errors_ignored():
-            explore(os.fsdecode(bytes.fromhex(line)))
-        print("survived", flush=True)
+        answer = "survived"
+        try:
+            with _errors_ignored():
+                explore(os.fsdecode(bytes.fromhex(line)))
+        except Unlisted:
+            answer = "damaged"
+        print(answer, flush=True)
 
 
 if __name__ == "__main__":
