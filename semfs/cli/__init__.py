@@ -59,7 +59,10 @@ def _command(function: Callable) -> Callable:
         except KeyboardInterrupt as stop:
             complain(str(stop) or "interrupted")
             raise typer.Exit(130) from None
-        except (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError) as error:
+        except Exception as error:
+            ours = (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError)
+            if not (_interrupts or isinstance(error, ours)):
+                raise
             complain("interrupted" if _interrupts else str(error) or type(error).__name__)
             raise typer.Exit(130 if _interrupts else 2) from None
 

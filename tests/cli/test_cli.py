@@ -260,11 +260,12 @@ def test_an_interrupt_while_packages_load_shows_no_traceback(seconds):
     assert "Traceback" not in process.communicate()[1]
 
 
-def test_an_interrupt_that_a_package_turns_into_an_error_is_an_interrupt(monkeypatch):
+@pytest.mark.parametrize("error", [ImportError, RuntimeError])
+def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, error):
     def load(*_, **__):
         with pytest.raises(KeyboardInterrupt):
             cli._interrupt(signal.SIGINT, None)
-        raise ImportError("numpy failed to import")
+        raise error("numpy failed to import")
 
     monkeypatch.setattr(cli, "_interrupts", [])
     monkeypatch.setattr("semfs.lab.paper.open_data", load)
