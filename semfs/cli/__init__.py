@@ -106,7 +106,8 @@ _interrupts: list[int] = []
 
 def _interrupt(number: int, frame: Any) -> None:
     """Stop; asked a second time, at once."""
-    _lost(None)
+    if _interrupts:
+        os._exit(130)
     _interrupts.append(number)
     raise KeyboardInterrupt
 
@@ -114,6 +115,7 @@ def _interrupt(number: int, frame: Any) -> None:
 def _lost(error: Any) -> None:  # where Python can raise nothing, as in a destructor
     if _interrupts:
         os._exit(130)
+    sys.__unraisablehook__(error)
 
 
 def main() -> None:
