@@ -220,9 +220,9 @@ class _GramSystem:
         """Improve V and C V in place; whether the equations hold."""
         G, scale = (self.G, 1.0) if self.dtype is np.float64 else (self.G32, self.scale)
         ridge, self.steps = (equations.ridge / scale).astype(self.dtype), 0
-        left = equations.left(V, GV)
+        left, worn = equations.left(V, GV), False
         while True:
-            if equations.hold(left):
+            if worn or equations.hold(left):
                 GV[...] = self._image(V, equations.goal)
                 left = equations.left(V, GV)
                 if equations.hold(left):
@@ -242,7 +242,8 @@ class _GramSystem:
                 V += (unit / scale) * (Y @ P.T).T
                 R -= (Y @ HP.T).T
                 left = unit * R.astype(np.float64)
-                if self.steps > MOST_STEPS or equations.hold(left):
+                worn = float(np.abs(R).max()) < 16.0 * np.finfo(self.dtype).eps
+                if self.steps > MOST_STEPS or worn or equations.hold(left):
                     break
                 if self.factor is None:
                     Z = R / (G.diagonal()[:, None] + ridge)

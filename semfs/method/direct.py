@@ -17,8 +17,9 @@ from semfs.method.objective import Monitor, Quadratic, Solution
 # Gram columns are fetched for this many candidates at a time: with fewer, BLAS would spend
 # its time reading X; with more, columns would be fetched that nobody asks for.
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
-# Where a preview foretells them: so many more, and those whose gain is nearly the largest.
-FURTHER, NEARLY = 4, 0.97
+# Where a preview of so many features (of gains that hardly change, or do) foretells them: a
+# few more than are needed, and those whose gain is nearly the largest.
+FORESEEN, FURTHER, NEARLY = (512, 1024), 4, 0.97
 
 
 def forward_selection(
@@ -48,11 +49,10 @@ def forward_selection(
     forced = np.zeros(len(quadratics[0].diag), dtype=bool)
     forced[[] if include is None else include] = True
     allowed = np.ones_like(forced) if candidates is None else candidates | forced
-    search = _Search([_Factor(quadratic, n_select) for quadratic in quadratics], allowed)
-    stopped = False
+    factors = [_Factor(quadratic, n_select) for quadratic in quadratics]
+    search, stopped = _Search(factors, allowed, forced), False
     while len(search.chosen) < n_select and not stopped:
-        waiting = forced & ~search.taken
-        if not search.add_best(waiting if waiting.any() else allowed):
+        if not search.add_best():
             break
         if monitor is not None:
             step, J = len(search.chosen), search.q - sum(search.gains_of)
@@ -80,6 +80,7 @@ class _Factor:
         self._L = np.empty((d, n_select), order="F")
         self._Q = np.empty((n_select, r))
         self.columns: dict[int, np.ndarray] = {}
+        self.foretold: tuple[np.ndarray, np.ndarray] | None = None  # features and their G
         self.restart()
 
     @property
@@ -101,14 +102,20 @@ class _Factor:
         self.norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
         self.largest = float(self.norms.max(initial=0.0))
 
-    def preview(self, n_select: int) -> "_Factor":
-        """A factor that goes on from here with previews of the columns not known yet."""
-        other, foretell = copy(self), self.quadratic.preview or self.quadratic.columns
-        other.quadratic = replace(self.quadratic, columns=foretell, preview=None)
-        other._L = np.empty((len(self._L), n_select), order="F")
-        other._Q = np.empty((n_select, self._Q.shape[1]))
-        other._L[:, : self.n], other._Q[: self.n] = self.L, self.Q
-        other.norms, other.columns = self.norms.copy(), dict(self.columns)
+    def foreseen(self, some: np.ndarray, n_more: int) -> "_Factor":
+        """A factor of some features that goes on from here, G foretold where not known."""
+        other, own = copy(self), self.quadratic
+        if self.foretold is None or self.foretold[0] is not some:
+            self.foretold = some, own.preview(some)  # type: ignore[misc]
+        G = self.foretold[1]
+        for i in [i for i, j in enumerate(some.tolist()) if j in self.columns]:
+            G[:, i] = G[i] = self.columns[int(some[i])][some]
+        other.columns = dict(enumerate(G))
+        other.quadratic = replace(own, B=own.B[some], diag=own.diag[some])
+        other.pivots, other.smallest = self.pivots[some], self.smallest[some]
+        other.norms, other.R = self.norms[some], self.R[some]
+        other._L = np.pad(self.L[some], ((0, 0), (0, n_more)))
+        other._Q = np.pad(self.Q, ((0, n_more), (0, 0)))
         return other
 
     def gains(self) -> np.ndarray:
@@ -166,15 +173,15 @@ class _Factor:
 class _Search:
     """Features chosen so far, the same for all quadratics, and what each of them lowered."""
 
-    def __init__(self, factors: list[_Factor], allowed: np.ndarray) -> None:
-        self.factors, self.allowed = factors, allowed
+    def __init__(self, factors: list[_Factor], allowed: np.ndarray, first: np.ndarray) -> None:
+        self.factors, self.allowed, self.first = factors, allowed, first  # those that enter so
         self.n_select = factors[0]._L.shape[1]
         self.q = sum(factor.quadratic.q for factor in factors)
         self.tie = 1.0 - 100.0 * max(factor.quadratic.rounding for factor in factors)
         self.chosen: list[int] = []
         self.gains_of: list[float] = []
         self.taken = np.zeros(len(allowed), dtype=bool)
-        self.foretelling = False
+        self.some = np.zeros(0, dtype=np.intp)  # features that previews are about
 
     def gains(self) -> np.ndarray:
         """Fall of the sum (d,) if the feature entered next; 0 for chosen ones and copies."""
@@ -183,9 +190,11 @@ class _Search:
             total += factor.gains()
         return np.where(self.taken, 0.0, total)
 
-    def add_best(self, among: np.ndarray) -> bool:
+    def add_best(self) -> bool:
         """Add the feature of largest gain; False if none is left."""
-        gains = np.where(among & ~self.taken, self.gains(), -1.0)
+        waiting = self.first & ~self.taken
+        among = waiting if waiting.any() else self.allowed & ~self.taken
+        gains = np.where(among, self.gains(), -1.0)
         best = float(gains.max())
         if best < 0.0:
             return False
@@ -193,8 +202,8 @@ class _Search:
         # summation was.
         j = int(np.argmax(gains >= best * self.tie)) if best > 0.0 else int(np.argmax(gains))
         if j not in self.factors[0].columns:
-            self._fetch(j, gains)
-            return self.add_best(among)  # gains were refreshed
+            self._fetch(j)
+            return self.add_best()  # gains were refreshed
         self.chosen.append(j)
         self.gains_of.append(float(gains[j]))
         self.taken[j] = True
@@ -202,40 +211,43 @@ class _Search:
             factor.enter(j, self.taken)
         return True
 
-    def _fetch(self, j: int, gains: np.ndarray) -> None:
+    def _fetch(self, j: int) -> None:
         """Get the Gram columns of j and of the next best candidates."""
-        wanted = gains.copy()
+        quadratics = [factor.quadratic for factor in self.factors]
+        # whether gains hardly change when features enter
+        steady = all(own.gamma > own.diag.mean() for own in quadratics)
+        wanted = np.where(self.allowed & ~self.taken, self.gains(), -1.0)
+        wanted[self.first & ~self.taken] = np.inf
+        if j not in self.some:
+            best = np.argsort(-wanted, kind="stable")[: FORESEEN[0 if steady else 1]]
+            self.some = np.sort(best[wanted[best] >= 0.0])
         wanted[list(self.factors[0].columns)] = -1.0
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
-        size = LARGEST_BATCH if self.foretelling else max(still_needed, SMALLEST_BATCH)
-        quadratics = [factor.quadratic for factor in self.factors]
-        if steady := all(own.gamma > own.diag.mean() for own in quadratics):
-            # gains hardly change when features enter: more of the columns will be asked for
+        size = max(still_needed, SMALLEST_BATCH)
+        if steady:  # more of the columns will be asked for
             size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
-        cheap = steady and all(own.in_memory for own in quadratics)
         batch = np.argsort(-wanted, kind="stable")[:size]
-        if all(own.preview for own in quadratics) and not cheap:
-            batch = self._foretold(j)
-        batch = np.sort(batch[wanted[batch] >= 0.0])
+        if all(own.preview for own in quadratics):
+            batch = self._foretold(min(still_needed, LARGEST_BATCH) + FURTHER)
+            batch = np.append(batch, np.flatnonzero(wanted == np.inf))
+        batch = np.unique(batch[wanted[batch] >= 0.0])
         for factor in self.factors:
             factor.fetch(batch)
             factor.restart()
 
-    def _foretold(self, j: int) -> np.ndarray:
-        """Features that previews choose after j, and those that might be chosen instead."""
-        n = min(self.n_select + FURTHER, int(self.allowed.sum()))
-        search = _Search([factor.preview(n) for factor in self.factors], self.allowed)
-        search.chosen, search.taken = list(self.chosen), self.taken.copy()
-        search.foretelling = True
-        search.add_best(np.eye(1, len(self.taken), j, dtype=bool)[0])
-        near, found = np.zeros_like(self.taken), True
+    def _foretold(self, n: int) -> np.ndarray:
+        """The next n features that previews choose, and those that might be chosen instead."""
+        factors = [factor.foreseen(self.some, n) for factor in self.factors]
+        search = _Search(factors, ~self.taken[self.some], self.first[self.some])
+        search.taken |= ~search.allowed
+        near, found = np.zeros_like(search.taken), True
         while len(search.chosen) < n and found:
-            gains = np.where(self.allowed, search.gains(), 0.0)
+            gains = search.gains()
             near[np.flatnonzero(gains > NEARLY * gains.max())[:FURTHER]] = True
-            found = search.add_best(self.allowed)
+            found = search.add_best()
         near[search.chosen] = True
-        return np.flatnonzero(near)
+        return self.some[near]
 
     def solution(self) -> Solution:
         """Ranking, W and J of the features chosen so far."""
@@ -336,11 +348,10 @@ def _rank_within(search: _Search, chosen: list[int]) -> Solution:
     """Forward selection among the chosen features only, then the rest by their next gain."""
     among = np.zeros_like(search.taken)
     among[chosen] = True
-    ranked = _Search(
-        [_Factor(f.quadratic, len(chosen)) for f in search.factors], search.allowed
-    )
+    factors = [_Factor(factor.quadratic, len(chosen)) for factor in search.factors]
+    ranked = _Search(factors, search.allowed, among)
     for new, old in zip(ranked.factors, search.factors):
         new.columns = old.columns
     while len(ranked.chosen) < len(chosen):
-        ranked.add_best(among)
+        ranked.add_best()
     return ranked.solution()

@@ -224,24 +224,36 @@ class Moments:
         noise = 8.0 * self.itemsize_error * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
-    def scatter_columns(
-        self, columns: np.ndarray, gaps: np.ndarray | None = None, *, precise: bool = False
-    ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64.
+    def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64; not yours.
 
-        ``gaps`` (C, b), of weighted mean 0, are added to the columns, class by class: the
-        result is that of scatter + M'N gaps.
+        The last ones are kept: several problems over the same rows ask for the same.
         """
-        dense = self._dense_rows() and gaps is not None
         if self.scatter_matrix is not None:
-            out = self.scatter_matrix[:, columns]
-        else:
-            more: dict[str, Any] = {"far": self._far_from_origin(), "precise": precise}
-            more |= {"gaps": gaps} if dense else {}
-            out = self.rows.columns(columns, self.mean, self.total, **more)
-        if gaps is None or dense:
-            return out
-        return out + self.means.T @ (self.counts[:, None] * gaps)
+            return self.scatter_matrix[:, columns]
+        asked = columns.tolist(), precise
+        if self.__dict__.get("_asked") != asked:
+            options = {"far": self._far_from_origin(), "precise": precise}
+            self.__dict__["_last"] = self.rows.columns(
+                columns, self.mean, self.total, **options
+            )
+            self.__dict__["_asked"] = asked
+        return self.__dict__["_last"]
+
+    def within_estimate(self, features: np.ndarray) -> np.ndarray:
+        """Return what some rows tell of the scatter within classes (m, m) of some features.
+
+        Correlations are shrunk by the share of their squares that is due to so few rows.
+        """
+        Z, codes, weights = self.rows.preview.some(features)
+        E = Z - self.means[codes[:, None], features].astype(Z.dtype)
+        E *= 1.0 if weights is None else np.sqrt(weights / weights.mean())[:, None]
+        S = E.T @ E * (self.total / len(E))
+        sd = np.sqrt(np.maximum(np.diag(S), np.finfo(S.dtype).tiny))
+        R2 = (S / sd / sd[:, None]) ** 2
+        mean = (R2.sum() - len(S)) / max(1, len(S) * (len(S) - 1))
+        chance = 1.0 / len(Z) - 1.0 / max(self.total, len(Z))
+        return S * max(0.0, 1.0 - chance / max(float(mean), 1e-30))
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""

@@ -52,9 +52,9 @@ class Quadratic:
     gamma: float  # the penalty, in absolute units
     columns: Callable[[np.ndarray], np.ndarray]  # from indices (b,) to columns (d, b) of G
     rounding: float  # rounding unit of the data; gains that differ less are ties
-    # like columns, but cheap and not exact: it foretells which ones will be needed
+    # from features (m,) to G among them (m, m), cheap and not exact: it foretells which
+    # columns will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
-    in_memory: bool = False  # columns are cheap
 
     @property
     def reach(self) -> float:
@@ -162,13 +162,9 @@ class Objective:
 
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
-        here = isinstance(self.moments.rows, Rows)
-        preview = self.columns_between if here else None
-        sample = getattr(self.moments.rows, "preview", None)
-        if sample is not None:
-            preview = replace(self, moments=replace(self.moments, rows=sample)).columns
+        known = getattr(self.moments.rows, "preview", None) is not None
         parts = (self.q, self.B, self.diag, self.gamma, self.columns)
-        return Quadratic(*parts, self.moments.itemsize_error, preview, here)
+        return Quadratic(*parts, self.moments.itemsize_error, self.estimate if known else None)
 
     def centred(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
@@ -289,28 +285,22 @@ class Objective:
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
-        moments = self.moments
-        if self._own:
-            # X'X̄ = X̄'X̄ about the mean: class means added to the columns cost no product
-            gaps = self.stretch[:, None] ** 2 * (self.means[:, columns] - self.mean[columns])
-            gaps -= moments.means[:, columns] - moments.mean[columns]
-            out = moments.scatter_columns(columns, gaps, precise=self.precise)
-        else:
-            out = moments.scatter_columns(columns, precise=self.precise)
-            for root, weights in self._between():
-                out += root.T @ (weights[:, None].astype(root.dtype) * root[:, columns])
-        if self.origin_weight:
-            out += self.origin_weight * np.outer(self.mean, self.mean[columns])
+        out = self.moments.scatter_columns(columns, precise=self.precise)
+        for root, weights in self._between():
+            if weights.any():
+                out = out + ((root[:, columns].T * weights.astype(root.dtype)) @ root).T
+        for weight, v in self._outer():
+            out = out + weight * np.outer(v, v[columns])
         return out
 
-    def columns_between(self, columns: np.ndarray) -> np.ndarray:
-        """The same without a look at X, as if features were uncorrelated within classes."""
-        root = self._between_root
+    def estimate(self, features: np.ndarray) -> np.ndarray:
+        """G among some features (m, m), but for its diagonal only about right."""
+        root = self._between_root[:, features]
         weights = ((1.0 + self.alpha) * self._ratio).astype(root.dtype)
-        out = (root[:, columns].T * weights @ root).T.astype(np.float64)
+        out = self.moments.within_estimate(features) + (root.T * weights) @ root
         for weight, v in self._outer():
-            out += weight * np.outer(v, v[columns])
-        out[columns, np.arange(len(columns))] = self.diag[columns]
+            out = out + weight * np.outer(v[features], v[features])
+        np.fill_diagonal(out, self.diag[features])
         return out
 
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import Accumulator, Preview, Rows, check_matrix_fits, row_parts, spans
+from semfs.rows.memory import Accumulator, Rows, check_matrix_fits, row_parts, spans
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
@@ -111,7 +111,7 @@ class BlockSource(StayingRows):
     scale: np.ndarray | None = None  # (d,), what columns are multiplied by
     start: int = 0
     stop: int | None = None
-    preview: Preview | None = None
+    preview: Rows | None = None
     verbose: int = 0
 
     @property

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from semfs.files import need
 from semfs.rows.blocks import SAMPLE, BlockSource, SparseSource, StayingRows
-from semfs.rows.memory import Accumulator, Preview, as_matrix, libraries, spans
+from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
 from semfs.validation import check_weights
@@ -57,7 +57,7 @@ class ClusterRows(StayingRows):
     client: Any = None
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
-    preview: Preview | None = None
+    preview: Rows | None = None
     verbose: int = 0
 
     fits = False

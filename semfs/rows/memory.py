@@ -30,6 +30,8 @@ PASS_ROWS = 16 * BLOCK_ROWS
 # Columns of the scatter matrix that are multiplied at a time: little memory, and what is below
 # the diagonal is left out.
 PANEL = 1024
+# Rows, dense or sparse, that foretell what a fit will ask for.
+SOME_ROWS, SOME_SPARSE_ROWS = 1024, 4096
 # Smaller matrices are summed faster than threads start.
 THREADS_FROM = 2**20
 # A column whose mean exceeds its spread this many times is shifted before it is summed.
@@ -70,6 +72,20 @@ class Rows:
         chosen = np.flatnonzero(full[self.codes])
         return self.take(chosen, (np.cumsum(full) - 1)[self.codes[chosen]])
 
+    @property
+    def preview(self) -> Rows:
+        """Rows that may stand for all."""
+        return self
+
+    def some(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return features of some rows (s, m) at random, their codes (s,) and weights."""
+        sparse = sp.issparse(self.X)
+        most = SOME_SPARSE_ROWS if sparse else SOME_ROWS
+        few = np.sort(np.random.default_rng(0).permutation(len(self.codes))[:most])
+        weights = None if self.weights is None else self.weights[few]
+        X = self.X[few][:, features].toarray() if sparse else self.X[few[:, None], features]
+        return X, self.codes[few], weights
+
     def own(self) -> Rows:
         """Return a copy, which the caller may keep while the data change."""
         return Rows(self.X.copy(), self.codes, self.weights)
@@ -89,12 +105,8 @@ class Rows:
         *,
         far: bool,
         precise: bool,
-        gaps: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64.
-
-        ``gaps`` (C, b) are added to the columns of dense X, class by class.
-        """
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         dtype = np.float64 if precise else self.X.dtype
         if sp.issparse(self.X):  # plain products, and the mean's part afterwards
             out = np.zeros((len(mean), len(columns)))
@@ -103,16 +115,14 @@ class Rows:
                 Z = _scaled(X[:, columns].toarray(), w)
                 out += X.T @ Z.astype(np.float64 if far else dtype, copy=False)
             return out - total * np.outer(mean, mean[columns])
-        shifts = -mean[columns] if gaps is None else gaps - mean[columns]
-        shifts = shifts.astype(np.float64 if far else dtype)
+        centre = mean[columns].astype(np.float64 if far else dtype)
         out = np.zeros((len(columns), self.X.shape[1]))
         for rows in spans(self.X.shape[0], PASS_ROWS):
-            X, codes = self.X[rows], self.codes[rows]
+            X = self.X[rows]
             Z = np.empty((len(X), len(columns)), dtype)
 
-            def fill(part: slice, X: Any = X, codes: Any = codes, Z: Any = Z) -> None:
-                picked = np.take(X[part], columns, axis=1).astype(shifts.dtype, copy=False)
-                Z[part] = picked + (shifts if gaps is None else shifts[codes[part]])
+            def fill(part: slice, X: Any = X, Z: Any = Z) -> None:
+                Z[part] = np.take(X[part], columns, axis=1) - centre
 
             in_threads(fill, len(X), Z.size)
             if self.weights is not None:
@@ -139,22 +149,6 @@ class Rows:
             weights = None if self.weights is None else self.weights[rows]
             add_products(out, self.X[rows] - mean.astype(dtype), weights, dtype)
         return mirrored(out)
-
-
-@dataclass(frozen=True, eq=False)
-class Preview:
-    """Some of the rows, which tell how classes scatter, and what is known of class means."""
-
-    rows: Rows
-    means: np.ndarray  # √n M of all rows, then of these (2 C, d)
-
-    def columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, **options: Any
-    ) -> np.ndarray:
-        """Return an estimate of columns (d, b) of the scatter matrix about the mean."""
-        out = self.rows.columns(columns, mean, total, **options)
-        known, own = np.split(self.means, 2)
-        return out + (known.T @ known[:, columns] - own.T @ own[:, columns])
 
 
 DIRECT = 'Use solver="direct", which does without it.'
@@ -400,17 +394,14 @@ class Accumulator:
             self.sample += [(X, places[codes], w) for X, codes, w in other.sample]
         return self
 
-    def preview(self) -> Preview | None:
-        """Return what foretells Gram columns, if there is a sample."""
+    def preview(self) -> Rows | None:
+        """Return the sample of rows, if there is one."""
         if not self.sample:
             return None
-        (X, *more), C = zip(*self.sample), len(self.counts)
-        rows = Rows(sp.vstack(X, format="csr"), *map(np.concatenate, more))
-        _, sums, _ = rows.totals(C)
-        there = np.bincount(rows.codes, rows.weights, C)
-        own = sums / np.sqrt(np.where(there > 0.0, there, 1.0))[:, None]
-        means = np.concatenate([np.sqrt(self.counts)[:, None] * self.means, own])
-        return Preview(rows, means.astype(np.float32))
+        X, places, weights = zip(*self.sample)
+        codes = encode_labels(label_array(list(self.position)))[1]
+        X = sp.vstack(X, format="csr")
+        return Rows(X, codes[np.concatenate(places)], np.concatenate(weights))
 
     def _pool(self, labels: Iterable, counts: Any, means: Any, mean: Any, diag: Any) -> None:
         """Pool class means, mean and scatter with those of other rows."""
