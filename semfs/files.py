@@ -22,6 +22,7 @@ _SIGNATURES = {
     b"ARROW1": (".feather", ".arrow"),
     b"\x1f\x8b": (".gz", ".tgz"),
 }
+DAMAGED = "It may be truncated or damaged: copy or download it again."
 _BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
@@ -70,6 +71,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 def _remedy(path: Path) -> str:
     """What is wrong with a file that could not be read, as far as its first bytes tell."""
     ending = path.suffix.lower()
+    if not path.is_file():  # Zarr is a folder
+        return DAMAGED
     with path.open("rb") as file:
         start = file.read(256)
     for signature, endings in _SIGNATURES.items():
@@ -80,7 +83,7 @@ def _remedy(path: Path) -> str:
         return "Look at that place, or at the encoding (UTF-8)."
     if text:
         return "It looks like text: give it the ending .csv if it is a table."
-    return "It may be truncated or damaged: copy or download it again."
+    return DAMAGED
 
 
 def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.memory import without_lost
+from semfs.rows.memory import canonical, without_lost
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
@@ -95,7 +95,7 @@ class Moments:
     ) -> Moments:
         """Return the moments of validated X; raises if X holds NaN or infinity."""
         if sp.issparse(X):
-            X = X.tocsr()
+            X = canonical(X.tocsr())
         rows = (ArrayRows if is_foreign(X) else Rows)(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
         shift, sums, squares = rows.totals(len(classes))

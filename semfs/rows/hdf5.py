@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -135,45 +136,73 @@ def sparse_reader(path: Path, name: str) -> SparseReader:
 
 
 def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
-    names = (f"{name}/{part}" for part in ("data", "indices", "indptr"))
-    return tuple(Deflated.of(open_array(path, part)) for part in names)
+    names = [f"{name}/{part}" for part in ("data", "indices", "indptr")]
+    return tuple(_unpacked(open_array(path, part), path / part) for part in names)
 
 
-class Deflated:
-    """A data set (n,) of chunks compressed by gzip alone; HDF5 would unpack one by one."""
+def _unpacked(array: Any, folder: Path) -> Any:
+    """An array (n,) whose compressed chunks are unpacked in threads, where we know how."""
+    if array.ndim != 1 or array.dtype.kind not in "fiu" or not array.chunks:
+        return array
+    if hasattr(array, "id"):
+        deflated = array.compression == "gzip" and zlib_decompress is not None
+        alone = array.id.get_create_plist().get_nfilters() == 1
+        whole = array.id.get_num_chunks() == -(-len(array) // array.chunks[0])
+        return (
+            Chunks(array, partial(_inflated, array)) if deflated and alone and whole else array
+        )
+    codec = _zarr_codec(array)
+    if codec not in ("blosc", "zstd") or array.dtype.byteorder == ">":
+        return array
+    decode = need("numcodecs", "data", what=str(folder)).get_codec({"id": codec}).decode
+    return Chunks(array, partial(_file_decoded, array, folder, decode))
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset, self.dtype, self.shape = dataset, dataset.dtype, dataset.shape
-        self.size = dataset.chunks[0]
 
-    @classmethod
-    def of(cls, dataset: Any) -> Any:
-        packed = getattr(dataset, "compression", None) == "gzip" and hasattr(dataset, "id")
-        if not packed or zlib_decompress is None:
-            return dataset
-        plain = dataset.ndim == 1 and dataset.dtype.kind in "fiu"
-        filters = dataset.id.get_create_plist().get_nfilters() == 1
-        whole = dataset.id.get_num_chunks() == -(-len(dataset) // dataset.chunks[0])
-        return cls(dataset) if plain and filters and whole else dataset
+def _zarr_codec(array: Any) -> Any:
+    """The name of what alone compresses the chunks of a Zarr array, or None."""
+    if not hasattr(array, "metadata"):  # zarr 2
+        return None
+    found = array.metadata.to_dict()
+    if found["zarr_format"] == 2:
+        return None if found["filters"] else (found["compressor"] or {}).get("id")
+    first, *rest = (codec["name"] for codec in found["codecs"])
+    return rest[0] if first == "bytes" and len(rest) == 1 else None
+
+
+def _inflated(dataset: Any, at: int) -> Any:
+    skipped, raw = dataset.id.read_direct_chunk((at * dataset.chunks[0],))
+    return None if skipped else zlib_decompress(raw, dataset.chunks[0] * dataset.dtype.itemsize)
+
+
+def _file_decoded(array: Any, folder: Path, decode: Callable, at: int) -> Any:
+    file = folder / array.metadata.encode_chunk_key((at,))
+    return decode(file.read_bytes()) if file.is_file() else None
+
+
+class Chunks:
+    """An array (n,) in chunks, whose bytes a function of their number unpacks, or None."""
+
+    def __init__(self, array: Any, unpack: Callable) -> None:
+        self.array, self.unpack, self.size = array, unpack, array.chunks[0]
+        self.dtype, self.shape = array.dtype, array.shape
 
     def __getitem__(self, part: slice) -> np.ndarray:
         start, stop, _ = part.indices(*self.shape)
         out = np.empty(stop - start, dtype=self.dtype)
 
-        def unpack(first: int) -> None:
+        def unpack(at: int) -> None:
+            first = at * self.size
             low, high = max(first, start), min(first + self.size, stop)
-            out[low - start : high - start] = self._chunk(first)[low - first : high - first]
+            out[low - start : high - start] = self._chunk(at)[low - first : high - first]
 
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            list(pool.map(unpack, range(start // self.size * self.size, stop, self.size)))
+            list(pool.map(unpack, range(start // self.size, -(-stop // self.size))))
         return out
 
-    def _chunk(self, first: int) -> np.ndarray:
-        skipped, raw = self.dataset.id.read_direct_chunk((first,))
-        if skipped:  # stored without its filters
-            return self.dataset[first : first + self.size]
-        size = self.size * self.dtype.itemsize
-        values = zlib_decompress(raw, size)
+    def _chunk(self, at: int) -> np.ndarray:
+        values, size = self.unpack(at), self.size * self.dtype.itemsize
+        if values is None:  # stored in another way, or not at all
+            return self.array[at * self.size : (at + 1) * self.size]
         if len(values) != size:
             raise FileError(f"a chunk holds {len(values)} bytes, {size} expected.")
         return np.frombuffer(values, self.dtype)

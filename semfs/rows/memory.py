@@ -112,7 +112,7 @@ class Rows:
             out = np.zeros((len(mean), len(columns)))
             for rows, X in row_parts(self.X):
                 w = None if self.weights is None else self.weights[rows]
-                Z = _scaled(X[:, columns].toarray(), w)
+                Z = _scaled(_picked(X, columns), w)
                 out += X.T @ Z.astype(np.float64 if far else dtype, copy=False)
             return out - total * np.outer(mean, mean[columns])
         centre = mean[columns].astype(np.float64 if far else dtype)
@@ -168,9 +168,19 @@ def as_matrix(X: Any) -> Any:
     """Return X as a float32 or float64 matrix, CSR if sparse; finiteness is checked later."""
     if getattr(X, "dtype", None) == np.float16:
         X = X.astype(np.float32)  # half precision is for storage, not for sums
-    return check_array(
-        X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+    return canonical(
+        check_array(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
     )
+
+
+def canonical(X: Any) -> Any:
+    """Return X, a sparse one without two values in one place: squares would not add up."""
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def spans(n: int, step: int) -> Iterator[slice]:
@@ -186,6 +196,17 @@ def row_parts(X: Any) -> Iterator[tuple[slice, Any]]:
         own = slice(starts[0], starts[-1])
         parts = X.data[own], X.indices[own], starts - starts[0]
         yield rows, type(X)(parts, shape=(len(starts) - 1, X.shape[1]))
+
+
+def _picked(X: Any, columns: np.ndarray) -> np.ndarray:
+    """Columns (n, b) of CSR X without duplicates, dense; faster than X[:, columns]."""
+    place = np.full(X.shape[1], -1, dtype=np.min_scalar_type(-1 - len(columns)))
+    place[columns] = np.arange(len(columns))
+    where = place[X.indices]
+    found = np.flatnonzero(where >= 0)
+    out = np.zeros((X.shape[0], len(columns)), dtype=X.dtype)
+    out[np.searchsorted(X.indptr, found, "right") - 1, where[found]] = X.data[found]
+    return out
 
 
 def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any) -> None:
@@ -274,7 +295,7 @@ def _sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same for CSR or CSC, about the origin (sparse columns are near it)."""
-    (n, d), w = X.shape, np.ones(X.shape[0]) if weights is None else weights
+    n, d = X.shape
     sums, squares = np.zeros((n_classes, d)), np.zeros(d)
     with np.errstate(all="ignore"):
         if X.format == "csc":  # columns come in parts
@@ -291,14 +312,19 @@ def _sparse_totals(
             order = rows.start + np.argsort(codes[rows], kind="stable")
             Z = X[order]  # rows of a class, one after the other, are one row of sums
             ends = np.cumsum(np.bincount(codes[rows], minlength=n_classes))
-            data = Z.data = Z.data.astype(np.float64)
+            data = Z.data
             if weights is not None:
-                data = data * np.repeat(w[order], np.diff(Z.indptr))
-            parts = (data, Z.indices, Z.indptr[np.concatenate([[0], ends])])
-            sums += sp.csr_array(parts, shape=sums.shape).toarray()
-            Z.data = Z.data**2
-            squares += Z.T @ w[order]
+                data = data * np.repeat(weights[order].astype(X.dtype), np.diff(Z.indptr))
+            sums += _added(data, Z, np.append(0, ends))
+            some = np.append(np.arange(0, len(order), BLOCK_ROWS), len(order))
+            squares += _added(data * Z.data, Z, some).sum(axis=0, dtype=np.float64)
     return sums, squares
+
+
+def _added(data: np.ndarray, X: Any, ends: np.ndarray) -> np.ndarray:
+    """Sums (r, d) of the rows of CSR X, from one end (r + 1,) to the next, with these data."""
+    shape = len(ends) - 1, X.shape[1]
+    return sp.csr_array((data, X.indices, X.indptr[ends]), shape=shape).toarray()
 
 
 def without_lost(diag: np.ndarray, mean: np.ndarray, total: float) -> np.ndarray:

@@ -156,6 +156,16 @@ def test_columns_are_columns_of_the_scatter_matrix():
         assert_allclose(np.diag(moments.scatter()), moments.scatter_diag, rtol=1e-4)
 
 
+def test_some_rows_tell_of_the_scatter_within_classes(monkeypatch):
+    X, y, _ = make_problem(n=2000, d=6)
+    X[:, 1] += X[:, 0]
+    moments, every = Moments.from_data(X, y), np.arange(6)
+    E = X - moments.means[y]
+    assert_allclose(moments.within_estimate(every), E.T @ E, atol=0.15 * len(X))
+    monkeypatch.setattr("semfs.rows.memory.SOME_ROWS", 2000)
+    assert_allclose(moments.within_estimate(every), E.T @ E, atol=1e-8 * len(X))
+
+
 def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
     X, y, _ = make_problem(n=20_000, d=8, C=40)
     expected = Moments.from_data(X, y)

@@ -19,6 +19,7 @@ pd = pytest.importorskip("pandas")
 h5py = pytest.importorskip("h5py")
 anndata = pytest.importorskip("anndata")
 zarr = pytest.importorskip("zarr")
+numcodecs = pytest.importorskip("numcodecs")
 pytest.importorskip("pyarrow")
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -131,8 +132,8 @@ def test_values_stored_twice_add_up_and_the_matrix_given_stays_as_it_is(form):
     names = ("data", "indices", "indptr")
     twice = [np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2]
     given = form(tuple(twice), shape=once.shape)
-    found = SemFS(K).fit(open_blocks(given, KINDS, passes="few"))
-    assert found.order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+    for data in [(open_blocks(given, KINDS, passes="few"),), (given, KINDS)]:
+        assert SemFS(K).fit(*data).order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
     for name, before in zip(names, twice):
         assert (getattr(given, name) == before).all()
 
@@ -143,6 +144,23 @@ def test_a_fit_reads_the_file_twice(form, monkeypatch):
     monkeypatch.setattr(SparseReader, "ranges", lambda *a: passes.append(a) or ranges(*a))
     SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
     assert len(passes) == 2  # class means; Gram columns that a sample of the rows foretells
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_chunks_of_zarr_that_are_cut_are_refused_and_missing_ones_are_zero(damage, tmp_path):
+    path, _ = h5ad(tmp_path, sp.csr_matrix, "zarr")
+    array = zarr.open(path / "X" / "data", mode="r+")
+    codec = "blosc" if array.metadata.zarr_format == 2 else "zstd"
+    array[:] = 0.0 if damage == "gone" else array[:]
+    chunk = path / "X" / "data" / array.metadata.encode_chunk_key((0,))
+    reader = open_blocks(path, KINDS).reader
+    if damage == "gone":
+        chunk.unlink(missing_ok=True)
+        assert not reader.part(0, 9).data.any()
+    else:
+        chunk.write_bytes(numcodecs.get_codec({"id": codec}).encode(b"few"))
+        with pytest.raises(FileError, match="a chunk holds 3 bytes"):
+            reader.part(0, 9)
 
 
 def test_columns_that_do_not_fit_are_fetched_in_several_passes():

@@ -11,7 +11,7 @@ from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes.targets import MeanModel, _kernel, _left_out
 from semfs.method.objective import Objective
-from semfs.rows import open_blocks
+from semfs.rows import Rows, open_blocks
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -229,6 +229,20 @@ def test_rows_apart_may_be_beyond_memory(kind, seen, tmp_path):
     found = SemFS(5).fit(*data, X_unlabeled=apart)
     assert_array_equal(found.order_, expected.order_)
     assert found.knowledge_ == expected.knowledge_
+
+
+def test_the_number_of_new_classes_is_found_in_some_of_sorted_rows(monkeypatch):
+    monkeypatch.setattr("semfs.selectors.new_classes.NUMBER_SAMPLE", 80)
+    X, y, X_new, _ = corners()
+    assert SemFS(5).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 4
+
+
+def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
+    asked, columns = [], Rows.columns
+    monkeypatch.setattr(Rows, "columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
+    X, y, A, _ = described_problem()
+    assert ", used" in SemFS(9, A).fit(X, y).knowledge_["classes to come"]
+    assert len(asked) == 1
 
 
 def test_a_sample_of_the_rows_finds_the_clusters_of_all(tmp_path, monkeypatch):
