@@ -86,7 +86,7 @@ def _solution(
     s: np.ndarray, growth: np.ndarray, W: np.ndarray, history: list[float], converged: bool
 ) -> Solution:
     order = np.lexsort((-growth, -s))
-    return Solution(s, W, s, order, np.array(history), converged)
+    return Solution(s, W[s != 0], s, order, np.array(history), converged)
 
 
 # ---- W-step ------------------------------------------------------------------------------

@@ -95,9 +95,10 @@ class _Factor:
         """Compute R afresh, so that rounding errors of updated norms do not pile up."""
         if self.n == self.fresh:
             return
-        self.R = self.quadratic.B
+        B = self.R = self.quadratic.B
         if self.n:
-            self.R = self.R - (self.L @ self.Q).astype(self.R.dtype, copy=False)
+            self.R = self.L.astype(B.dtype, copy=False) @ self.Q.astype(B.dtype, copy=False)
+            np.subtract(B, self.R, out=self.R)
         self.fresh = self.n
         self.norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
         self.largest = float(self.norms.max(initial=0.0))
@@ -163,11 +164,8 @@ class _Factor:
         return column, share
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
-        """W (d, r) of the chosen features, which are those of L in order."""
-        W = np.zeros(self.quadratic.B.shape)
-        if self.n:
-            W[chosen] = np.linalg.solve(self.L[chosen].T, self.Q)
-        return W
+        """W (k, r) of the chosen features, which are those of L in order, as they are in X."""
+        return np.linalg.solve(self.L[chosen].T, self.Q)[np.argsort(chosen)]
 
 
 class _Search:

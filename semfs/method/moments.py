@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
 from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.memory import canonical, without_lost
+from semfs.rows.memory import canonical, spans, without_lost
 from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
 
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
@@ -245,15 +245,17 @@ class Moments:
 
         Correlations are shrunk by the share of their squares that is due to so few rows.
         """
-        Z, codes, weights = self.rows.preview.some(features)
-        E = Z - self.means[codes[:, None], features].astype(Z.dtype)
+        E, codes, weights = self.rows.preview.some(features)
+        for rows in spans(len(E), 256):
+            E[rows] -= self.means[codes[rows, None], features]
         E *= 1.0 if weights is None else np.sqrt(weights / weights.mean())[:, None]
-        S = E.T @ E * (self.total / len(E))
-        sd = np.sqrt(np.maximum(np.diag(S), np.finfo(S.dtype).tiny))
-        R2 = (S / sd / sd[:, None]) ** 2
-        mean = (R2.sum() - len(S)) / max(1, len(S) * (len(S) - 1))
-        chance = 1.0 / len(Z) - 1.0 / max(self.total, len(Z))
-        return S * max(0.0, 1.0 - chance / max(float(mean), 1e-30))
+        S = E.T @ E
+        inverse = 1.0 / np.maximum(np.diag(S), np.finfo(S.dtype).tiny)
+        squares = float(inverse @ (S**2 @ inverse)) - len(S)  # of correlations
+        chance = 1.0 / len(E) - 1.0 / max(self.total, len(E))
+        share = chance * len(S) * (len(S) - 1) / max(squares, 1e-30)
+        S *= max(0.0, 1.0 - share) * self.total / len(E)
+        return S
 
     def scatter(self, *, precise: bool = False) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""

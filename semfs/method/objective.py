@@ -71,17 +71,25 @@ class Solution:
     """What a solver found.
 
     ``scores`` and ``order`` (d,) rank all features; ``W`` (d, r) solves Eq. 12 for the
-    selection ``s`` (d,), which is 0/1 for `forward_selection`; ``objective`` holds J after
-    each step. ``gram`` (k, k) is G of the features chosen, in their order, if known.
+    selection ``s`` (d,), which is 0/1 for `forward_selection`, and is ``V`` where s is not
+    zero; ``objective`` holds J after each step. ``gram`` (k, k) is G of the features chosen,
+    in their order, if known.
     """
 
     s: np.ndarray
-    W: np.ndarray
+    V: np.ndarray
     scores: np.ndarray
     order: np.ndarray
     objective: np.ndarray
     converged: bool
     gram: np.ndarray | None = None
+
+    @property
+    def W(self) -> np.ndarray:
+        """(d, r), zero where s is."""
+        out = np.zeros((len(self.s), self.V.shape[1]))
+        out[self.s != 0] = self.V
+        return out
 
 
 # Called after each step with its number, J, the feature added (or None) and a function that
@@ -251,7 +259,7 @@ class Objective:
             out.append((-total, self.mean - self.moments.mean))
         return out
 
-    @cached_property
+    @property
     def B(self) -> np.ndarray:
         """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
         root, centre = self._between_root, self.moments.mean if self._own else self.mean
@@ -295,11 +303,11 @@ class Objective:
 
     def estimate(self, features: np.ndarray) -> np.ndarray:
         """G among some features (m, m), but for its diagonal only about right."""
-        root = self._between_root[:, features]
-        weights = ((1.0 + self.alpha) * self._ratio).astype(root.dtype)
-        out = self.moments.within_estimate(features) + (root.T * weights) @ root
+        out, root = self.moments.within_estimate(features), self._between_root[:, features]
+        root *= np.sqrt((1.0 + self.alpha) * self._ratio).astype(root.dtype)[:, None]
+        out += root.T @ root
         for weight, v in self._outer():
-            out = out + weight * np.outer(v[features], v[features])
+            out += weight * np.outer(v[features], v[features])
         np.fill_diagonal(out, self.diag[features])
         return out
 

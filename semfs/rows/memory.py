@@ -122,7 +122,8 @@ class Rows:
             Z = np.empty((len(X), len(columns)), dtype)
 
             def fill(part: slice, X: Any = X, Z: Any = Z) -> None:
-                Z[part] = np.take(X[part], columns, axis=1) - centre
+                picked = np.take(X[part], columns, axis=1)
+                np.subtract(picked, centre, out=Z[part], casting="same_kind")
 
             in_threads(fill, len(X), Z.size)
             if self.weights is not None:

@@ -417,15 +417,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _coefficients(
         self, solution: Solution, basis: Any, table: AttributeTable, objective: Objective
     ) -> dict[str, Any]:
-        W = solution.W
-        if basis is not None:  # back to the columns of the table, where W is not zero
-            W = np.zeros((len(solution.s), len(basis)))
-            used = np.flatnonzero(solution.s)
-            W[used] = solution.W[used] @ basis.T
-        intercept = np.zeros(W.shape[1])
+        used, V = np.flatnonzero(solution.s), solution.V
+        V = V if basis is None else V @ basis.T  # back to the columns of the table
+        W, intercept = np.zeros((len(solution.s), V.shape[1])), np.zeros(V.shape[1])
+        W[used] = V
         if self.fit_intercept:
             average = objective.shares @ table.values / objective.shares.sum()
-            intercept = average - (objective.mean * solution.s) @ W
+            intercept = average - (objective.mean * solution.s)[used] @ V
         return {
             "selection_": solution.s,
             "coef_": W,
@@ -437,7 +435,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
         scores = solution.scores
-        found = (scores[limits.candidates], solution.W, solution.objective)
+        found = (scores[limits.candidates], solution.V, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
             raise ValueError(f"scores overflow. {RESCALE}")
         if len(found[0]) > 1 and (np.diff(solution.order) > 0).all() and not np.ptp(found[0]):
