@@ -58,9 +58,6 @@ class StayingRows:
     def matched(self, known: Iterable) -> Self:
         return self
 
-    def unmarked(self, mark: Any) -> Self:
-        return self
-
     def sums(
         self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
     ) -> tuple[Accumulator, Any]:
@@ -235,12 +232,15 @@ class BlockSource(StayingRows):
         rows = replace(self._only(places, 0), weights=None)
         return [block.X.copy() for block in rows.blocks()]
 
-    def named(self, names: Callable[[Any], np.ndarray]) -> BlockSource:
-        """Return the rows without a label, in classes that a function of rows gives."""
+    def named(self, classes: Any) -> BlockSource:
+        """Return the rows without a label, each in the class that ``classes`` assign it to."""
         assert self.labels is not None
         hidden = np.flatnonzero(self.labels.codes == NO_LABEL)
-        rows = replace(self._only(hidden, 0), weights=None)
-        return self._only(hidden, np.concatenate([names(block.X) for block in rows.blocks()]))
+        return self._only(hidden, self._assigned(hidden, classes))
+
+    def _assigned(self, places: np.ndarray, classes: Any) -> np.ndarray:
+        rows = replace(self._only(places, 0), weights=None)
+        return np.concatenate([classes.assign(block.X) for block in rows.blocks()])
 
     def _only(self, places: np.ndarray, codes: Any) -> BlockSource:
         """The source of some rows, with numbers as labels."""
@@ -331,6 +331,32 @@ class SparseSource(BlockSource):
                 yield where, found
                 progress.step("", where.stop - where.start)
 
+    def _picked(self, places: np.ndarray, where: slice, X: Any) -> Any:
+        """Some of the rows, as far as they are in a part."""
+        rows = slice(0, X.shape[0]) if self.reader.by_columns else where
+        return X[places[(places >= rows.start) & (places < rows.stop)] - rows.start]
+
+    def _joined(self, pieces: list) -> Any:
+        return (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
+
+    def rows_at(self, places: np.ndarray) -> list[Any]:
+        found = self._mapped("a sample", partial(self._picked, places))
+        return [self._joined([piece for _, piece in found])]
+
+    def _assigned(self, places: np.ndarray, classes: Any) -> np.ndarray:
+        if not self.reader.by_columns:
+            return super()._assigned(places, classes)
+        # what columns add to the projection of a row is summed up; then the nearest is found
+        out, (K, p) = np.empty(len(places), dtype=np.int32), classes.centres.shape
+        for some in spans(len(places), max(1, self.memory // (8 * p))):
+            Z = np.zeros((len(places[some]), p))
+            for where, X in self._mapped("new classes", partial(self._picked, places[some])):
+                for rows, part in row_parts(X.tocsr()):
+                    Z[rows] += classes.project(part, where)
+            for rows in spans(len(Z), max(1, readers.BLOCK_BYTES // (8 * K))):
+                out[some][rows] = classes.nearest(Z[rows])
+        return out
+
     def accumulated(self, *, matrix: bool, precise: bool, sample: int = SAMPLE) -> Accumulator:
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
@@ -346,8 +372,7 @@ class SparseSource(BlockSource):
             _, sums, squares = self._rows_of(X, rows).totals(C)
             if not np.isfinite(squares).all():
                 check_all_finite(X)
-            here = chosen[(chosen >= rows.start) & (chosen < rows.stop)] - rows.start
-            return sums, squares, X[here]
+            return sums, squares, self._picked(chosen, where, X)
 
         for where, found in self._mapped("class means", totals):
             some = where if self.reader.by_columns else slice(None)
@@ -360,7 +385,7 @@ class SparseSource(BlockSource):
         out.unlabelled = self.labels.n_unlabelled > 0
         out.add_totals(classes, counts, sums[:-1], squares)
         # rows that weigh as much, class by class, as all of them
-        X = (sp.hstack if self.reader.by_columns else sp.vstack)(pieces, format="csr")
+        X = self._joined(pieces)
         w = np.ones(size) if weights is None else weights[chosen]
         there = np.bincount(codes[chosen], w, C - 1)
         share = counts / np.where(there > 0.0, there, 1.0)

@@ -88,8 +88,8 @@ class ClusterRows(StayingRows):
             return on_cluster(self.source.unmarked(mark), self.client)
         return self._with_labels(lambda _, y: Labels.of(y).unmarked(mark).array())
 
-    def named(self, names: Callable[[Any], np.ndarray]) -> ClusterRows:
-        return self._with_labels(functools.partial(_named, names))
+    def named(self, classes: Any) -> ClusterRows:
+        return self._with_labels(functools.partial(_named, classes.assign))
 
     def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
         make = need("dask").delayed(labels, pure=False)

@@ -120,7 +120,7 @@ def _streamed_classes(
         X_seen, y = unlabeled.seen.sample(SAMPLE, labelled=True)
         seen = Rows(X_seen, encode_labels(y)[1], None)
     found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
-    named = rows.named(found.assign)
+    named = rows.named(found)
     own = Moments.from_sums(*named.sums(**unlabeled.options))
     codes = np.zeros(0, dtype=np.intp) if named.labels is None else named.labels.used().codes
     return found, own, np.searchsorted(own.classes, codes)
@@ -137,7 +137,15 @@ class NewClasses:
 
     def assign(self, X: Any) -> np.ndarray:
         """Return the nearest new class (n,) of each row of X (n, d)."""
-        Z = _project(X, self.directions) - self.offset
+        return self.nearest(self.project(X))
+
+    def project(self, X: Any, columns: slice = slice(None)) -> np.ndarray:
+        """Return what some columns X (n, g) of rows add to X @ directions (n, p)."""
+        return _project(X, self.directions[columns])
+
+    def nearest(self, products: np.ndarray) -> np.ndarray:
+        """Return the nearest new class (n,), given X @ directions (n, p)."""
+        Z = products - self.offset
         return np.argmin((self.centres**2).sum(axis=1) - 2.0 * Z @ self.centres.T, axis=1)
 
 

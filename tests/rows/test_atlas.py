@@ -112,6 +112,24 @@ def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(
         assert loaded.feature_names_in_.tolist() == NAMES
 
 
+@pytest.mark.parametrize("normalize", [None, "log1p"])
+@pytest.mark.parametrize("way", ["csr", "csc", "h5ad csr", "h5ad csc", "mtx.gz"])
+def test_cells_without_a_label_are_used_as_in_memory_and_never_loaded(
+    way, normalize, tmp_path, monkeypatch
+):
+    labels = np.where(CODES < 4, KINDS, None)
+    X = COUNTS if normalize is None else log1p(COUNTS.astype(np.float64))
+    expected = SemFS(K).fit(X, labels)
+    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
+    monkeypatch.setattr(SparseReader, "load", None)
+    memory = 8 * 32 * 50  # fifty cells in as many directions as they are clustered in
+    options = {"passes": "few", "normalize": normalize, "memory": memory}
+    found = SemFS(K).fit(open_blocks(WAYS[way](tmp_path)[0], labels, **options))
+    assert found.order_.tolist() == expected.order_.tolist()
+    assert found.unlabeled_labels_.tolist() == expected.unlabeled_labels_.tolist()
+    assert found.knowledge_ == expected.knowledge_
+
+
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch):
     monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)

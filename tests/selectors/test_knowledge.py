@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.preprocessing import KernelCenterer
@@ -170,14 +169,6 @@ def as_npy(X, y, folder, **options):
     return open_blocks(folder / "X.npy", y, block_rows=33, **options)
 
 
-def as_h5ad(X, y, folder):
-    anndata, pd = pytest.importorskip("anndata"), pytest.importorskip("pandas")
-    names = [None if c is None else f"type {c}" for c in y]
-    obs = pd.DataFrame({"type": pd.Categorical(names)}, index=[str(i) for i in range(len(y))])
-    anndata.AnnData(sp.csr_matrix(X), obs).write_h5ad(folder / "X.h5ad")
-    return open_blocks(folder / "X.h5ad", "type", block_rows=50)
-
-
 def in_pairs(X, y):
     return [(X[a : a + 37], y[a : a + 37]) for a in range(0, len(X), 37)]
 
@@ -191,7 +182,6 @@ def as_dask(X, y=None):
 STREAMS = {
     "npy, one pass": lambda X, y, folder: (as_npy(X, y, folder, passes="one"),),
     "npy, few passes": lambda X, y, folder: (as_npy(X, y, folder, passes="few"),),
-    "h5ad": lambda X, y, folder: (as_h5ad(X, y, folder),),
     "list of blocks": lambda X, y, folder: (in_pairs(X, y),),
     "marks in blocks": lambda X, y, folder: (in_pairs(X, [-1 if c is None else c for c in y]),),
     "function": lambda X, y, folder: (open_blocks(lambda: iter(in_pairs(X, y)), passes="few"),),
