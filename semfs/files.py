@@ -1,10 +1,14 @@
 """Files: others' are checked before they are believed, ours appear whole or not at all."""
 
+import bz2
 import contextlib
+import errno
+import gzip
 import importlib
 import os
 import re
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,6 +56,12 @@ def open_existing(path: Any) -> Path:
     return path
 
 
+def unpacked(path: Path) -> Any:
+    """Return a file that is open for reading, unpacked if its ending is .gz or .bz2."""
+    kinds: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    return kinds.get(path.suffix.lower(), open)(path, "rb")
+
+
 @contextlib.contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
     """Turn whatever a parser raises on a broken file into one `FileError`."""
@@ -62,6 +72,10 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except MemoryError as error:
         raise FileError(f"{path}: not enough memory to read it.") from error
     except Exception as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            full = f"the disk of {tempfile.gettempdir()}, to which it is unpacked, is full"
+            advice = "Free some space, or set TMPDIR to another folder."
+            raise FileError(f"{path}: {full}. {advice}") from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise FileError(
             f"{path} is not a readable {kind} file ({reason}). {_remedy(path)}"

@@ -58,13 +58,10 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     Parameters
     ----------
     name : {"lung", "blood"}, default="lung"
-        "lung": 964 cells of 19 types from the lung part of Tabula Sapiens (2022) and the
-        2,000 genes that vary most, chosen without the labels. The class table says which
-        ancestors each type has in the Cell Ontology (0 or 1). Seven types are unseen.
-
-        "blood": 700 cells of ten types, the 68k PBMC data of 10x Genomics (Zheng et al.
-        2017) as reduced by scanpy to 765 genes. The class table has values 0, 0.5 ("partly")
-        and 1, from the names of the types and textbooks. Four types are unseen.
+        "lung": 964 cells of 19 types of Tabula Sapiens (2022), seven of them unseen, 2,000
+        genes, and the ancestors of each type in the Cell Ontology. "blood": 700 cells of ten
+        types of 10x Genomics (Zheng et al. 2017), four of them unseen, 765 genes, and a table
+        of 0, 0.5 ("partly") and 1 from names of the types and textbooks.
 
     Returns
     -------

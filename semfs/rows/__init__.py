@@ -1,6 +1,6 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`,
+They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `mtx`,
 `tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
 memory block by block, `writing` writes some columns of them.
 """
@@ -20,25 +20,6 @@ from semfs.rows.opening import (
 )
 from semfs.rows.readers import Labels
 
-__all__ = [
-    "FAR",
-    "NEAR",
-    "Accumulator",
-    "ArrayRows",
-    "BlockSource",
-    "Labels",
-    "Plain",
-    "Rows",
-    "add_outer",
-    "as_genes",
-    "as_matrix",
-    "as_plain",
-    "as_source",
-    "column_places",
-    "is_foreign",
-    "open_blocks",
-    "plain_blocks",
-    "spans",
-    "unlabelled_source",
-    "view",
-]
+__all__ = ["FAR", "NEAR", "Accumulator", "ArrayRows", "BlockSource", "Labels", "Plain", "Rows"]
+__all__ += ["add_outer", "as_genes", "as_matrix", "as_plain", "as_source", "column_places"]
+__all__ += ["is_foreign", "open_blocks", "plain_blocks", "spans", "unlabelled_source", "view"]

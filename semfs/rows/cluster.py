@@ -270,7 +270,7 @@ def on_cluster(source: BlockSource, client: Any) -> Any:
         return source
     if n is None or not source.reader.shared:
         found = f"data that each worker can read in part; {source.reader.path} is not"
-        advice = "Convert it to Parquet (row groups of 64 MB at most) or .npy."
+        advice = "Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
         raise ValueError(f"a cluster needs {found}. {advice}")
     threads = sum(client.nthreads().values()) or 1
     share, step = -(-n // (PARTS_PER_THREAD * threads)), source.step(matrix=True)

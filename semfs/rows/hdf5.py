@@ -85,11 +85,8 @@ def _own_names(path: Path, group: Any) -> list[str]:
     return [name for name in group if isinstance(group.get(name, getlink=True), hard)]
 
 
-def group_labels(path: Path, name: str) -> Labels:
-    return Labels.of(_texts(path, name)).tidied()
-
-
-def _texts(path: Path, name: str) -> np.ndarray:
+def texts(path: Path, name: str) -> np.ndarray:
+    """Return an array that is held, text as such."""
     array = open_array(path, name, held=True)
     text = hasattr(array, "asstr") and array.dtype.kind in "OS"
     return array.asstr()[:] if text else array[:]
@@ -130,7 +127,7 @@ def sparse_reader(path: Path, name: str) -> SparseReader:
     out = SparseReader(open_arrays, shape, by_columns=kind.startswith("csc"), path=path)
     names = "gene_names" if "gene_names" in group else "features/name"
     if kind == "10x" and names in group:
-        found = _texts(path, f"{name}/{names}")
+        found = texts(path, f"{name}/{names}")
         out.feature_names = distinct(found) if len(found) == out.n_features else None
     return out
 

@@ -16,8 +16,9 @@ from semfs.rows import hdf5, readers
 from semfs.rows.blocks import BlockSource, SparseSource
 from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
+from semfs.rows.mtx import mtx_reader
 from semfs.rows.readers import Blocks, Labels, Reader
-from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
+from semfs.rows.sparse import SparseReader, array_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_integer, check_option, check_weights
 
@@ -251,7 +252,8 @@ def _file(
             y, name = readers.read_labels(name), None
         labels = None if name else _given(y, path)
         with reading(path, "Matrix Market" if text else "HDF5"):
-            labels = hdf5.group_labels(path, str(name)) if labels is None else labels
+            if labels is None:
+                labels = Labels.of(hdf5.texts(path, str(name))).tidied()
             return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
         return _table(path, y, name, drop)

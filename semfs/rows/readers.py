@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import mmap
 import re
+import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -341,3 +343,23 @@ class ArrayReader(Reader):
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_array": None}
+
+
+class Spilled:
+    """Numbers (n,) in a temporary file without a name; read by threads, not mapped."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype, self.shape = np.dtype(dtype), (0,)
+        self.file, self.lock = tempfile.TemporaryFile(), threading.Lock()  # noqa: SIM115
+
+    def append(self, values: np.ndarray) -> None:
+        """Write more of them, in any shape."""
+        self.file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.file.flush()
+        self.shape = (self.shape[0] + values.size,)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        start, stop, _ = part.indices(*self.shape)
+        with self.lock:  # there is one place to read at
+            self.file.seek(start * self.dtype.itemsize)
+            return np.fromfile(self.file, self.dtype, stop - start)

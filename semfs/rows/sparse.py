@@ -3,7 +3,6 @@
 A part is some rows, or some columns, of a matrix that is never turned. Files are not believed.
 """
 
-import gzip
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -13,16 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_declared_size, memory_limit, need, reading, size_text
-from semfs.rows.readers import (
-    BLOCK_BYTES,
-    ArrayReader,
-    Blocks,
-    Reader,
-    check_matrix,
-    check_width,
-    working_dtype,
-)
+from semfs.files import FileError, memory_limit, need, reading, size_text
+from semfs.rows import readers
+from semfs.rows.readers import ArrayReader, Blocks, Reader, check_matrix, working_dtype
 
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
@@ -41,7 +33,7 @@ class SparseReader(Reader):
         self.n_rows, self.n_features = (int(size) for size in shape)
         self._arrays: tuple[Any, Any, np.ndarray] | None = None
         if path is not None:
-            check_width(path, self.n_features)
+            readers.check_width(path, self.n_features)
         data = self._open()[0]
         self.n_values = data.shape[0]
         check_matrix(path or "X", tuple(shape), data.dtype)
@@ -102,7 +94,7 @@ class SparseReader(Reader):
     @cached_property
     def row_factors(self) -> np.ndarray:
         """What rows (n,) of a matrix stored by columns are multiplied by to be normalised."""
-        ranges = self.ranges(0, self.n_features, 2 * BLOCK_BYTES)
+        ranges = self.ranges(0, self.n_features, 2 * readers.BLOCK_BYTES)
         with ThreadPoolExecutor(2) as pool:
             parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
             return _factors(sum(parts, np.zeros(self.shape[0])), self.dtype)
@@ -172,33 +164,6 @@ def normalized(X: Any, factors: np.ndarray | None = None) -> Any:
 
 def _factors(row_sums: np.ndarray, dtype: Any) -> np.ndarray:
     return (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(dtype)
-
-
-def mtx_reader(path: Path) -> Reader:
-    """Return a reader of a Matrix Market file (.mtx, .mtx.gz) of genes × cells, in memory."""
-    from scipy.io import mminfo, mmread
-
-    with reading(path, "Matrix Market"):
-        d, n, n_values, form, *_ = mminfo(path)
-        if form != "coordinate":
-            raise FileError(f"{path}: a sparse (coordinate) matrix was expected.")
-        size = 8 * n + 24 * n_values
-        check_declared_size(path, f"a matrix of {n} cells", size, path.stat().st_size)
-        out = array_reader(mmread(path, spmatrix=False).T.astype(np.float32), path)
-    out.feature_names = _mtx_names(path, d)
-    return out
-
-
-def _mtx_names(path: Path, d: int) -> list[str] | None:
-    """Names of the genes from features.tsv or genes.tsv in the same folder, made distinct."""
-    for name in ("features.tsv", "features.tsv.gz", "genes.tsv", "genes.tsv.gz"):
-        found = path.with_name(name)
-        if found.exists():
-            with gzip.open(found, "rt") if name.endswith("gz") else found.open() as file:
-                rows = [line.rstrip("\n").split("\t") for line in file]
-            if len(rows) == d:
-                return distinct([row[min(1, len(row) - 1)] for row in rows])
-    return None
 
 
 def distinct(names: Any) -> list[str]:

@@ -2,9 +2,7 @@
 
 import contextlib
 import csv
-import gzip
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, check_archive, check_declared_size, need, reading
+from semfs.files import FileError, check_archive, check_declared_size, need, reading, unpacked
+from semfs.rows import readers
 from semfs.rows.memory import spans
-from semfs.rows.readers import BLOCK_BYTES, ArrayReader, Blocks, Labels, Reader, working_dtype
+from semfs.rows.readers import ArrayReader, Blocks, Labels, Reader, Spilled, working_dtype
 from semfs.validation import check_distinct, did_you_mean
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -31,7 +30,7 @@ _COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))(
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 
 # Row groups up to this size are read one at a time; larger ones would not stay within memory.
-LARGEST_GROUP = 4 * BLOCK_BYTES
+LARGEST_GROUP = 4 * readers.BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
@@ -67,7 +66,7 @@ class TableReader(Reader):
             self._describe(drop)
 
     def __getstate__(self) -> dict:  # another process may work in another folder
-        return self.__dict__ | {"path": self.path and self.path.absolute()}
+        return self.__dict__ | {"path": self.path and self.path.absolute(), "_copy": None}
 
     def _describe(self, drop: Sequence[str]) -> None:
         schema = self._first_schema({*drop, self.label})
@@ -193,16 +192,14 @@ class TableReader(Reader):
 
     def _copied(self) -> ArrayReader:
         """The features in a temporary file, as many columns at a time as fit."""
-        self.folder = tempfile.TemporaryDirectory(prefix="semfs-")
-        path, shape = Path(self.folder.name) / "features", (self.n_rows or 0, self.n_features)
-        width = max(1, BLOCK_BYTES // (8 * self.largest_group))
-        with path.open("wb") as file:
-            for part in spans(shape[1], width):
-                first = 0
-                for batch in self.scan(self.columns[part]):
-                    self._matrix(batch, first, self.columns[part]).tofile(file)
-                    first += batch.num_rows
-        return ArrayReader(partial(Slabs, path, shape, self.dtype, width), self.path)
+        values, shape = Spilled(self.dtype), (self.n_rows or 0, self.n_features)
+        width = max(1, readers.BLOCK_BYTES // (8 * self.largest_group))
+        for part in spans(shape[1], width):
+            first = 0
+            for batch in self.scan(self.columns[part]):
+                values.append(self._matrix(batch, first, self.columns[part]))
+                first += batch.num_rows
+        return ArrayReader(partial(Slabs, values, shape, self.dtype, width), self.path)
 
     def _matrix(self, batch: Any, first: int, columns: list[str] | None = None) -> np.ndarray:
         """The features of a batch as one matrix."""
@@ -225,9 +222,9 @@ class TableReader(Reader):
 
 @dataclass(frozen=True)
 class Slabs:
-    """A matrix in a file, some columns of all rows after the others; read, not mapped."""
+    """A matrix, some columns of all rows after the others."""
 
-    path: Path
+    values: Spilled
     shape: tuple[int, int]
     dtype: np.dtype
     width: int
@@ -236,9 +233,8 @@ class Slabs:
         out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
         for part in spans(self.shape[1], self.width):
             place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
-            size, offset = out[:, part].size, place * self.dtype.itemsize
-            values = np.fromfile(self.path, self.dtype, size, offset=offset)
-            out[:, part] = values.reshape(len(out), -1)
+            found = self.values[place : place + out[:, part].size]
+            out[:, part] = found.reshape(len(out), -1)
         return out
 
 
@@ -297,10 +293,10 @@ def _csv_options(path: Any, types: dict[str, Any] | None = None) -> dict[str, An
     """How to read and parse a text file, and turn its columns into these types."""
     import pyarrow.csv as pc
 
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    with unpacked(path) as file:
         header = file.readline(2**24).decode("utf-8-sig", "replace")
         first = [file.readline(2**20).decode("utf-8", "replace") for _ in range(20)]
-    block = min(max(BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
+    block = min(max(readers.BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
     delimiter = max(",;\t", key=header.count)
     sign = decimal_sign(cell for row in csv.reader(first, delimiter=delimiter) for cell in row)
     convert = {"strings_can_be_null": False, "decimal_point": sign}

@@ -1,18 +1,22 @@
 """Cells in sparse files, by rows or by columns: the genes of the same counts in memory."""
 
 import gzip
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from scipy.io import mmwrite
+from scipy.io import mmread, mmwrite
 
 import semfs.rows.blocks
 import semfs.rows.memory
+import semfs.rows.mtx
 from semfs import SemFS
 from semfs.files import FileError
 from semfs.rows import open_blocks
+from semfs.rows.mtx import mtx_reader
 from semfs.rows.sparse import SparseReader
 
 pd = pytest.importorskip("pandas")
@@ -122,8 +126,8 @@ def test_cells_without_a_label_are_used_as_in_memory_and_never_loaded(
     expected = SemFS(K).fit(X, labels)
     monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
     monkeypatch.setattr(SparseReader, "load", None)
-    memory = 8 * 32 * 50  # fifty cells in as many directions as they are clustered in
-    options = {"passes": "few", "normalize": normalize, "memory": memory}
+    # the places of fifty cells at a time, among which they are clustered
+    options = {"passes": "few", "normalize": normalize, "memory": 8 * 32 * 50}
     found = SemFS(K).fit(open_blocks(WAYS[way](tmp_path)[0], labels, **options))
     assert found.order_.tolist() == expected.order_.tolist()
     assert found.unlabeled_labels_.tolist() == expected.unlabeled_labels_.tolist()
@@ -239,14 +243,44 @@ def test_a_chunk_that_expands_further_than_it_says_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("matrix array real general\n1 1\n1\n", "sparse"),
-        ("matrix coordinate integer general\n2 2 1\n1 1 1\n", "3 labels"),
-        ("matrix coordinate integer general\n2 3 1\n9 1 1\n", "out of bounds"),
-        ("matrix coordinate integer general\n2 3 2\n1 3 1\n", "Truncated"),
-        ("matrix coordinate integer general\n2 3 1\n1 x 1\n", "not a readable"),
+        ("array real general\n1 1\n1\n", "sparse matrix .* got 'array real general'"),
+        ("coordinate real symmetric\n3 3 1\n1 1 1\n", "got 'coordinate real symmetric'"),
+        ("2 3 1\n9 1 1\n", r"line 3: Row index out of bounds. Each line has a gene \(1 to 2"),
+        ("2 3 1\n1 -1 1\n", "line 3: Column index out of bounds"),
+        ("2 3 2\n1 3 1\n", "2 entries were announced, but there are only 1"),
+        ("2 3 1\n1 3 1\n1 3 1\n", "1 entries were announced, but there are more"),
+        ("2 3 2\n1 1 1\n1 nan 1\n", "line 4: 'n' is in no number"),
+        ("2 3 2\n1 1 1\n1 2 1e39\n", "line 4: too large"),
+        ("2 3 1\n1 1", "line 3: Invalid floating-point value"),
+        ("2 3 1000000000\n1 1 1", "a matrix of 1000000000 values would expand"),
     ],
 )
 def test_broken_matrix_market_files_are_explained(text, message, tmp_path):
-    (tmp_path / "a.mtx").write_text(f"%%MatrixMarket {text}")
+    kind = "" if "general" in text or "symmetric" in text else "coordinate integer general\n"
+    (tmp_path / "a.mtx").write_text(f"%%MatrixMarket matrix {kind}{text}")
     with pytest.raises(ValueError, match=message):
-        open_blocks(tmp_path / "a.mtx", ["a", "b", "b"]).load()
+        open_blocks(tmp_path / "a.mtx", ["a", "b", "b"])
+
+
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+@pytest.mark.parametrize("form", [sp.csc_array, sp.csr_array])  # sorted by cell, or by gene
+def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkeypatch):
+    monkeypatch.setattr(semfs.rows.mtx, "BLOCK_BYTES", 1000)
+    path, packed = mtx(tmp_path)[0], mtx(tmp_path, packed=True)[0]
+    mmwrite(path, form(COUNTS.T / (8 if field == "real" else 1)).tocoo(), "note", field)
+    expected = mmread(path, spmatrix=False).T.toarray()
+    odd = path.read_bytes().replace(b"\n1 ", b"\n\n  1\t").rstrip() + b"  "
+    packed.write_bytes(gzip.compress(odd))
+    for found in (mtx_reader(path), pickle.loads(pickle.dumps(mtx_reader(packed)))):
+        assert (found.load().toarray() == expected).all()
+    if form is sp.csr_array:
+        monkeypatch.setattr(semfs.rows.mtx, "memory_limit", lambda: 0)
+        with pytest.raises(FileError, match=r"not in the order of cells.* but the first 3 by"):
+            mtx_reader(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_full_disk_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
+    with pytest.raises(FileError, match=r"the disk of .* is full\. Free some space"):
+        open_blocks(*mtx(tmp_path))
