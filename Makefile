@@ -45,8 +45,11 @@ check: install ## Format, lint, type-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: install ## Measure speed and memory of the core; show the last run of the baselines
+bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 cells, Dask (two hours)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python benchmarks/bench_core.py --runs 3
+	$(BIN)/python benchmarks/bench_atlas.py --runs 3
+	$(BIN)/python benchmarks/bench_distributed.py
 	$(BIN)/python benchmarks/bench_baselines.py --show
 
 bench-long: bench ## The same with all baselines at full size (about half an hour)

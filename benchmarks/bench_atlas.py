@@ -46,6 +46,7 @@ FORMATS = {
     "10x": "atlas.h5",
     "mtx.gz": "matrix.mtx.gz",
 }
+MEASURED_FORMATS = ("csr-gzip", "csc-gzip", "csr-lzf", "zarr", "10x", "mtx.gz")
 POOL, TYPES, DEPTH, K = 20_000, 100, 1_000, 50
 CHUNK = 2**15  # values, as h5py chooses for data of this size
 STEP = 4_096  # cells, or genes, written at a time
@@ -252,8 +253,8 @@ def measure(what: str, path: Path) -> dict:
     return {"seconds": seconds, "cpu": cpu, "peak_mb": peak_mb(), "genes": genes}
 
 
-def run(form: str, whats: list[str], n: int, d: int, folder: Path) -> list[dict]:
-    """Write the atlas in one format, measure, delete it."""
+def run(form: str, whats: list[str], n: int, d: int, folder: Path, runs: int) -> list[dict]:
+    """Write the atlas in one format, measure so often, delete it."""
     place = Path(tempfile.mkdtemp(prefix="semfs-atlas-", dir=folder))
     rows: list[dict] = []
     try:
@@ -262,14 +263,18 @@ def run(form: str, whats: list[str], n: int, d: int, folder: Path) -> list[dict]
         made = time.perf_counter() - start
         size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
         print(f"{form}: {n:,} cells, {size / 1e9:.2f} GB, written in {made:.0f} s", flush=True)
-        for what in whats:
+        found = [[measured_apart(w, "--dir", str(path)) for w in whats] for _ in range(runs)]
+        for what, of_runs in zip(whats, zip(*found)):
             row = {"format": form, "what": what, "cells": n, "file_gb": size / 1e9}
-            row |= measured_apart(what, "--dir", str(path))
-            row["ratio"] = row["seconds"] / (rows or [row])[0]["seconds"]
+            # the run of median time stands for all; ratios are within a run
+            row |= sorted(of_runs, key=lambda one: one["seconds"])[runs // 2]
+            row["ratios"] = [o["seconds"] / f[0]["seconds"] for o, f in zip(of_runs, found)]
+            row["ratio"] = float(np.median(row["ratios"]))
             rows.append(row)
+            low, high = min(row["ratios"]), max(row["ratios"])
             print(
-                f"  {what:16}{row['seconds']:9.1f} s{row['ratio']:8.2f} x"
-                f"{row['cpu']:9.1f} cpu s{row['peak_mb']:8.0f} MB",
+                f"  {what:16}{row['seconds']:9.1f} s{row['ratio']:8.2f} x "
+                f"({low:.2f} to {high:.2f}){row['cpu']:9.1f} cpu s{row['peak_mb']:8.0f} MB",
                 flush=True,
             )
     finally:
@@ -283,6 +288,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--genes", type=int, default=20_000)
     parser.add_argument("--format", action="append", choices=list(FORMATS))
+    parser.add_argument("--runs", type=int, default=1, help="the spread is shown")
     parser.add_argument("--scanpy", type=int, default=100_000, help="cells; 0: without it")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--write", type=Path, default=RESULTS, help="the results go here")
@@ -292,13 +298,13 @@ def main() -> None:
         print(json.dumps(measure(options.one, options.dir)))
         return
     rows = []
-    for form in options.format or ("csr-gzip", "csc-gzip", "csr-lzf"):
+    for form in options.format or MEASURED_FORMATS:
         whats = ["read once", "semfs", "semfs, log1p"]
-        rows += run(form, whats, options.cells, options.genes, options.dir)
+        rows += run(form, whats, options.cells, options.genes, options.dir, options.runs)
     if options.scanpy:
         n = min(options.scanpy, options.cells)
         whats = ["read once", "semfs, log1p", "scanpy HVG"]
-        rows += run("csr-gzip", whats, n, options.genes, options.dir)
+        rows += run("csr-gzip", whats, n, options.genes, options.dir, options.runs)
     names = ("semfs", "numpy", "scipy", "h5py", "zarr", "anndata", "scanpy")
     document = {
         "command": "python benchmarks/bench_atlas.py " + " ".join(sys.argv[1:]),

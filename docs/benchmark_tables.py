@@ -106,9 +106,7 @@ def core_table(found: dict) -> str:
     size = found["size"]
     rows = []
     for row in found["rows"]:
-        ratios = row["ratios"]
-        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
-        ratio, memory = f"{row['ratio']:.2f}{spread}", f"{row['memory_mb']:.0f}"
+        ratio, memory = with_spread(row), f"{row['memory_mb']:.0f}"
         rows.append(f"{row['what']} | {ratio} | {memory} | {row['note']}")
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "
@@ -134,10 +132,17 @@ def atlas_table(found: dict) -> str:
     head = "file | cells: | GB: | what | seconds: | / reading once: | peak memory (MB):"
     rows = [
         f"{row['format']} | {row['cells']:,} | {row['file_gb']:.1f} | {row['what']} | "
-        f"{row['seconds']:.0f} | {row['ratio']:.2f} | {row['peak_mb']:.0f}"
+        f"{row['seconds']:.0f} | {with_spread(row)} | {row['peak_mb']:.0f}"
         for row in found["rows"]
     ]
     return made_by(found, *lines, *table(head, rows))
+
+
+def with_spread(row: dict) -> str:
+    """A ratio, with the smallest and the largest of several runs."""
+    ratios = row.get("ratios", [row["ratio"]])
+    spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
+    return f"{row['ratio']:.2f}{spread}"
 
 
 def atlas_plan(found: dict) -> str:
