@@ -116,7 +116,8 @@ def _streamed_classes(
     size = float(abs(X).max())
     if X.dtype == np.float32 and size and not 1e-12 < size < 1e12:
         raise ValueError(f"unlabelled rows have numbers as large as {size:.0e}. {RESCALE}")
-    if not isinstance(seen, Rows):
+    seen = getattr(seen, "preview", None)  # a sample of them, if there is one already
+    if seen is None:
         X_seen, y = unlabeled.seen.sample(SAMPLE, labelled=True)
         seen = Rows(X_seen, encode_labels(y)[1], None)
     found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
