@@ -15,7 +15,10 @@ from semfs.attributes import AttributeTable
 from semfs.attributes.targets import MeanModel
 
 #: How far covariances are shrunk to their diagonal.
-SHRINKAGE = 0.3
+SHRINKAGE = 0.5
+#: How far predicted means are brought to the usual distance from the centre, and at most so
+#: many times: regression shrinks some more than others, and rows would go to the nearest.
+EVENNESS, MOST_STRETCH = 0.75, 10.0
 #: Share of the covariance of prediction errors that is added for predicted means.
 ERROR_SHARE = 0.5
 #: Share of the range of class means that rows of a class differ by at least.
@@ -59,14 +62,20 @@ class ClassPredictor:
         sd, centre = self.sd, self.means.mean(axis=0)  # near it differences keep their digits
         Z, V = (Z - centre) / sd, self.within / sd / sd[:, None]
         np.fill_diagonal(V, 1.0)
-        seen, new = place >= 0, place < 0
+        seen, new, M = place >= 0, place < 0, (self.means - centre) / sd
         if seen.any():
-            out[:, seen] = _log_likelihood(Z, (self.means[place[seen]] - centre) / sd, V)
+            root, constant = _whitening(V)
+            distances = cdist(Z @ root, M[place[seen]] @ root, "sqeuclidean")
+            out[:, seen] = constant - 0.5 * distances
         if new.any():
             means, errors = self._predicted(table.values[new])
             E = errors / sd
-            V = V + ERROR_SHARE * (E.T @ E) / len(E)
-            out[:, new] = _log_likelihood(Z, (means - centre) / sd, V)
+            root, constant = _whitening(V + ERROR_SHARE * (E.T @ E) / len(E))
+            P = ((means - centre) / sd) @ root
+            usual = np.median(np.linalg.norm((M - E) @ root, axis=1))  # of classes left out
+            lengths = np.maximum(np.linalg.norm(P, axis=1), usual / MOST_STRETCH)
+            P *= ((usual or 1.0) / np.where(lengths > 0.0, lengths, 1.0))[:, None] ** EVENNESS
+            out[:, new] = constant - 0.5 * cdist(Z @ root, P, "sqeuclidean")
         return out
 
     def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,11 +96,10 @@ class ClassPredictor:
         return average + ((Z - mean) / sd) @ W
 
 
-def _log_likelihood(Z: np.ndarray, means: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Log-likelihood (n, U) of Gaussians with a common covariance V, up to a constant."""
+def _whitening(V: np.ndarray) -> tuple[np.ndarray, float]:
+    """A root (k, k) of the inverse of a shrunk covariance V, and the log of its determinant:
+    Gaussians have the log-likelihood of that minus half the squared distance after it."""
     V = (1.0 - SHRINKAGE) * V + SHRINKAGE * np.diag(np.diag(V))
     values, Q = np.linalg.eigh(V)
     values = np.maximum(values, 1e-9 * values[-1])
-    root = Q / np.sqrt(values)
-    distances = cdist(Z @ root, means @ root, "sqeuclidean")
-    return -0.5 * (distances + np.log(values).sum())
+    return Q / np.sqrt(values), float(-0.5 * np.log(values).sum())
