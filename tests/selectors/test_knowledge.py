@@ -8,9 +8,11 @@ from sklearn.preprocessing import KernelCenterer
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
+from semfs.attributes import AttributeTable
 from semfs.attributes.targets import MeanModel, _kernel, _left_out
 from semfs.method.objective import Objective
 from semfs.rows import Rows, open_blocks
+from semfs.selectors.prediction import ClassPredictor
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -362,3 +364,15 @@ def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
         SemFS(4, table, target_attributes=target).fit(X, y)
     with pytest.raises(ValueError, match='needs solver="direct"'):
         SemFS(4, A, target_attributes=A, solver="alternating").fit(X, y)
+
+
+def test_rows_go_to_the_class_in_their_direction_not_to_one_near_the_centre():
+    turn = np.arange(12) * np.pi / 6
+    A = np.c_[np.cos(turn), np.sin(turn)]
+    classes, new = np.arange(12), np.array([[0.1, 0.0], [0.0, 3.0]])
+    seen = AttributeTable(A, classes, ["a", "b"])
+    predictor = ClassPredictor(seen, 5.0 * A, np.eye(2))
+    scores = predictor.scores(
+        np.array([[0.0, 5.0]]), AttributeTable(new, classes[:2] + 12, ["a", "b"])
+    )
+    assert scores.argmax() == 1
