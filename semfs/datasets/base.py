@@ -1,11 +1,9 @@
 """`ZeroShotDataset`: rows, labels, class descriptions and a class split."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -111,13 +109,13 @@ class ZeroShotDataset:
             X, X_unseen = scaler.transform(X), scaler.transform(X_unseen)
         return X, self.y[~rows], X_unseen, self.y[rows]
 
-    def with_unseen(self, classes: Any) -> ZeroShotDataset:
+    def with_unseen(self, classes: Any) -> Self:
         """Return the same data with other unseen classes."""
         return replace(self, unseen=classes)
 
     def random_splits(
         self, n_splits: int, n_unseen: int, random_state: Any = None
-    ) -> Iterator[ZeroShotDataset]:
+    ) -> Iterator[Self]:
         """Iterate over ``n_splits`` data sets with ``n_unseen`` random classes unseen in each.
 
         Two may be equal when there are few classes; ``random_state`` is an int for the same
@@ -127,7 +125,7 @@ class ZeroShotDataset:
         draws = (np.sort(rng.permutation(n)[:n_unseen]) for _ in range(n_splits))
         return (self.with_unseen(self._classes[draw]) for draw in draws)
 
-    def every_split(self, n_seen: int = 2) -> Iterator[ZeroShotDataset]:
+    def every_split(self, n_seen: int = 2) -> Iterator[Self]:
         """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
 
         Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.

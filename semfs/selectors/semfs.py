@@ -1,11 +1,9 @@
 """SemFS: the scikit-learn selector. Parameters in, moments, solver, fitted attributes out."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
@@ -195,7 +193,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     @with_callbacks
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
-    ) -> SemFS:
+    ) -> Self:
         """Choose features on the seen classes.
 
         Parameters
@@ -220,7 +218,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return self._fit_from(data, y)
 
     @with_callbacks
-    def fit_moments(self, moments: Moments) -> SemFS:
+    def fit_moments(self, moments: Moments) -> Self:
         """Choose features from moments instead of rows; the answer is the same.
 
         Parameters
@@ -243,7 +241,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return self._fit_from(TrainingData(None, moments, None))
 
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemFS:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows to those of earlier calls and choose features on all of them.
 
         New classes may appear at any time; until there are two, the selector only collects.
@@ -314,7 +312,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             )
         return data.with_streamed(apart, rows, options)
 
-    def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
+    def _fit_from(self, data: TrainingData, y: Any = None) -> Self:
         """Solve and set all fitted attributes."""
         X, given = data.X, data.moments.without_empty_classes()
         check_two_classes(given)

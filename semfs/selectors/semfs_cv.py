@@ -1,10 +1,8 @@
 """SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -119,7 +117,7 @@ class SemFSCV(LinearSelector):
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
-    ) -> SemFSCV:
+    ) -> Self:
         """Choose a setting on held-out classes, then features on all seen classes.
 
         Parameters
