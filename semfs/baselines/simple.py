@@ -23,7 +23,6 @@ class RandomSelector(Baseline):
 
     Examples
     --------
-    >>> from semfs.baselines import RandomSelector
     >>> RandomSelector(1, random_state=0).fit([[1, 2, 3], [3, 1, 2]]).order_
     array([1, 2, 0])
     """
@@ -45,7 +44,6 @@ class VarianceSelector(Baseline):
 
     Examples
     --------
-    >>> from semfs.baselines import VarianceSelector
     >>> VarianceSelector(1).fit([[0, 5, 1], [1, 5, 9], [2, 5, 5]]).order_
     array([2, 0, 1])
     """
@@ -82,7 +80,6 @@ class Markers(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from semfs.baselines import Markers
     >>> X, y = load_iris(return_X_y=True)
     >>> Markers(2).fit(X, y).get_support()
     array([False,  True,  True, False])

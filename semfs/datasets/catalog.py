@@ -31,6 +31,7 @@ _FACTS = tomllib.loads((resources.files("semfs") / "data" / "catalog.toml").read
 CATALOG = tuple(Entry(**record) for record in _FACTS["entry"])
 #: Unseen classes of data sets that do not name them, and those of the older literature.
 UNSEEN, STANDARD = _FACTS["unseen"], _FACTS["standard"]
+CIFAR10_CLASSES = tuple(_FACTS["cifar10"])  # in the order of their numbers
 
 
 def data_folders() -> list[Path]:

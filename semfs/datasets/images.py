@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.catalog import STANDARD, UNSEEN
+from semfs.datasets.catalog import CIFAR10_CLASSES, STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
@@ -21,9 +21,6 @@ from semfs.validation import check_option
 
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
 _APY_FILES = ("apascal_train", "apascal_test", "ayahoo_test")
-CIFAR10_CLASSES = (
-    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
-)  # fmt: skip
 _BATCHES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 _RECORD = 1 + 3 * 32 * 32
 _WORDS = "cifar10_wordTable.mat"

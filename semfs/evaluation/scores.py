@@ -139,12 +139,8 @@ def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any)
 def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
     """Return the share of rows that agree under the best one-to-one match of labels.
 
-    Each class is matched with at most one cluster; rows of surplus clusters are errors.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n,)
-        Classes and clusters; their names do not matter.
+    Each class of y_true (n,) is matched with at most one cluster of y_pred (n,), whatever they
+    are called; rows of surplus clusters are errors.
 
     Examples
     --------
@@ -156,14 +152,10 @@ def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
 
 
 def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
-    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)), between 0 and 1.
+    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
 
     The normalisation of the paper, ``average_method="max"`` in scikit-learn, whose default,
     the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n,)
 
     Examples
     --------

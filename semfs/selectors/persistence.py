@@ -43,10 +43,6 @@ def save(selector: Any, path: Any) -> Path:
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 
-    Returns
-    -------
-    Path
-
     Examples
     --------
     >>> import os, tempfile

@@ -219,13 +219,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def fit_moments(self, moments: Moments) -> Self:
-        """Choose features from moments instead of rows; the answer is the same.
-
-        Parameters
-        ----------
-        moments : Moments
-            Moments of the seen classes.
-        """
+        """Choose features from moments of the seen classes, as `fit` does from their rows."""
         self._check_parameters()
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
@@ -244,13 +238,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows to those of earlier calls and choose features on all of them.
 
-        New classes may appear at any time; until there are two, the selector only collects.
-        `fit` forgets what was collected.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
+        X, y and sample_weight are as in `fit`, which forgets what was collected. New classes
+        may appear at any time; until there are two, the selector only collects.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():

@@ -120,11 +120,8 @@ class SemFSCV(LinearSelector):
     ) -> Self:
         """Choose a setting on held-out classes, then features on all seen classes.
 
-        Parameters
-        ----------
-        X, y, sample_weight, X_unlabeled
-            As in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000 random rows.
-            Rows without a label take part in the final fit only.
+        All parameters are as in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000
+        random rows. Rows without a label take part in the final fit only.
         """
         with self._all_or_nothing():
             self._check_parameters()
