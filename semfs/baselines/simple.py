@@ -38,10 +38,6 @@ class RandomSelector(Baseline):
 class VarianceSelector(Baseline):
     """Rank the features by their variance, ``score_j = (1/n) Σ_i (x_ij - x̄_j)²``.
 
-    Parameters
-    ----------
-    n_features_to_select : int, default=50
-
     Examples
     --------
     >>> VarianceSelector(1).fit([[0, 5, 1], [1, 5, 9], [2, 5, 5]]).order_
@@ -64,10 +60,6 @@ class Markers(Baseline):
     The features of a class are ranked by t, largest first (those that are *higher* in the
     class). Then the classes take turns: the best feature of each, the second best of each,
     and so on, leaving out what was taken before. For counts pass normalised logarithms.
-
-    Parameters
-    ----------
-    n_features_to_select : int, default=50
 
     Attributes
     ----------
@@ -95,9 +87,7 @@ class Markers(Baseline):
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
         turns = best_first.T.ravel()
         order = turns[np.sort(np.unique(turns, return_index=True)[1])]
-        scores = np.empty(len(order))
-        scores[order] = np.arange(len(order), 0, -1) / len(order)
-        return scores
+        return (len(order) - np.argsort(order)) / len(order)
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:

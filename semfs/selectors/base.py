@@ -132,11 +132,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         self, scores: np.ndarray, order: np.ndarray, n_selectable: int
     ) -> dict[str, np.ndarray]:
         """The fitted attributes that follow from scores and order."""
-        d = len(scores)
-        ranking = np.empty(d, dtype=np.intp)
-        ranking[order] = np.arange(1, d + 1)
-        support = np.zeros(d, dtype=bool)
-        support[order[: min(self._n_wanted(d), n_selectable)]] = True
+        ranking = 1 + np.argsort(order)  # of a permutation this is the inverse
+        support = ranking <= min(self._n_wanted(len(scores)), n_selectable)
         scores = np.asarray(scores, dtype=np.float64)
         return {"scores_": scores, "order_": order, "ranking_": ranking, "support_": support}
 
