@@ -149,12 +149,7 @@ def _missing_message(missing: list, known: list) -> str:
 
 
 def describe_attributes(table: Any) -> Any:
-    """Return what a class-attribute table is worth, as a frame of findings.
-
-    Parameters
-    ----------
-    table : DataFrame, mapping or array of shape (C, m)
-        As for `SemFS(attributes=...)`.
+    """Return what a class-attribute table (C, m), as of `SemFS`, is worth: a frame of findings.
 
     Returns
     -------

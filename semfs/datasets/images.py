@@ -40,6 +40,11 @@ def load_xlsa17(
 ) -> ZeroShotDataset:
     """Return a data set of the zero-shot benchmark layout.
 
+    All N images in the order of the file, in the file's own precision. Labels are class names;
+    attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based rows of
+    ``trainval``, ``test_seen`` and ``test_unseen``: to keep the test images of seen classes
+    apart use ``data.X[data.info["trainval"]]``.
+
     Parameters
     ----------
     root : path-like
@@ -52,14 +57,6 @@ def load_xlsa17(
     table : {"att", "original_att"}, default="att"
         "att" has unit length per class; "original_att" is as published, with -1 for
         values the annotators left open (AWA).
-
-    Returns
-    -------
-    ZeroShotDataset
-        All N images in the order of the file, in the file's own precision. Labels are class
-        names; attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based
-        rows of ``trainval``, ``test_seen`` and ``test_unseen``: to keep the test images of
-        seen classes apart use ``data.X[data.info["trainval"]]``.
     """
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
@@ -128,6 +125,9 @@ def _zero_based(path: Path, name: str) -> np.ndarray:
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     """Return the SUN scenes: 717 classes × 102 attributes, 707 seen and 10 unseen.
 
+    Rows are in the order of ``images.mat``; attributes are mean votes. Class names are the
+    folder names with ``_`` for ``/``, sorted: the table is xlsa17's ``original_att``.
+
     Parameters
     ----------
     root : path-like
@@ -135,12 +135,6 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
         One row per image (see `read_features`). Without them X has no columns.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Rows in the order of ``images.mat``; attributes are mean votes. Class names are the
-        folder names with ``_`` for ``/``, sorted: the table is xlsa17's ``original_att``.
     """
     folder = Path(root)
     images = read_mat(folder / "images.mat", "images", list)
@@ -159,6 +153,9 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
 def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     """Return aPascal (20 seen classes) and aYahoo (12 unseen classes), 64 attributes.
 
+    Class attributes are means over the class's objects. ``info`` has the rows of
+    ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
+
     Parameters
     ----------
     root : path-like
@@ -167,12 +164,6 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
         ``class_names.txt``.
     features : path-like or array of shape (15339, d), optional
         One row per object (see `read_features`). Without them X has no columns.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Class attributes are means over the class's objects. ``info`` has the rows of
-        ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
     """
     folder = Path(root)
     names, order = (_read_lines(folder / f"{n}_names.txt") for n in ("attribute", "class"))
@@ -202,7 +193,10 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
 
 
 def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> ZeroShotDataset:
-    """Return CIFAR-10 with word-vector attributes; iterate over its 45 splits.
+    """Return CIFAR-10 with word-vector attributes and no class unseen.
+
+    ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits. ``info`` has the rows of
+    ``"train"`` and ``"test"``.
 
     Parameters
     ----------
@@ -215,12 +209,6 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
     attributes : path-like or table, optional
         Class descriptions: a table, or a file of one. By default ``cifar10_wordTable.mat``
         (50 × 10 ``wordTable`` and ``label_names``), in or beside the folder.
-
-    Returns
-    -------
-    ZeroShotDataset
-        With no class unseen; ``data.every_split(n_seen=2)`` iterates over the paper's 45
-        splits. ``info`` has the rows of ``"train"`` and ``"test"``.
     """
     places = [Path(root), Path(root) / "cifar-10-batches-bin"]
     folder = next((place for place in places if (place / _BATCHES[0]).exists()), None)

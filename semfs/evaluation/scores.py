@@ -26,11 +26,12 @@ from semfs.validation import check_integer, check_option, encode_labels
 def cluster_scores(
     X: Any, y: Any, n_repeats: int = 20, random_state: Any = 0, starts: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster the rows into as many clusters as there are classes, and compare.
+    """Cluster rows into as many clusters as there are classes; return accuracies and NMIs.
 
-    Every repeat is a single run of Lloyd's K-means from its own starting rows; report the
-    mean over repeats, not the best. Starting rows depend on the numbers of rows and classes
-    and on ``random_state`` only, so that all selectors are compared from the same ones.
+    Both have shape (n_repeats,): every repeat is a single run of Lloyd's K-means from its own
+    starting rows; report the mean over repeats, not the best. Starting rows depend on the
+    numbers of rows and classes and on ``random_state`` only, so that all selectors are compared
+    from the same ones.
 
     Parameters
     ----------
@@ -42,10 +43,6 @@ def cluster_scores(
         Number of runs, and seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
         Row indices to start from instead, K different ones for each repeat.
-
-    Returns
-    -------
-    accuracies, nmis : ndarrays of shape (n_repeats,)
 
     Examples
     --------
