@@ -46,6 +46,11 @@ def row(label: str, score: float, **others: Any) -> dict[str, Any]:
     return {"method": method, "label": label, **place, **scores, **more, **others}
 
 
+def rows_of(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Rows from {label: [score on split 0, on split 1, …]}, one k."""
+    return [row(m, acc, split=str(i)) for m, v in scores.items() for i, acc in enumerate(v)]
+
+
 def clustering_rows(names: list[str] | None = None, seed: int = 0) -> list[dict[str, Any]]:
     """Curves of twelve methods on three data sets; ``names`` are used as feature names."""
     draw = random.Random(seed)
@@ -56,16 +61,9 @@ def clustering_rows(names: list[str] | None = None, seed: int = 0) -> list[dict[
             luck = draw.gauss(0, 0.03)
             for label, quality in QUALITY.items():
                 features = draw.sample(names, min(50, len(names)))
-                noise = draw.gauss(0, 0.01)
+                level = 0.25 + luck + quality + draw.gauss(0, 0.01)
                 for k in KS:
-                    acc = (
-                        0.25
-                        + luck
-                        + quality
-                        + noise
-                        + 0.12 * (1 - 5 / k)
-                        + draw.gauss(0, 0.004)
-                    )
+                    acc = level + 0.12 * (1 - 5 / k) + draw.gauss(0, 0.004)
                     at = {"dataset": dataset, "split": split, "k": k, "features": features[:k]}
                     rows.append(row(label, acc, **at))
     return rows
@@ -106,12 +104,8 @@ def all_rows(names: list[str] | None = None) -> list[dict[str, Any]]:
 
 def failures() -> list[dict[str, Any]]:
     """Two failed cells, one with a hostile message."""
-    cell = {
-        "experiment": "clustering",
-        "dataset": "apy",
-        "split": "given",
-        "params": {"mu": 1.0},
-    }
+    place = {"experiment": "clustering", "dataset": "apy", "split": "given"}
+    cell = place | {"params": {"mu": 1.0}}
     return [
         {**cell, "method": "l20alm", "error": "LinAlgError: singular matrix"},
         {**cell, "method": "wknn", "error": f"ValueError: {EVIL}\nsecond line"},

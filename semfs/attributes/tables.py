@@ -1,13 +1,11 @@
 """Class-attribute tables: one row of numbers per class, and what they are worth."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics.pairwise import cosine_similarity
@@ -28,16 +26,16 @@ class AttributeTable:
     classes: np.ndarray  # (C,), labels
     names: np.ndarray  # (m,), of the attributes
 
-    def rows_of(self, classes: Any) -> AttributeTable:
+    def rows_of(self, classes: Any) -> Self:
         """Return the rows of the given classes, in that order."""
         wanted = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         position = {label: i for i, label in enumerate(self.classes.tolist())}
         if missing := [label for label in wanted if label not in position]:
             raise ValueError(_missing_message(missing, list(position)))
         rows = [position[label] for label in wanted]
-        return AttributeTable(self.values[rows], label_array(wanted), self.names)
+        return replace(self, values=self.values[rows], classes=label_array(wanted))
 
-    def columns_of(self, fitted: AttributeTable, what: str) -> AttributeTable:
+    def columns_of(self, fitted: Self, what: str) -> Self:
         """Return the columns of another table: by name if both have names, else by place."""
         own, wanted = self.names.tolist(), fitted.names.tolist()
         if len(own) != len(wanted):
@@ -50,7 +48,7 @@ class AttributeTable:
             for name in sorted(set(wanted) - set(own)):
                 raise ValueError(f"{what} has no attribute {name!r}, found: {', '.join(own)}.")
             places = list(map(own.index, wanted))
-        return AttributeTable(self.values[:, places], self.classes, fitted.names)
+        return replace(self, values=self.values[:, places], names=fitted.names)
 
 
 def _are_names(names: list[str]) -> bool:
@@ -151,12 +149,7 @@ def _missing_message(missing: list, known: list) -> str:
 
 
 def describe_attributes(table: Any) -> Any:
-    """Return what a class-attribute table is worth, as a frame of findings.
-
-    Parameters
-    ----------
-    table : DataFrame, mapping or array of shape (C, m)
-        As for `SemFS(attributes=...)`.
+    """Return what a class-attribute table (C, m), as of `SemFS`, is worth: a frame of findings.
 
     Returns
     -------

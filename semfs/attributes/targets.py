@@ -5,12 +5,10 @@ classes. Predicted means, with the scatter within the seen classes, make a probl
 paper's form: tell the classes to come apart.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
@@ -96,7 +94,7 @@ class MeanModel:
     errors: np.ndarray  # (C, d), mean of each seen class minus its prediction when left out
 
     @classmethod
-    def fit(cls, A: np.ndarray, means: np.ndarray, same: np.ndarray | None = None) -> MeanModel:
+    def fit(cls, A: np.ndarray, means: np.ndarray, same: np.ndarray | None = None) -> Self:
         """Learn from attributes A (C, m) and feature means (C, d) of the seen classes.
 
         ``same`` (C, d) are the attributes that stand for the features themselves, where
@@ -118,7 +116,7 @@ class MeanModel:
         return repeating if repeating.r2 > plain.r2 else plain
 
     @classmethod
-    def _fit(cls, A: np.ndarray, means: np.ndarray, same: Any, slope: float) -> MeanModel:
+    def _fit(cls, A: np.ndarray, means: np.ndarray, same: Any, slope: float) -> Self:
         rest = means - slope * same
         mean, C = rest.mean(axis=0), len(A)
         R, spread = rest - mean, A.std(axis=0)

@@ -49,7 +49,8 @@ class Training:
 
 @dataclass(eq=False, repr=False)
 class Baseline(RankingSelector):
-    """Base of the methods of comparison: a subclass computes one score per column."""
+    """Base of the methods of comparison. A subclass has ``_scores(data)``: one per column of X,
+    or per column that is not constant."""
 
     n_features_to_select: float = 50
 
@@ -65,10 +66,6 @@ class Baseline(RankingSelector):
                 raise ValueError(self._breakdown(f"met a singular matrix ({error})")) from error
             self._rank(scores, data)
         return self
-
-    def _scores(self, data: Training) -> np.ndarray:
-        """Return one score per column of X, or per column that is not constant."""
-        raise NotImplementedError
 
     def _training(self, X: Any, y: Any) -> Training:
         y = y if self._supervised else None

@@ -67,7 +67,6 @@ class FSASL(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from semfs.baselines import FSASL
     >>> X = load_digits().data[:100]
     >>> FSASL(10, n_components=10, max_iter=5).fit(X).transform(X).shape
     (100, 10)

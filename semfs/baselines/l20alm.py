@@ -1,10 +1,8 @@
 """L20ALM: exactly k features under an unsquared loss, by an augmented Lagrangian."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -57,7 +55,6 @@ class L20ALM(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from semfs.baselines import L20ALM
     >>> X, y = load_iris(return_X_y=True)
     >>> L20ALM(2).fit(X, y).get_support()
     array([False,  True, False,  True])
@@ -77,7 +74,7 @@ class L20ALM(Baseline):
     _at_least = {"rho": 1, "tol": 0}
     _above = {"mu": 0}
 
-    def path(self, X: Any, y: Any, ks: Iterable[int]) -> list[L20ALM]:
+    def path(self, X: Any, y: Any, ks: Iterable[int]) -> list[Self]:
         """Return one fitted selector per number of features k."""
         return [clone(self).set_params(n_features_to_select=k).fit(X, y) for k in ks]
 
@@ -94,7 +91,7 @@ class L20ALM(Baseline):
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(
-        self, T: np.ndarray, system: RidgeSystem
+        self, T: np.ndarray, system: "RidgeSystem"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
@@ -129,7 +126,7 @@ class L20ALM(Baseline):
         self.objective_ = np.array(objective)
         return V, b, norms
 
-    def _start(self, T: np.ndarray, system: RidgeSystem) -> tuple[Any, Any]:
+    def _start(self, T: np.ndarray, system: "RidgeSystem") -> tuple[Any, Any]:
         """Return V (d, m) and E (n, m)."""
         V, E = np.zeros((system.X.shape[1], T.shape[1])), np.zeros(T.shape)
         if self.init == "ridge":

@@ -52,7 +52,6 @@ class LassoSelector(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from semfs.baselines import LassoSelector
     >>> X, y = load_iris(return_X_y=True)
     >>> LassoSelector(2, lam=10.0).fit(X, y).get_support()
     array([False, False,  True,  True])

@@ -57,7 +57,6 @@ class MCFS(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from semfs.baselines import MCFS
     >>> X = load_digits().data[:300]
     >>> MCFS(10, n_components=10).fit(X).transform(X).shape
     (300, 10)

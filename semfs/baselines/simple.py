@@ -23,7 +23,6 @@ class RandomSelector(Baseline):
 
     Examples
     --------
-    >>> from semfs.baselines import RandomSelector
     >>> RandomSelector(1, random_state=0).fit([[1, 2, 3], [3, 1, 2]]).order_
     array([1, 2, 0])
     """
@@ -39,13 +38,8 @@ class RandomSelector(Baseline):
 class VarianceSelector(Baseline):
     """Rank the features by their variance, ``score_j = (1/n) Σ_i (x_ij - x̄_j)²``.
 
-    Parameters
-    ----------
-    n_features_to_select : int, default=50
-
     Examples
     --------
-    >>> from semfs.baselines import VarianceSelector
     >>> VarianceSelector(1).fit([[0, 5, 1], [1, 5, 9], [2, 5, 5]]).order_
     array([2, 0, 1])
     """
@@ -67,10 +61,6 @@ class Markers(Baseline):
     class). Then the classes take turns: the best feature of each, the second best of each,
     and so on, leaving out what was taken before. For counts pass normalised logarithms.
 
-    Parameters
-    ----------
-    n_features_to_select : int, default=50
-
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
@@ -82,7 +72,6 @@ class Markers(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from semfs.baselines import Markers
     >>> X, y = load_iris(return_X_y=True)
     >>> Markers(2).fit(X, y).get_support()
     array([False,  True,  True, False])
@@ -98,9 +87,7 @@ class Markers(Baseline):
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
         turns = best_first.T.ravel()
         order = turns[np.sort(np.unique(turns, return_index=True)[1])]
-        scores = np.empty(len(order))
-        scores[order] = np.arange(len(order), 0, -1) / len(order)
-        return scores
+        return (len(order) - np.argsort(order)) / len(order)
 
 
 def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -58,7 +58,6 @@ class WkNN(Baseline):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from semfs.baselines import WkNN
     >>> X, y = load_iris(return_X_y=True)
     >>> WkNN(2, max_iter=50).fit(X, y).get_support()
     array([False, False,  True,  True])

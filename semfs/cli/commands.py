@@ -47,9 +47,11 @@ METHOD = "With commas; or module:Selector."
 USUAL = "semfs-described,semfs,markers,variance,random"
 
 
-def _given(options: Any) -> dict[str, Any]:
-    """The options that were given; the library knows the defaults of the others."""
-    return {k: v for k, v in vars(options).items() if v is not None}
+def _given(options: Any, *names: str) -> dict[str, Any]:
+    """Options of these names that were given; the library knows the defaults of the others."""
+    return {
+        name: getattr(options, name) for name in names if getattr(options, name) is not None
+    }
 
 
 @dataclass
@@ -89,18 +91,17 @@ def select(options: Selection) -> None:
     from semfs.rows.readers import classes_in
     from semfs.selectors.files import select_features, targets
 
-    read: dict[str, Any] = {"drop": options.drop or (), "normalize": options.normalize}
+    read = _given(options, "drop", "normalize")
     source: Any = open_blocks(options.data, options.label, key=options.layer, **read)
     inputs = (options.data, options.label, options.attributes)
     check_apart((*targets(source, options.out), options.save), inputs)
     about = (options.data, options.attributes, source.labels.classes)
     table, hidden = class_table(*about, needed=False)
-    own = ("alpha", "gamma", "include", "exclude")
-    parameters = {name: value for name, value in _given(options).items() if name in own}
+    parameters = _given(options, "alpha", "gamma", "include", "exclude")
     k, verbose = options.n_features_to_select, int(sys.stderr.isatty())
     k = int(k) if float(k).is_integer() else k
     selector = semfs.SemFS(k, attributes=table, verbose=verbose, **parameters)
-    how: dict[str, Any] = {k: getattr(options, k) for k in ("subset", "scale", "scheduler")}
+    how = _given(options, "subset", "scale", "scheduler")
     unseen = [*classes_in(options.unseen or (), source.labels.classes), *hidden]
     done = select_features(source, selector, options.out, unseen=unseen, **how)
     if options.save is not None:
@@ -260,10 +261,9 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
     check_apart([options.out], [options.data, options.label, options.attributes])
     how: dict[str, Any] = {"ks": _numbers(options.ks), "verbose": sys.stderr.isatty()}
-    how |= {k: getattr(options, k) for k in ("n_splits", "n_repeats", "n_jobs", "seed")}
-    read = {k: v for k, v in _given(options).items() if k in ("layer", "normalize", "drop")}
-    where = (options.label, options.attributes, options.unseen or ())
-    data = replace(open_data(options.data, *where, **read), scale=options.scale)
+    how |= _given(options, "n_splits", "n_repeats", "n_jobs", "seed")
+    read = _given(options, "label", "attributes", "unseen", "layer", "normalize", "drop")
+    data = replace(open_data(options.data, **read), scale=options.scale)
     rows, summary = evaluate_methods(data, _words(options.methods), **how)
     if options.as_json:
         print(json.dumps(rows, indent=1))
@@ -302,12 +302,12 @@ def reproduce(options: Reproduction) -> None:
     from semfs.lab.paper import Study
     from semfs.lab.paper import reproduce as reproduce_experiments
 
-    arguments = _given(options)
-    arguments |= {name: _words(arguments[name]) for name in ("datasets", "methods")}
-    study = Study(**{f.name: arguments.pop(f.name, None) for f in fields(Study)})
+    given = _given(options, *(field.name for field in fields(Study)))
+    given |= {name: _words(given[name]) for name in ("datasets", "methods")}
+    command = shlex.join(["semfs", *sys.argv[1:]])
+    how: dict[str, Any] = {"n_jobs": options.n_jobs, "command": command, "verbose": True}
     try:
-        command = shlex.join(["semfs", *sys.argv[1:]])
-        done = reproduce_experiments(study, **arguments, command=command, verbose=True)
+        done = reproduce_experiments(Study(**given), options.run_folder, **how)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"interrupted. What is finished is safe in {options.run_folder}; the same command "

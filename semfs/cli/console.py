@@ -2,7 +2,9 @@
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
+from importlib import resources
 
 from rich.console import Console
 from rich.table import Table
@@ -14,29 +16,7 @@ if FORCE is False:
     os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
 #: What the library calls a thing (a pattern), and what it is called on the command line.
-WORDS = {
-    r"^Found array with 0 sample.*": "DATA has no rows. Give a file with labelled rows.",
-    r"^Found array with 0 feature.*": "DATA has no columns of numbers beside the labels.",
-    r"^names is empty": "NAMES is empty",
-    r"scale X first.*StandardScaler": "use --scale",
-    r"Rescale X, as by StandardScaler": "Use --scale",
-    r"Pass them as y: an array, or a name in it": "Name them: --label",
-    r"drop that class from y\b": "leave it out (--unseen)",
-    r", for example y\.astype\(str\)": "",
-    r"\bn_features_to_select=": "-k ",
-    r"\bn_features_to_select\b": "-k",
-    r"\bn_(genes|jobs|repeats|splits)\b": r"--\1",
-    r"\brandom_state\b": "--seed",
-    r"\b(?:[Ii]nput |the target )?(?<![\w/.-])y(?![\w/-]|\.\w)": "--label",
-    r"\b(?:[Ii]nput )?(?<![\w/.-])X(?![\w/-]|\.\w)": "DATA",
-    r"(?<![\w/.-])(include|exclude)(?![\w/-]|\.\w)": r"--\1",
-    r"^(alpha|gamma|attributes|seed|scheduler|subset)(?= must|:| has| is| holds)": r"--\1",
-    r"^unseen(?= must|:| has| is| names)": "--unseen",
-    r"\bin drop\b": "in --drop",
-    r"\bkey=": "--layer ",
-    r"\b(layer|normalize)=": r"--\1 ",
-    r" \(of open_blocks[^)]*\)": "",
-}
+WORDS = tomllib.loads((resources.files("semfs.cli") / "words.toml").read_text("utf-8"))
 # names in data: what is in quotes, and what was found as far as a sentence goes
 NAMES = r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -1,11 +1,9 @@
 """`ZeroShotDataset`: rows, labels, class descriptions and a class split."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -65,7 +63,7 @@ class ZeroShotDataset:
     feature_names: Any = None
     info: Any = None
     scale: bool = False
-    _classes: np.ndarray = field(init=False)
+    classes: np.ndarray = field(init=False)  # (C,), the labels that have samples, sorted
     _codes: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,21 +84,16 @@ class ZeroShotDataset:
             "unseen": _as_unseen(self.unseen, classes),
             "feature_names": _as_feature_names(self.feature_names, X.shape[1]),
             "info": dict(self.info or {}),
-            "_classes": classes,
+            "classes": classes,
             "_codes": codes,
         }
         for key, value in checked.items():
             object.__setattr__(self, key, value)  # the way into a frozen dataclass
 
     @property
-    def classes(self) -> np.ndarray:
-        """All class labels that have samples, sorted; shape (C,)."""
-        return self._classes
-
-    @property
     def seen(self) -> np.ndarray:
         """Labels of the classes that are not unseen, sorted."""
-        return self._classes[~self._is_unseen()]
+        return self.classes[~self._is_unseen()]
 
     def split(self) -> tuple[Any, np.ndarray, Any, np.ndarray]:
         """Return ``X_seen, y_seen, X_unseen, y_unseen``, rows in their original order."""
@@ -111,34 +104,34 @@ class ZeroShotDataset:
             X, X_unseen = scaler.transform(X), scaler.transform(X_unseen)
         return X, self.y[~rows], X_unseen, self.y[rows]
 
-    def with_unseen(self, classes: Any) -> ZeroShotDataset:
+    def with_unseen(self, classes: Any) -> Self:
         """Return the same data with other unseen classes."""
         return replace(self, unseen=classes)
 
     def random_splits(
         self, n_splits: int, n_unseen: int, random_state: Any = None
-    ) -> Iterator[ZeroShotDataset]:
+    ) -> Iterator[Self]:
         """Iterate over ``n_splits`` data sets with ``n_unseen`` random classes unseen in each.
 
         Two may be equal when there are few classes; ``random_state`` is an int for the same
         splits every time.
         """
-        rng, n = check_random_state(random_state), len(self._classes)
+        rng, n = check_random_state(random_state), len(self.classes)
         draws = (np.sort(rng.permutation(n)[:n_unseen]) for _ in range(n_splits))
-        return (self.with_unseen(self._classes[draw]) for draw in draws)
+        return (self.with_unseen(self.classes[draw]) for draw in draws)
 
-    def every_split(self, n_seen: int = 2) -> Iterator[ZeroShotDataset]:
+    def every_split(self, n_seen: int = 2) -> Iterator[Self]:
         """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
 
         Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
         """
-        choices = itertools.combinations(range(len(self._classes)), n_seen)
-        return (self.with_unseen(np.delete(self._classes, seen)) for seen in choices)
+        choices = itertools.combinations(range(len(self.classes)), n_seen)
+        return (self.with_unseen(np.delete(self.classes, seen)) for seen in choices)
 
     def __repr__(self) -> str:
         (n, d), m = self.X.shape, self.attributes.shape[1]
         unseen, times = self._is_unseen(), np.bincount(self._codes)
-        sized = np.array([f"{label} [{k}]" for label, k in zip(self._classes.tolist(), times)])
+        sized = np.array([f"{label} [{k}]" for label, k in zip(self.classes.tolist(), times)])
         return (
             f"ZeroShotDataset {self.name!r}: {n} samples × {d} features, {len(sized)} classes "
             f"× {m} attributes\n  seen ({(~unseen).sum()}): {_shorten(sized[~unseen])}\n"
@@ -147,7 +140,7 @@ class ZeroShotDataset:
 
     def _is_unseen(self) -> np.ndarray:
         unseen = set(self.unseen.tolist())
-        return np.array([label in unseen for label in self._classes.tolist()])
+        return np.array([label in unseen for label in self.classes.tolist()])
 
 
 def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:

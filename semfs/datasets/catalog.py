@@ -31,6 +31,7 @@ _FACTS = tomllib.loads((resources.files("semfs") / "data" / "catalog.toml").read
 CATALOG = tuple(Entry(**record) for record in _FACTS["entry"])
 #: Unseen classes of data sets that do not name them, and those of the older literature.
 UNSEEN, STANDARD = _FACTS["unseen"], _FACTS["standard"]
+CIFAR10_CLASSES = tuple(_FACTS["cifar10"])  # in the order of their numbers
 
 
 def data_folders() -> list[Path]:
@@ -59,16 +60,11 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     ----------
     name : {"lung", "blood"}, default="lung"
         "lung": 964 cells of 19 types of Tabula Sapiens (2022), seven of them unseen, 2,000
-        genes, and the ancestors of each type in the Cell Ontology. "blood": 700 cells of ten
-        types of 10x Genomics (Zheng et al. 2017), four of them unseen, 765 genes, and a table
-        of 0, 0.5 ("partly") and 1 from names of the types and textbooks.
-
-    Returns
-    -------
-    ZeroShotDataset
-        "lung": ``attributes`` (19, 56); ``info`` has the Cell Ontology id and the compartment
-        of each type (``cl_ids``, ``compartments``) and the rows that were not measured with
-        10x (``smart_seq2``). "blood": ``attributes`` (10, 20).
+        genes, and 56 ancestors of the types in the Cell Ontology; ``info`` has the id of each
+        type there and its compartment (``cl_ids``, ``compartments``), and the rows that were
+        not measured with 10x (``smart_seq2``). "blood": 700 cells of ten types of 10x Genomics
+        (Zheng et al. 2017), four of them unseen, 765 genes, and a table of 20 attributes, each
+        0, 0.5 ("partly") or 1, from names of the types and textbooks.
 
     Examples
     --------

@@ -80,22 +80,17 @@ def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
 
 
 def load_npz(path: Any) -> ZeroShotDataset:
-    """Return the data set stored in one ``.npz`` file.
+    """Return the data set stored in one ``.npz`` file, with the arrays
 
-    Parameters
-    ----------
-    path : path-like
-        File with the arrays
+    - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
+    - ``y`` (n,), 0-based class ids, or class names;
+    - ``A`` (C, m), the attributes of each class;
+    - ``classes`` (C,), optional: class names. Without it labels are the ids;
+    - ``unseen``, optional: ids or names of the unseen classes;
+    - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
 
-        - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
-        - ``y`` (n,), 0-based class ids, or class names;
-        - ``A`` (C, m), the attributes of each class;
-        - ``classes`` (C,), optional: class names. Without it labels are the ids;
-        - ``unseen``, optional: ids or names of the unseen classes;
-        - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
-
-        Other arrays are left alone. Nothing is unpickled. Rows of id -1 have no label and
-        are left out.
+    Other arrays are left alone. Nothing is unpickled. Rows of id -1 have no label and are left
+    out.
 
     Examples
     --------

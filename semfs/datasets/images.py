@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.catalog import STANDARD, UNSEEN
+from semfs.datasets.catalog import CIFAR10_CLASSES, STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
 from semfs.datasets.matlab import names_in_mat, read_mat
 from semfs.files import FileError, need, open_existing
@@ -21,9 +21,6 @@ from semfs.validation import check_option
 
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
 _APY_FILES = ("apascal_train", "apascal_test", "ayahoo_test")
-CIFAR10_CLASSES = (
-    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
-)  # fmt: skip
 _BATCHES = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
 _RECORD = 1 + 3 * 32 * 32
 _WORDS = "cifar10_wordTable.mat"
@@ -43,6 +40,11 @@ def load_xlsa17(
 ) -> ZeroShotDataset:
     """Return a data set of the zero-shot benchmark layout.
 
+    All N images in the order of the file, in the file's own precision. Labels are class names;
+    attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based rows of
+    ``trainval``, ``test_seen`` and ``test_unseen``: to keep the test images of seen classes
+    apart use ``data.X[data.info["trainval"]]``.
+
     Parameters
     ----------
     root : path-like
@@ -55,14 +57,6 @@ def load_xlsa17(
     table : {"att", "original_att"}, default="att"
         "att" has unit length per class; "original_att" is as published, with -1 for
         values the annotators left open (AWA).
-
-    Returns
-    -------
-    ZeroShotDataset
-        All N images in the order of the file, in the file's own precision. Labels are class
-        names; attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based
-        rows of ``trainval``, ``test_seen`` and ``test_unseen``: to keep the test images of
-        seen classes apart use ``data.X[data.info["trainval"]]``.
     """
     check_option("split", split, ("proposed", "standard"))
     path, attributes, rows = read_splits(root, name, table)
@@ -131,6 +125,9 @@ def _zero_based(path: Path, name: str) -> np.ndarray:
 def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     """Return the SUN scenes: 717 classes × 102 attributes, 707 seen and 10 unseen.
 
+    Rows are in the order of ``images.mat``; attributes are mean votes. Class names are the
+    folder names with ``_`` for ``/``, sorted: the table is xlsa17's ``original_att``.
+
     Parameters
     ----------
     root : path-like
@@ -138,12 +135,6 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
         One row per image (see `read_features`). Without them X has no columns.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Rows in the order of ``images.mat``; attributes are mean votes. Class names are the
-        folder names with ``_`` for ``/``, sorted: the table is xlsa17's ``original_att``.
     """
     folder = Path(root)
     images = read_mat(folder / "images.mat", "images", list)
@@ -162,6 +153,9 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
 def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     """Return aPascal (20 seen classes) and aYahoo (12 unseen classes), 64 attributes.
 
+    Class attributes are means over the class's objects. ``info`` has the rows of
+    ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
+
     Parameters
     ----------
     root : path-like
@@ -170,12 +164,6 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
         ``class_names.txt``.
     features : path-like or array of shape (15339, d), optional
         One row per object (see `read_features`). Without them X has no columns.
-
-    Returns
-    -------
-    ZeroShotDataset
-        Class attributes are means over the class's objects. ``info`` has the rows of
-        ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
     """
     folder = Path(root)
     names, order = (_read_lines(folder / f"{n}_names.txt") for n in ("attribute", "class"))
@@ -205,7 +193,10 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
 
 
 def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> ZeroShotDataset:
-    """Return CIFAR-10 with word-vector attributes; iterate over its 45 splits.
+    """Return CIFAR-10 with word-vector attributes and no class unseen.
+
+    ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits. ``info`` has the rows of
+    ``"train"`` and ``"test"``.
 
     Parameters
     ----------
@@ -218,12 +209,6 @@ def load_cifar10(root: Any, features: Any = None, *, attributes: Any = None) -> 
     attributes : path-like or table, optional
         Class descriptions: a table, or a file of one. By default ``cifar10_wordTable.mat``
         (50 × 10 ``wordTable`` and ``label_names``), in or beside the folder.
-
-    Returns
-    -------
-    ZeroShotDataset
-        With no class unseen; ``data.every_split(n_seen=2)`` iterates over the paper's 45
-        splits. ``info`` has the rows of ``"train"`` and ``"test"``.
     """
     places = [Path(root), Path(root) / "cifar-10-batches-bin"]
     folder = next((place for place in places if (place / _BATCHES[0]).exists()), None)

@@ -26,11 +26,12 @@ from semfs.validation import check_integer, check_option, encode_labels
 def cluster_scores(
     X: Any, y: Any, n_repeats: int = 20, random_state: Any = 0, starts: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster the rows into as many clusters as there are classes, and compare.
+    """Cluster rows into as many clusters as there are classes; return accuracies and NMIs.
 
-    Every repeat is a single run of Lloyd's K-means from its own starting rows; report the
-    mean over repeats, not the best. Starting rows depend on the numbers of rows and classes
-    and on ``random_state`` only, so that all selectors are compared from the same ones.
+    Both have shape (n_repeats,): every repeat is a single run of Lloyd's K-means from its own
+    starting rows; report the mean over repeats, not the best. Starting rows depend on the
+    numbers of rows and classes and on ``random_state`` only, so that all selectors are compared
+    from the same ones.
 
     Parameters
     ----------
@@ -42,10 +43,6 @@ def cluster_scores(
         Number of runs, and seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
         Row indices to start from instead, K different ones for each repeat.
-
-    Returns
-    -------
-    accuracies, nmis : ndarrays of shape (n_repeats,)
 
     Examples
     --------
@@ -139,12 +136,8 @@ def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any)
 def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
     """Return the share of rows that agree under the best one-to-one match of labels.
 
-    Each class is matched with at most one cluster; rows of surplus clusters are errors.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n,)
-        Classes and clusters; their names do not matter.
+    Each class of y_true (n,) is matched with at most one cluster of y_pred (n,), whatever they
+    are called; rows of surplus clusters are errors.
 
     Examples
     --------
@@ -156,14 +149,10 @@ def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
 
 
 def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
-    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)), between 0 and 1.
+    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
 
     The normalisation of the paper, ``average_method="max"`` in scikit-learn, whose default,
     the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n,)
 
     Examples
     --------

@@ -11,7 +11,8 @@ from semfs.validation import check_integer, encode_labels
 
 
 class _ClassSplitter(BaseCrossValidator):
-    """Splits the classes as another splitter would split rows."""
+    """Splits the classes as another splitter would split rows: by ``_split_classes``, the
+    positions of the training and of the test classes of each split."""
 
     n_splits: int
 
@@ -24,10 +25,6 @@ class _ClassSplitter(BaseCrossValidator):
         classes, codes = encode_labels(y)
         for _, test_classes in self._split_classes(classes):
             yield np.isin(codes, test_classes)
-
-    def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Positions of the training and the test classes of each split."""
-        raise NotImplementedError
 
 
 @dataclass(eq=False, repr=False)

@@ -7,8 +7,6 @@ is read by this rule (`ranking_of`): ``order_`` (feature indices, best first), e
 features, set through its parameter ``n_features_to_select``, ``k`` or ``max_features``.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import os
@@ -17,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -61,7 +59,7 @@ class Case:
     feature_names: np.ndarray
 
     @classmethod
-    def of(cls, data: ZeroShotDataset) -> Case:
+    def of(cls, data: ZeroShotDataset) -> Self:
         """Return the case of a data set with its split."""
         X, y, X_unseen, y_unseen = data.split()
         return cls(X, y, data.attributes, X_unseen, y_unseen, data.feature_names)
@@ -70,12 +68,12 @@ class Case:
         """Return the names of features given by index."""
         return [str(name) for name in self.feature_names[features]]
 
-    def sample(self, rows: np.ndarray) -> Case:
+    def sample(self, rows: np.ndarray) -> Self:
         """Return the case with these seen rows only, in their order in the data."""
         rows = np.sort(rows)
         return replace(self, X=self.X[rows], y=self.y[rows])
 
-    def with_ratio(self, ratio: float, seed: int) -> Case:
+    def with_ratio(self, ratio: float, seed: int) -> Self:
         """Return the case with a random share of each seen class, at least two rows of each."""
         if ratio >= 1.0:
             return self

@@ -4,8 +4,6 @@ A finished cell is never computed again, a failed one is recorded and tried agai
 run, and a run may be killed at any moment.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import signal
@@ -20,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
@@ -49,9 +47,9 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def __add__(self, other: Summary) -> Summary:
+    def __add__(self, other: Self) -> Self:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Summary(*(a + b for a, b in pairs))
+        return type(self)(*(a + b for a, b in pairs))
 
 
 def run(

@@ -5,8 +5,6 @@ carries a checksum: what was damaged is never read as a result. A cell under way
 byte of the file beside it, so that processes can share a run; locks end with their process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -18,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 FILE_NAME = "results.sqlite"
 LOCKS = "results.lock"
@@ -116,7 +114,7 @@ class Store:
                 raise self._damaged(found)
 
     @classmethod
-    def salvage(cls, run: Any, into: Any = None) -> Store:
+    def salvage(cls, run: Any, into: Any = None) -> Self:
         """Return a store of what is undamaged in a damaged one, which is left as it is.
 
         ``into`` is a new run directory, with which the run can be continued, or None: memory.

@@ -132,11 +132,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         self, scores: np.ndarray, order: np.ndarray, n_selectable: int
     ) -> dict[str, np.ndarray]:
         """The fitted attributes that follow from scores and order."""
-        d = len(scores)
-        ranking = np.empty(d, dtype=np.intp)
-        ranking[order] = np.arange(1, d + 1)
-        support = np.zeros(d, dtype=bool)
-        support[order[: min(self._n_wanted(d), n_selectable)]] = True
+        ranking = 1 + np.argsort(order)  # of a permutation this is the inverse
+        support = ranking <= min(self._n_wanted(len(scores)), n_selectable)
         scores = np.asarray(scores, dtype=np.float64)
         return {"scores_": scores, "order_": order, "ranking_": ranking, "support_": support}
 
@@ -263,17 +260,8 @@ def row_wise(method: Callable) -> Callable:
     return of_any
 
 
-class _Fitted(RankingSelector):
-    """What `fit` of a linear model sets."""
-
-    class_table_: AttributeTable
-    class_means_: np.ndarray
-    within_: np.ndarray
-    new_table_: AttributeTable | None
-
-
 @dataclass(eq=False, repr=False)
-class LinearSelector(_Fitted):
+class LinearSelector(RankingSelector):
     """A ranking with a linear model of class attributes: parameters of SemFS and SemFSCV."""
 
     n_features_to_select: Any = 50
@@ -317,14 +305,9 @@ class LinearSelector(_Fitted):
 
     @row_wise
     def predict_attributes(self, X: Any) -> np.ndarray:
-        """Predict the attributes of each row, in the columns of the table given.
+        """Predict the attributes (n, m) of rows X (n, d), in the columns of the table given.
 
         By a ridge regression of its own on the selected features, all classes alike.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`; the result has shape (n, m).
         """
         return like(self._predictor().attributes(self._selected(X, "predict_attributes")), X)
 
@@ -344,12 +327,9 @@ class LinearSelector(_Fitted):
 
     @row_wise
     def decision_function(self, X: Any, class_table: Any = None) -> np.ndarray:
-        """Return how likely each class is for each row: log-likelihoods up to a constant.
+        """Return log-likelihoods (n, n_classes) of the classes of each row, up to a constant.
 
-        Parameters
-        ----------
-        X, class_table
-            As in `predict`; the result (n, n_classes) has columns in the order of the table.
+        X and class_table are as in `predict`; columns are in the order of the table.
         """
         Z, table = self._selected(X, "decision_function"), self._candidates(class_table)
         return like(self._predictor().scores(Z, table), X)

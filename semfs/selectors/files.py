@@ -76,10 +76,6 @@ def select_features(
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
 
-    Returns
-    -------
-    FileSelection
-
     Examples
     --------
     >>> import tempfile

@@ -5,8 +5,6 @@ wide a class is (their number). Clusters are found in the leading principal comp
 rows, in that metric if it serves the seen classes too.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +107,7 @@ def _new_class_problem(
 
 def _streamed_classes(
     seen: Any, unlabeled: StreamedRows, n_new_classes: int | str
-) -> tuple[NewClasses, Moments, np.ndarray]:
+) -> tuple["NewClasses", Moments, np.ndarray]:
     """The same beyond memory: clusters of a sample, and moments of all rows near each."""
     rows = unlabeled.rows
     X, _ = rows.sample(LARGEST_SAMPLE, labelled=False)
@@ -151,11 +149,7 @@ class NewClasses:
 
 
 def find_new_classes(
-    seen: Any,
-    codes: np.ndarray,
-    unlabeled: Any,
-    n_new_classes: int | str = "auto",
-    random_state: int = 0,
+    seen: Any, codes: np.ndarray, unlabeled: Any, n_new_classes: int | str
 ) -> NewClasses:
     """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,).
 
@@ -166,7 +160,7 @@ def find_new_classes(
     >>> len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
     2
     """
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(0)
     few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
     directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
     classes = np.unique(codes)

@@ -43,10 +43,6 @@ def save(selector: Any, path: Any) -> Path:
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 
-    Returns
-    -------
-    Path
-
     Examples
     --------
     >>> import os, tempfile
@@ -67,17 +63,12 @@ def save(selector: Any, path: Any) -> Path:
 
 
 def load(path: Any) -> Any:
-    """Read a selector that `save` wrote. Nothing in the file is ever executed.
+    """Return a new selector as `save` wrote it. Nothing in the file is ever executed.
 
     Parameters
     ----------
     path : path-like
         The file, of this version, an earlier one or a later one of the same format.
-
-    Returns
-    -------
-    selector
-        A new one of the type that was saved, which transforms as that one did.
 
     Examples
     --------

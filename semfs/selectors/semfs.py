@@ -1,11 +1,9 @@
 """SemFS: the scikit-learn selector. Parameters in, moments, solver, fitted attributes out."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
@@ -195,7 +193,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     @with_callbacks
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
-    ) -> SemFS:
+    ) -> Self:
         """Choose features on the seen classes.
 
         Parameters
@@ -220,14 +218,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return self._fit_from(data, y)
 
     @with_callbacks
-    def fit_moments(self, moments: Moments) -> SemFS:
-        """Choose features from moments instead of rows; the answer is the same.
-
-        Parameters
-        ----------
-        moments : Moments
-            Moments of the seen classes.
-        """
+    def fit_moments(self, moments: Moments) -> Self:
+        """Choose features from moments of the seen classes, as `fit` does from their rows."""
         self._check_parameters()
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
@@ -243,16 +235,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return self._fit_from(TrainingData(None, moments, None))
 
     @with_callbacks
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemFS:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows to those of earlier calls and choose features on all of them.
 
-        New classes may appear at any time; until there are two, the selector only collects.
-        `fit` forgets what was collected.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
+        X, y and sample_weight are as in `fit`, which forgets what was collected. New classes
+        may appear at any time; until there are two, the selector only collects.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
@@ -314,7 +301,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             )
         return data.with_streamed(apart, rows, options)
 
-    def _fit_from(self, data: TrainingData, y: Any = None) -> SemFS:
+    def _fit_from(self, data: TrainingData, y: Any = None) -> Self:
         """Solve and set all fitted attributes."""
         X, given = data.X, data.moments.without_empty_classes()
         check_two_classes(given)

@@ -1,10 +1,8 @@
 """SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.method.moments import Moments
-from semfs.method.objective import absolute_penalty, reduce_rank
+from semfs.method.objective import absolute_penalty
 from semfs.rows import Plain
 from semfs.selectors.base import LinearSelector
 from semfs.selectors.new_classes import LARGEST_SAMPLE
@@ -119,14 +117,11 @@ class SemFSCV(LinearSelector):
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
-    ) -> SemFSCV:
+    ) -> Self:
         """Choose a setting on held-out classes, then features on all seen classes.
 
-        Parameters
-        ----------
-        X, y, sample_weight, X_unlabeled
-            As in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000 random rows.
-            Rows without a label take part in the final fit only.
+        All parameters are as in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000
+        random rows. Rows without a label take part in the final fit only.
         """
         with self._all_or_nothing():
             self._check_parameters()
@@ -318,8 +313,7 @@ class ClassFolds:
         names: Any,
         n_candidates: int,
     ) -> None:
-        self.settings, self.moments = settings, moments
-        self.table = None if settings[0].attributes is None else table
+        self.settings, self.moments, self.table = settings, moments, table
         limits = FeatureLimits.of(moments, settings[0].include, settings[0].exclude, names)
         self.columns = np.arange(moments.n_features)
         self.diagonals: list[float] = []  # of each setting; empty if all features are searched
@@ -339,15 +333,6 @@ class ClassFolds:
         X = X.toarray() if sp.issparse(X) else X
         return Moments.from_checked(X, codes, self.moments.classes[own], weights).compact()
 
-    def _targets(self, classes: np.ndarray, label_weight: float) -> np.ndarray:
-        """Attributes (C, r) of some classes, labels or both, in a basis of their row space."""
-        if self.table is None:
-            return np.eye(len(classes))
-        A = self.table.rows_of(classes).values
-        if label_weight:
-            A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
-        return reduce_rank(A)[0] if A.shape[1] > len(A) else A
-
     def _screen(self, limits: FeatureLimits, n_candidates: int) -> None:
         """Keep the features to include and, from the tops of the settings' rankings by the gain
         of entering first, in turn, others."""
@@ -356,7 +341,7 @@ class ClassFolds:
         for semfs in self.settings:
             kind = (semfs.alpha, semfs.fit_intercept, semfs.class_weight, semfs.label_weight)
             if str(kind) not in known:
-                targets = self._targets(self.moments.classes, semfs.label_weight)
+                targets, _ = semfs._targets(self.table, semfs.label_weight)
                 objective = semfs._objective(self.moments, targets)
                 norms = np.einsum("ij,ij->i", objective.B, objective.B)
                 known[str(kind)] = objective.diag, norms
@@ -375,16 +360,18 @@ class ClassFolds:
         kept = [part for g, part in enumerate(self.parts) if train[self.groups == g].all()]
         fold = sum(kept[1:], start=kept[0])
         share = fold.total / self.moments.total
-        weights = {semfs.label_weight for semfs in self.settings}
-        targets = {weight: self._targets(fold.classes, weight) for weight in weights}
-        found = []
+        table, found = self.table.rows_of(fold.classes), []
+        targets: dict[tuple[float, bool], np.ndarray] = {}
         for i, semfs in enumerate(self.settings):
+            kind = semfs.label_weight, semfs.fit_intercept
+            if kind not in targets:
+                targets[kind], _ = semfs._targets(table, semfs.label_weight)
             own: dict[str, Any] = {}
             if semfs.penalty_scale == "gram" and self.diagonals:
                 # the mean over all features, of which the candidates are the largest
                 gamma = semfs.gamma * share * self.diagonals[i]
                 own = {"gamma": gamma, "penalty_scale": "none"}
-            objective = semfs._objective(fold, targets[semfs.label_weight], **own)
+            objective = semfs._objective(fold, targets[kind], **own)
             order = semfs._solve(objective, [], self.limits, None, semfs.step).order
             n_chosen = min(semfs.n_features_to_select, int(self.limits.candidates.sum()))
             found.append(self.columns[order[:n_chosen]])

@@ -1,9 +1,7 @@
 """What a selector is fitted to: moments of labelled rows, and rows without a label."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,7 +46,7 @@ class TrainingData:
         weights: np.ndarray | None,
         hidden: np.ndarray | None = None,
         X_unlabeled: Any = None,
-    ) -> TrainingData:
+    ) -> Self:
         """Return checked rows, those ``hidden`` (a mask) and ``X_unlabeled`` without labels."""
         if hidden is None and X_unlabeled is None:
             return cls(X, _moments(X, codes, classes, weights), None)
@@ -72,7 +70,7 @@ class TrainingData:
         moments = _moments(X, codes, classes, weights)
         return cls(X, moments, Rows(apart, no_class, weights_apart))
 
-    def with_streamed(self, rows: Any, seen: Any, options: dict[str, Any]) -> TrainingData:
+    def with_streamed(self, rows: Any, seen: Any, options: dict[str, Any]) -> Self:
         """Return the same with unlabelled rows beyond memory."""
         if self.unlabeled is not None:
             raise ValueError(
@@ -103,7 +101,7 @@ class Units:
     a: int = 0
 
     @classmethod
-    def of(cls, moments: Moments, table: AttributeTable, unlabeled: Any = None) -> Units:
+    def of(cls, moments: Moments, table: AttributeTable, unlabeled: Any = None) -> Self:
         """Return the units that make numbers ordinary."""
         single = moments.itemsize_error > np.finfo(np.float64).eps
         here = isinstance(moments.rows, (Rows, ArrayRows, type(None)))
@@ -188,7 +186,7 @@ class FeatureLimits:
     exclude: np.ndarray
 
     @classmethod
-    def of(cls, moments: Moments, include: Any, exclude: Any, names: Any) -> FeatureLimits:
+    def of(cls, moments: Moments, include: Any, exclude: Any, names: Any) -> Self:
         """Return the limits of features given by index or name."""
         d, constant = moments.n_features, moments.constant()
         if constant.all():
@@ -205,10 +203,10 @@ class FeatureLimits:
         if len(self.exclude) == len(self.constant):
             raise ValueError("exclude holds every feature: nothing is left to select.")
 
-    def among(self, columns: np.ndarray) -> FeatureLimits:
+    def among(self, columns: np.ndarray) -> Self:
         """Return the limits of some columns only, which hold all features to include."""
         few = [np.flatnonzero(np.isin(columns, own)) for own in (self.include, self.exclude)]
-        return FeatureLimits(self.constant[columns], *few)
+        return type(self)(self.constant[columns], *few)
 
     @property
     def candidates(self) -> np.ndarray:

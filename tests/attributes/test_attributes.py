@@ -215,6 +215,8 @@ def test_lists_that_are_no_markers_are_refused(markers, message):
 def test_files_that_are_no_markers_are_refused(tmp_path):
     with pytest.raises(FileError, match=r"read from \.csv"):
         attributes_from_markers(write(tmp_path / "m.xlsx", PAIRS))
+    with pytest.raises(FileError, match="it is empty"):
+        attributes_from_markers(write(tmp_path / "m.csv", []))
     with pytest.raises(FileError, match="starts with class 'T'; a header line was expected"):
         attributes_from_markers(write(tmp_path / "m.csv", PAIRS))
     with pytest.raises(FileError, match="numbers in its second column"):

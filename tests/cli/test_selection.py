@@ -137,25 +137,6 @@ def test_attributes_are_made_from_names_markers_and_ontologies(tmp_path):
     assert tables["own"].columns.tolist() == ["bird", "hen", "cow"]
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ("", "give class names, or --markers FILE instead"),
-        ("cat --markers m.csv", "give class names, or --markers FILE instead"),
-        ("--markers empty.csv", "it is empty"),
-        (",", "NAMES is empty"),
-    ],
-)
-def test_classes_without_description_leave_no_table(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    Path("m.csv").write_text("c,g\na,b\n")
-    Path("empty.csv").touch()
-    result = run("attributes", *arguments.split(), "-o", "t.csv")
-    assert result.exit_code == 2
-    assert message in result.output
-    assert not Path("t.csv").exists()
-
-
 def test_datasets_command_says_what_is_there_and_how_to_get_the_rest(tmp_path, monkeypatch):
     monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -3,19 +3,10 @@ from statistics import fmean, stdev
 
 import pytest
 from numpy.testing import assert_allclose
-from report_rows import KS, QUALITY, clustering_rows, row
+from report_rows import KS, QUALITY, clustering_rows, row, rows_of
 from scipy import stats
 
 from semfs.lab.report import PAPER, curves, lead, paired_interval
-
-
-def rows_of(scores):
-    """Rows from {label: [score on split 0, on split 1, …]}, one k."""
-    return [
-        row(label, value, split=str(i))
-        for label, values in scores.items()
-        for i, value in enumerate(values)
-    ]
 
 
 def test_interval_is_that_of_scipys_one_sample_t_test():

@@ -9,7 +9,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_rows import EVIL, NASTY, all_rows, failures, info, row
+from report_rows import EVIL, NASTY, all_rows, failures, info, row, rows_of
 
 pytest.importorskip("jinja2")
 pytest.importorskip("plotly")
@@ -63,10 +63,6 @@ def page():
 
 def section_of(rows, title):
     return next(part for part in build_sections(rows) if part.title == title)
-
-
-def rows_of(scores):
-    return [row(m, acc, split=str(i)) for m, v in scores.items() for i, acc in enumerate(v)]
 
 
 # --- what it says ----------------------------------------------------------------------

@@ -148,12 +148,6 @@ def test_few_classes_keep_the_parameters_given_instead_of_folds(C):
     assert_array_equal(selector.order_, SemFS(4, A, gamma=3.0).fit(X, y).order_)
 
 
-def test_one_class_is_refused_in_one_clear_line():
-    X, y, A = problem()
-    with pytest.raises(ValueError, match="only one class"):
-        SemFSCV(4, A).fit(X[y == 2], y[y == 2])
-
-
 def test_with_few_classes_auto_keeps_what_brings_most_of_the_fall_of_j():
     X, y, A = problem(C=3, d=40)
     selector = SemFSCV("auto", A, max_features=30).fit(X, y)
