@@ -165,6 +165,13 @@ def memory_limit() -> int:
     return total if allowed == resource.RLIM_INFINITY else min(total, allowed)
 
 
+def check_memory(what: str, size: int, remedy: str) -> None:
+    """Refuse what takes more memory than there is."""
+    if size > memory_limit():
+        takes = f"takes {size_text(size)}, more than this machine's memory"
+        raise FileError(f"{what} {takes}. {remedy}")
+
+
 def check_declared_size(
     path: Path, what: str, declared: int, stored: int, *, held: bool = True
 ) -> None:

@@ -16,9 +16,8 @@ from semfs.rows import hdf5, readers
 from semfs.rows.blocks import BlockSource, SparseSource
 from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
-from semfs.rows.mtx import mtx_reader
 from semfs.rows.readers import Blocks, Labels, Reader
-from semfs.rows.sparse import SparseReader, array_reader
+from semfs.rows.sparse import SparseReader, array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_integer, check_option, check_weights
 
