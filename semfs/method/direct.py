@@ -154,11 +154,10 @@ class _Factor:
         column = self.columns[j] - self.L @ self.L[j]
         column[j] += self.quadratic.gamma
         column /= root
-        share = (self.R[j] - self.L[j, self.fresh :] @ self.Q[self.fresh :]) / root
+        L, Q = self.L[:, self.fresh :], self.Q[self.fresh :]  # since R was computed
+        share = (self.R[j] - L[j] @ Q) / root
         # ‖R_i − l_i q‖² without touching all of R
-        product = self.R @ share.astype(self.R.dtype, copy=False) - self.L[:, self.fresh :] @ (
-            self.Q[self.fresh :] @ share
-        )
+        product = self.R @ share.astype(self.R.dtype, copy=False) - L @ (Q @ share)
         self.norms += column * (column * (share @ share) - 2.0 * product)
         self.pivots = self.pivots - column**2
         return column, share

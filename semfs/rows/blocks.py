@@ -425,6 +425,12 @@ class SparseSource(BlockSource):
         return out
 
 
+def source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
+    """Return the source of a reader's rows, dense or sparse."""
+    kind: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
+    return kind(reader, *parts, **options)
+
+
 def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     """X'Z (g, b) of some columns X (n, g), stored as such."""
     out = np.zeros((X.shape[1], Z.shape[1]))

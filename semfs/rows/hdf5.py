@@ -145,9 +145,8 @@ def _unpacked(array: Any, folder: Path) -> Any:
         deflated = array.compression == "gzip" and zlib_decompress is not None
         alone = array.id.get_create_plist().get_nfilters() == 1
         whole = array.id.get_num_chunks() == -(-len(array) // array.chunks[0])
-        return (
-            Chunks(array, partial(_inflated, array)) if deflated and alone and whole else array
-        )
+        usable = deflated and alone and whole
+        return Chunks(array, partial(_inflated, array)) if usable else array
     codec = _zarr_codec(array)
     if codec not in ("blosc", "zstd") or array.dtype.byteorder == ">":
         return array

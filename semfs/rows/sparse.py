@@ -212,7 +212,8 @@ class MtxFile:
         check_declared_size(path, f"a matrix of {n} cells", 8 * n, size)
         check_declared_size(path, values, 8 * n_entries, size, held=False)
         self.path, self.shape, self.n_entries = path, (n, d), n_entries
-        self.kind, self.n_lines = "pattern" if kind == "pattern" else "real", len(lines)
+        self.kind = "pattern" if kind == "pattern" else "real"
+        self.n_lines, self.start = len(lines), sum(map(len, lines))  # where entries begin
 
     def arrays(self) -> tuple[Any, Any, np.ndarray]:
         """Return values of the cells, their genes, and where each cell begins (n + 1,)."""
@@ -242,8 +243,7 @@ class MtxFile:
         """Yield values, genes and cells of entries, in parts; all of them are as announced."""
         n_found = 0
         with unpacked(self.path) as file:
-            for _ in range(self.n_lines):
-                file.readline(LONGEST_LINE)
+            file.seek(self.start)
             while n_found <= self.n_entries and (text := file.read(readers.BLOCK_BYTES)):
                 text = (text + file.readline(LONGEST_LINE)).strip()
                 while b"\n\n" in text:
