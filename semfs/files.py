@@ -92,10 +92,9 @@ def _remedy(path: Path) -> str:
     for signature, endings in _SIGNATURES.items():
         if start.startswith(signature) and ending not in endings:
             return f"It looks like a {' or '.join(endings[:2])} file: give it that ending."
-    text = bool(start) and all(byte >= 32 or byte in b"\t\r\n" for byte in start)
     if ending not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
-    if text:
+    if start and all(byte >= 32 or byte in b"\t\r\n" for byte in start):
         return "It looks like text: give it the ending .csv if it is a table."
     return DAMAGED
 

@@ -258,9 +258,8 @@ class _Search:
         J = self.q - np.cumsum(self.gains_of)
         first = self.factors[0]
         gram = first.columns_of(self.chosen)[chosen] if self.chosen else np.zeros((0, 0))
-        return Solution(
-            self.taken.astype(float), first.weights(chosen), scores, order, J, True, gram
-        )
+        s, V = self.taken.astype(float), first.weights(chosen)
+        return Solution(s, V, scores, order, J, True, gram)
 
 
 # ---- exchange --------------------------------------------------------------------------

@@ -284,12 +284,9 @@ def _stack(parts: list[Moments]) -> Moments:
     rows = [part.rows for part in parts]
     X = (sp.vstack if sp.issparse(rows[0].X) else np.concatenate)([r.X for r in rows])
     codes = np.concatenate([places[start + r.codes] for start, r in zip(starts, rows)])
-    weights = None
-    if any(r.weights is not None for r in rows):
-        weights = np.concatenate(
-            [np.ones(len(r.codes)) if r.weights is None else r.weights for r in rows]
-        )
-    return Moments.from_checked(X, codes, classes, weights)
+    own = [np.ones(len(r.codes)) if r.weights is None else r.weights for r in rows]
+    plain = all(r.weights is None for r in rows)
+    return Moments.from_checked(X, codes, classes, None if plain else np.concatenate(own))
 
 
 def _accumulated(moments: Moments) -> Accumulator:

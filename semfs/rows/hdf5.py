@@ -348,9 +348,9 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     whole = bool((found == np.floor(found)).all()) and top > 0
     # Logarithms do not reach 50, and other measurements seldom have so long a tail.
     unlogged = not whole and top > 50 and top > 20 * middle
-    message = None
     if normalize and known and not (whole or unlogged):
         message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
+        warnings.warn(message, stacklevel=3)
     elif not normalize and (unlogged or (whole and (top > 30 or top > 8 * found.mean()))):
         what = "raw counts (whole numbers" if whole else "no logarithms (numbers"
         message = (
@@ -359,5 +359,4 @@ def check_counts(reader: Reader, normalize: bool) -> None:
             "load_table and select_genes); or name a layer that went through "
             "sc.pp.normalize_total and sc.pp.log1p (layer=...)."
         )
-    if message:
         warnings.warn(message, stacklevel=3)

@@ -90,9 +90,8 @@ class Labels:
 
     def whole_numbers(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        whole = all(
-            isinstance(c, str) and re.fullmatch("0|-?[1-9][0-9]*", c) for c in self.classes
-        )
+        number = re.compile("0|-?[1-9][0-9]*")
+        whole = all(isinstance(c, str) and number.fullmatch(c) for c in self.classes)
         return self._coded([int(c) for c in self.classes]) if whole else self
 
     def without(self, classes: Iterable) -> Labels:

@@ -50,8 +50,7 @@ class SparseReader(Reader):
         self.n_values = data.shape[0]
         check_matrix(path or "X", tuple(shape), data.dtype)
         self.dtype = working_dtype(data.dtype)
-        value_bytes = self.dtype.itemsize + 8
-        self.row_bytes = 1 + self.n_values * value_bytes // max(1, self.n_rows)
+        self.row_bytes = 1 + self.n_values * (self.dtype.itemsize + 8) // max(1, self.n_rows)
 
     @cached_property
     def _arrays(self) -> tuple[Any, Any, np.ndarray]:
@@ -90,6 +89,8 @@ class SparseReader(Reader):
         shape = (n, last - first) if self.by_columns else (last - first, d)
         return canonical(form(parts, shape=shape))
 
+    rows = part  # of what is stored by rows
+
     def ranges(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield first and last + 1 of parts with about as many bytes as ``size``."""
         indptr, n_values = self._arrays[2], size // (self.dtype.itemsize + 8)
@@ -112,9 +113,6 @@ class SparseReader(Reader):
         if self.by_columns:
             return array_reader(self.load()).blocks(start, stop, step)
         return super().blocks(start, stop, step)
-
-    def rows(self, first: int, last: int) -> Any:
-        return self.part(first, last)
 
     def load(self) -> Any:
         size, what = (
@@ -231,10 +229,9 @@ class MtxFile:
     def _sorted(self) -> tuple[Any, Any, np.ndarray]:
         """The same in memory, of entries that are not in the order of cells."""
         what = f"{self.path}: its entries are not in the order of cells, and to sort them"
-        by_hand = (
-            f"all lines but the first {self.n_lines} by their second number (sort -n -k 2)"
-        )
-        check_memory(what, 24 * self.n_entries, f"Sort {by_hand}, or write it as .h5ad.")
+        how = "by their second number (sort -n -k 2), or write it as .h5ad."
+        remedy = f"Sort all lines but the first {self.n_lines} {how}"
+        check_memory(what, 24 * self.n_entries, remedy)
         data, genes, cells = map(np.concatenate, zip(*self._entries()))
         X = sp.coo_array((data, (cells, genes)), shape=self.shape).tocsr()
         return X.data, X.indices, X.indptr
@@ -254,9 +251,9 @@ class MtxFile:
                     yield part
         if n_found != self.n_entries:
             found = f"only {n_found}" if n_found < self.n_entries else "more"
-            wrong = f"{self.n_entries} entries were announced, but there are {found}"
+            wrong = f"entries were announced, but there are {found}. It may be damaged"
             raise FileError(
-                f"{self.path}: {wrong}. It may be damaged: copy or download it again."
+                f"{self.path}: {self.n_entries} {wrong}: copy or download it again."
             )
 
     @np.errstate(over="ignore")
@@ -273,10 +270,8 @@ class MtxFile:
             # without a last line break the parser may run on into other memory
             found = mmread(io.BytesIO(head.encode() + text + b"\n"), spmatrix=False)
             data = found.data.astype(np.float32)
-            if not np.isfinite(data).all():
-                raise ValueError(
-                    f"Line {3 + np.argmin(np.isfinite(data))}: too large a number."
-                )
+            if not (finite := np.isfinite(data)).all():
+                raise ValueError(f"Line {3 + np.argmin(finite)}: too large a number.")
         except (ValueError, OverflowError) as error:
             own = re.compile("Line ([0-9]+)")
             reason = own.sub(lambda m: f"line {int(m[1]) - 2 + n_lines}", str(error))
