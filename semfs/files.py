@@ -77,9 +77,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
             advice = "Free some space, or set TMPDIR to another folder."
             raise FileError(f"{path}: {full}. {advice}") from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise FileError(
-            f"{path} is not a readable {kind} file ({reason}). {_remedy(path)}"
-        ) from error
+        wrong = f"{path} is not a readable {kind} file ({reason})"
+        raise FileError(f"{wrong}. {_remedy(path)}") from error
 
 
 def _remedy(path: Path) -> str:
@@ -144,10 +143,8 @@ def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         missing = (error.name or name).split(".")[0]
-        source = missing if extra is None else f"'semfs[{extra}]'"
-        raise ImportError(
-            f"{what} needs {missing}. Install it with: pip install {source}"
-        ) from error
+        remedy = "pip install " + (missing if extra is None else f"'semfs[{extra}]'")
+        raise ImportError(f"{what} needs {missing}. Install it with: {remedy}") from error
 
 
 # ---- sizes ----------------------------------------------------------------------------

@@ -119,8 +119,8 @@ class _WStep:
 
     def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
         """Return W for s, and J there."""
-        goal = RESIDUAL if last else ROUND_RESIDUAL
-        U, left = self.system.solve(s, goal)  # H U = right − left
+        # H U = right − left
+        U, left = self.system.solve(s, RESIDUAL if last else ROUND_RESIDUAL)
         spare = 0.0
         if self.weight:
             v, left_v, U, left = U[:, -1], left[:, -1], U[:, :-1], left[:, :-1]

@@ -51,9 +51,7 @@ def forward_selection(
     allowed = np.ones_like(forced) if candidates is None else candidates | forced
     factors = [_Factor(quadratic, n_select) for quadratic in quadratics]
     search, stopped = _Search(factors, allowed, forced), False
-    while len(search.chosen) < n_select and not stopped:
-        if not search.add_best():
-            break
+    while len(search.chosen) < n_select and not stopped and search.add_best():
         if monitor is not None:
             step, J = len(search.chosen), search.q - sum(search.gains_of)
             stopped = bool(monitor(step, J, search.chosen[-1], search.solution))

@@ -344,7 +344,8 @@ class Objective:
             X = X - self.mean
         weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
         # how far class means are stretched: √((1 + α) n'/n)
-        stretch = np.sqrt((1.0 + self.alpha) * self._ratio)[rows.codes, None]
+        ratio = self.shares / self.moments.counts
+        stretch = np.sqrt((1.0 + self.alpha) * ratio)[rows.codes, None]
         same_class = np.equal.outer(rows.codes, rows.codes)
         own = weights / self.moments.counts[rows.codes]
         T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)

@@ -172,19 +172,17 @@ class BlockSource(StayingRows):
         return replace(self, scale=1.0 / np.where(alike, 1.0, spread))
 
     def _block(self, at: int, X: Any, y: Any) -> Block:
-        stop = at + X.shape[0]
-        rows = slice(at - self.start, stop - self.start)
-        labels = Labels.of(y) if self.labels is None else self.labels[rows]
+        own = self.part(at, at + X.shape[0])
+        labels = Labels.of(y) if own.labels is None else own.labels
         if len(labels) != X.shape[0]:
             raise ValueError(f"a block has {X.shape[0]} rows but {len(labels)} labels.")
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
-        weights = None if self.weights is None else self.weights[rows]
-        y, used = labels.array(), labels.codes >= 0
+        y, weights, used = labels.array(), own.weights, labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
             X, y = X[used], label_array(y[used].tolist())
             weights = None if weights is None else weights[used]
-        return Block(at, stop, X, y, weights)
+        return Block(at, at + len(labels), X, y, weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""

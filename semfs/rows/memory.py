@@ -90,8 +90,7 @@ class Rows:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
         shift = None if sp.issparse(self.X) else _typical_row(self.X)
         sums, squares = totals(self.X, self.codes, n_classes, self.weights, shift)
-        zero = np.zeros(self.X.shape[1])
-        return zero if shift is None else shift.astype(np.float64), sums, squares
+        return np.zeros_like(squares) if shift is None else shift.astype(float), sums, squares
 
     def columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool

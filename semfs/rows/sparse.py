@@ -38,13 +38,10 @@ class SparseReader(Reader):
     ) -> None:
         self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
         self.shared = not by_columns
-        self.n_rows, self.n_features = (int(size) for size in shape)
+        self.n_rows, self.n_features = self.shape = tuple(int(size) for size in shape)
         if path is not None:  # rows have a place in the file, columns need not
-            inside = (file for file in (path, *path.rglob("*")) if file.is_file())
-            size, what = (
-                sum(f.stat().st_size for f in inside),
-                f"a matrix of {self.n_features} columns",
-            )
+            size = sum(f.stat().st_size for f in (path, *path.rglob("*")) if f.is_file())
+            what = f"a matrix of {self.n_features} columns"
             check_declared_size(path, what, self.n_features * COLUMN_BYTES, size)
         data = self._arrays[0]
         self.n_values = data.shape[0]
@@ -65,10 +62,6 @@ class SparseReader(Reader):
                 f"{data.shape[0]} values, {last} expected, in {len(places) - 1} parts."
             )
         return data, indices, places
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n_rows or 0, self.n_features
 
     def part(self, first: int, last: int) -> Any:
         """Return rows first … last - 1 as CSR, or columns as CSC, for the caller to keep."""
@@ -115,10 +108,8 @@ class SparseReader(Reader):
         return super().blocks(start, stop, step)
 
     def load(self) -> Any:
-        size, what = (
-            self.n_values * (self.dtype.itemsize + 4),
-            f"{self.path or 'X'}: the whole matrix",
-        )
+        size = self.n_values * (self.dtype.itemsize + 4)
+        what = f"{self.path or 'X'}: the whole matrix"
         check_memory(what, size, 'solver="direct" reads it in parts.')
         return self.part(0, self.shape[self.by_columns]).tocsr()
 
