@@ -147,8 +147,7 @@ class BlockSource(StayingRows):
 
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
-        step = self.step(matrix=matrix)
-        found = self.reader.blocks(self.start, self.stop, step)
+        found = self.reader.blocks(self.start, self.stop, self.step(matrix=matrix))
         for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
             block = self._block(at, self._prepared(X), y)
             if block.X.shape[0]:
