@@ -77,9 +77,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
             advice = "Free some space, or set TMPDIR to another folder."
             raise FileError(f"{path}: {full}. {advice}") from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise FileError(
-            f"{path} is not a readable {kind} file ({reason}). {_remedy(path)}"
-        ) from error
+        wrong = f"{path} is not a readable {kind} file ({reason})"
+        raise FileError(f"{wrong}. {_remedy(path)}") from error
 
 
 def _remedy(path: Path) -> str:
@@ -92,10 +91,9 @@ def _remedy(path: Path) -> str:
     for signature, endings in _SIGNATURES.items():
         if start.startswith(signature) and ending not in endings:
             return f"It looks like a {' or '.join(endings[:2])} file: give it that ending."
-    text = bool(start) and all(byte >= 32 or byte in b"\t\r\n" for byte in start)
     if ending not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
-    if text:
+    if start and all(byte >= 32 or byte in b"\t\r\n" for byte in start):
         return "It looks like text: give it the ending .csv if it is a table."
     return DAMAGED
 
@@ -145,10 +143,8 @@ def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         missing = (error.name or name).split(".")[0]
-        source = missing if extra is None else f"'semfs[{extra}]'"
-        raise ImportError(
-            f"{what} needs {missing}. Install it with: pip install {source}"
-        ) from error
+        remedy = "pip install " + (missing if extra is None else f"'semfs[{extra}]'")
+        raise ImportError(f"{what} needs {missing}. Install it with: {remedy}") from error
 
 
 # ---- sizes ----------------------------------------------------------------------------
@@ -163,6 +159,13 @@ def memory_limit() -> int:
         return 16 * 2**30
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     return total if allowed == resource.RLIM_INFINITY else min(total, allowed)
+
+
+def check_memory(what: str, size: int, remedy: str) -> None:
+    """Refuse what takes more memory than there is."""
+    if size > memory_limit():
+        takes = f"takes {size_text(size)}, more than this machine's memory"
+        raise FileError(f"{what} {takes}. {remedy}")
 
 
 def check_declared_size(

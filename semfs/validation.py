@@ -78,9 +78,8 @@ def check_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
         return None
     if isinstance(sample_weight, numbers.Number):
         sample_weight = np.full(n_samples, sample_weight)
-    weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
+    how: Any = {"dtype": np.float64, "input_name": "sample_weight"}
+    weights = check_array(sample_weight, ensure_2d=False, **how)
     if weights.shape != (n_samples,):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, expected ({n_samples},): "

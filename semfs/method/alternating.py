@@ -119,9 +119,8 @@ class _WStep:
 
     def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
         """Return W for s, and J there."""
-        on = s > 0
-        goal = RESIDUAL if last else ROUND_RESIDUAL
-        U, left = self.system.solve(s, on, goal)  # H U = right − left
+        # H U = right − left
+        U, left = self.system.solve(s, RESIDUAL if last else ROUND_RESIDUAL)
         spare = 0.0
         if self.weight:
             v, left_v, U, left = U[:, -1], left[:, -1], U[:, :-1], left[:, :-1]
@@ -130,7 +129,7 @@ class _WStep:
             left = left + self.weight * np.outer(left_v, e)
             spare = self.weight * float(e @ self.average)
         J = self.q - float(np.vdot(U, self.D + left)) + spare
-        return np.divide(U, s[:, None], out=np.zeros_like(U), where=on[:, None]), J
+        return np.divide(U, s[:, None], out=np.zeros_like(U), where=s[:, None] > 0), J
 
     def curvature(self, W: np.ndarray) -> Times:
         """v → Q v with Q = G∘(WW') (d, d), half the Hessian of J in s."""
@@ -165,11 +164,9 @@ class _GramSystem:
             np.divide(self.C, self.scale, out=self.C32, casting="same_kind")
             self.Q32 = np.empty_like(self.C32)
 
-    def solve(
-        self, s: np.ndarray, on: np.ndarray, goal: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, s: np.ndarray, goal: float) -> tuple[np.ndarray, np.ndarray]:
         """V and right − H V; rows where s = 0 are left out."""
-        V, left = np.zeros((2, *self.right.shape))
+        (V, left), on = np.zeros((2, *self.right.shape)), s > 0
         if not np.array_equal(on, self.on):
             self.on, some = on, slice(None) if on.all() else np.ix_(on, on)
             self.G, self.factor, self.past, self.known = self.C[some], None, [], None
@@ -311,7 +308,7 @@ class _RowSystem:
     def __init__(self, gamma: float, factor: Factor, right: np.ndarray) -> None:
         self.F, self.gamma, self.right = factor, gamma, right
 
-    def solve(self, s: np.ndarray, *_: Any) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, s: np.ndarray, _: float) -> tuple[np.ndarray, np.ndarray]:
         """V and right − H V, which is 0."""
         K, squares, T = self.F.dual_gram(s), s[:, None] ** 2, self.F.targets
         K[np.diag_indices_from(K)] += self.gamma
@@ -401,9 +398,8 @@ class _SStep:
             for _ in range(2):  # orthogonal to all before, in spite of rounding errors
                 v = v - (basis[: k + 1] @ v) @ basis[: k + 1]
             off.append(float(np.linalg.norm(v)))
-            (value,), vector = eigh_tridiagonal(
-                diagonal, off[:-1], select="i", select_range=(k, k)
-            )
+            which: Any = {"select": "i", "select_range": (k, k)}
+            (value,), vector = eigh_tridiagonal(diagonal, off[:-1], **which)
             if off[-1] * np.abs(vector[-1]) <= EIGENVECTOR * value:
                 self.direction = vector.ravel() @ basis[: k + 1]
                 return float(value)

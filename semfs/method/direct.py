@@ -51,9 +51,7 @@ def forward_selection(
     allowed = np.ones_like(forced) if candidates is None else candidates | forced
     factors = [_Factor(quadratic, n_select) for quadratic in quadratics]
     search, stopped = _Search(factors, allowed, forced), False
-    while len(search.chosen) < n_select and not stopped:
-        if not search.add_best():
-            break
+    while len(search.chosen) < n_select and not stopped and search.add_best():
         if monitor is not None:
             step, J = len(search.chosen), search.q - sum(search.gains_of)
             stopped = bool(monitor(step, J, search.chosen[-1], search.solution))
@@ -154,11 +152,10 @@ class _Factor:
         column = self.columns[j] - self.L @ self.L[j]
         column[j] += self.quadratic.gamma
         column /= root
-        share = (self.R[j] - self.L[j, self.fresh :] @ self.Q[self.fresh :]) / root
+        L, Q = self.L[:, self.fresh :], self.Q[self.fresh :]  # since R was computed
+        share = (self.R[j] - L[j] @ Q) / root
         # ‖R_i − l_i q‖² without touching all of R
-        product = self.R @ share.astype(self.R.dtype, copy=False) - self.L[:, self.fresh :] @ (
-            self.Q[self.fresh :] @ share
-        )
+        product = self.R @ share.astype(self.R.dtype, copy=False) - L @ (Q @ share)
         self.norms += column * (column * (share @ share) - 2.0 * product)
         self.pivots = self.pivots - column**2
         return column, share
@@ -259,9 +256,8 @@ class _Search:
         J = self.q - np.cumsum(self.gains_of)
         first = self.factors[0]
         gram = first.columns_of(self.chosen)[chosen] if self.chosen else np.zeros((0, 0))
-        return Solution(
-            self.taken.astype(float), first.weights(chosen), scores, order, J, True, gram
-        )
+        s, V = self.taken.astype(float), first.weights(chosen)
+        return Solution(s, V, scores, order, J, True, gram)
 
 
 # ---- exchange --------------------------------------------------------------------------

@@ -233,11 +233,9 @@ class Moments:
             return self.scatter_matrix[:, columns]
         asked = columns.tolist(), precise
         if self.__dict__.get("_asked") != asked:
-            options = {"far": self._far_from_origin(), "precise": precise}
-            self.__dict__["_last"] = self.rows.columns(
-                columns, self.mean, self.total, **options
-            )
-            self.__dict__["_asked"] = asked
+            how = {"far": self._far_from_origin(), "precise": precise}
+            found = self.rows.columns(columns, self.mean, self.total, **how)
+            self.__dict__.update(_asked=asked, _last=found)
         return self.__dict__["_last"]
 
     def within_estimate(self, features: np.ndarray) -> np.ndarray:
@@ -261,11 +259,8 @@ class Moments:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
-        near = {"near": not self._far_from_origin(NEAR)} if self._dense_rows() else {}
+        near = {"near": not self._far_from_origin(NEAR)} if isinstance(self.rows, Rows) else {}
         return self.rows.scatter(self.mean, self.total, precise=precise, **near)
-
-    def _dense_rows(self) -> bool:
-        return isinstance(self.rows, Rows) and not sp.issparse(self.rows.X)
 
     def _far_from_origin(self, times: float = FAR) -> bool:
         """Whether some mean is so large that products with raw values lose digits."""
@@ -289,21 +284,15 @@ def _stack(parts: list[Moments]) -> Moments:
     rows = [part.rows for part in parts]
     X = (sp.vstack if sp.issparse(rows[0].X) else np.concatenate)([r.X for r in rows])
     codes = np.concatenate([places[start + r.codes] for start, r in zip(starts, rows)])
-    weights = None
-    if any(r.weights is not None for r in rows):
-        weights = np.concatenate(
-            [np.ones(len(r.codes)) if r.weights is None else r.weights for r in rows]
-        )
-    return Moments.from_checked(X, codes, classes, weights)
+    own = [np.ones(len(r.codes)) if r.weights is None else r.weights for r in rows]
+    plain = all(r.weights is None for r in rows)
+    return Moments.from_checked(X, codes, classes, None if plain else np.concatenate(own))
 
 
 def _accumulated(moments: Moments) -> Accumulator:
     """An accumulator that has collected what the moments hold."""
-    sums = Accumulator(moments.n_features)
-    sums.position = {label: i for i, label in enumerate(moments.classes.tolist())}
-    sums.counts, sums.total = moments.counts.copy(), moments.total
-    sums.mean, sums.means = moments.mean, moments.means.copy()
-    sums.diag, sums.upper = moments.scatter_diag.copy(), moments.scatter().copy()
-    sums.rounding = moments.itemsize_error
+    sums, counts = Accumulator(moments.n_features, matrix=False), moments.counts
+    sums.pool(moments.classes, counts, moments.means, moments.mean, moments.scatter_diag)
+    sums.upper, sums.rounding = moments.scatter().copy(), moments.itemsize_error
     sums.sparse = isinstance(moments.rows, Rows) and sp.issparse(moments.rows.X)
     return sums

@@ -235,11 +235,6 @@ class Objective:
         return out
 
     @property
-    def stretch(self) -> np.ndarray:
-        """How far the means of the moments' classes are stretched (C,): √((1 + α) n'/n)."""
-        return np.sqrt((1.0 + self.alpha) * self.shares / self.moments.counts)
-
-    @property
     def _ratio(self) -> np.ndarray:
         """What a row of each class counts for (U,), relative to its root."""
         return self.shares / self.moments.counts if self._own else np.ones(len(self.shares))
@@ -348,7 +343,9 @@ class Objective:
         if self.fit_intercept and not sp.issparse(X):
             X = X - self.mean
         weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
-        stretch = self.stretch[rows.codes][:, None]
+        # how far class means are stretched: √((1 + α) n'/n)
+        ratio = self.shares / self.moments.counts
+        stretch = np.sqrt((1.0 + self.alpha) * ratio)[rows.codes, None]
         same_class = np.equal.outer(rows.codes, rows.codes)
         own = weights / self.moments.counts[rows.codes]
         T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)

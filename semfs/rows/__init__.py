@@ -1,6 +1,6 @@
 """Labelled rows, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `mtx`,
+They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `sparse`,
 `tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
 memory block by block, `writing` writes some columns of them.
 """

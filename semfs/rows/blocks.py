@@ -147,8 +147,7 @@ class BlockSource(StayingRows):
 
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
-        step = self.step(matrix=matrix)
-        found = self.reader.blocks(self.start, self.stop, step)
+        found = self.reader.blocks(self.start, self.stop, self.step(matrix=matrix))
         for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
             block = self._block(at, self._prepared(X), y)
             if block.X.shape[0]:
@@ -172,19 +171,17 @@ class BlockSource(StayingRows):
         return replace(self, scale=1.0 / np.where(alike, 1.0, spread))
 
     def _block(self, at: int, X: Any, y: Any) -> Block:
-        stop = at + X.shape[0]
-        rows = slice(at - self.start, stop - self.start)
-        labels = Labels.of(y) if self.labels is None else self.labels[rows]
+        own = self.part(at, at + X.shape[0])
+        labels = Labels.of(y) if own.labels is None else own.labels
         if len(labels) != X.shape[0]:
             raise ValueError(f"a block has {X.shape[0]} rows but {len(labels)} labels.")
         self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
-        weights = None if self.weights is None else self.weights[rows]
-        y, used = labels.array(), labels.codes >= 0
+        y, weights, used = labels.array(), own.weights, labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
             X, y = X[used], label_array(y[used].tolist())
             weights = None if weights is None else weights[used]
-        return Block(at, stop, X, y, weights)
+        return Block(at, at + len(labels), X, y, weights)
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
@@ -423,6 +420,12 @@ class SparseSource(BlockSource):
             for part, found in self._mapped(title, partial(_products, Z)):
                 out[part, some] += found
         return out
+
+
+def source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
+    """Return the source of a reader's rows, dense or sparse."""
+    kind: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
+    return kind(reader, *parts, **options)
 
 
 def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:

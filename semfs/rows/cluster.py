@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs.files import need
-from semfs.rows.blocks import SAMPLE, BlockSource, SparseSource, StayingRows
+from semfs.rows.blocks import SAMPLE, BlockSource, StayingRows, source_of
 from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries, spans
 from semfs.rows.readers import MEMORY, Labels
 from semfs.rows.sparse import array_reader
@@ -129,9 +128,8 @@ def _of_part(part: Any, method: str, options: dict) -> Any:
             return None
         if weights is not None:
             weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-        source: Any = SparseSource if sp.issparse(X) else BlockSource
         reader, n = array_reader(as_matrix(X)), X.shape[0]
-        part = source(reader, Labels.of(y), weights, block_rows=n, stop=n)
+        part = source_of(reader, Labels.of(y), weights, block_rows=n, stop=n)
     with libraries().limit(limits=1, user_api="blas"), _kept_memory():
         return getattr(part, method)(**options)
 

@@ -145,9 +145,8 @@ def _unpacked(array: Any, folder: Path) -> Any:
         deflated = array.compression == "gzip" and zlib_decompress is not None
         alone = array.id.get_create_plist().get_nfilters() == 1
         whole = array.id.get_num_chunks() == -(-len(array) // array.chunks[0])
-        return (
-            Chunks(array, partial(_inflated, array)) if deflated and alone and whole else array
-        )
+        usable = deflated and alone and whole
+        return Chunks(array, partial(_inflated, array)) if usable else array
     codec = _zarr_codec(array)
     if codec not in ("blosc", "zstd") or array.dtype.byteorder == ">":
         return array
@@ -349,9 +348,9 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     whole = bool((found == np.floor(found)).all()) and top > 0
     # Logarithms do not reach 50, and other measurements seldom have so long a tail.
     unlogged = not whole and top > 50 and top > 20 * middle
-    message = None
     if normalize and known and not (whole or unlogged):
         message = 'normalize="log1p" expects counts, but there are other numbers; leave it out.'
+        warnings.warn(message, stacklevel=3)
     elif not normalize and (unlogged or (whole and (top > 30 or top > 8 * found.mean()))):
         what = "raw counts (whole numbers" if whole else "no logarithms (numbers"
         message = (
@@ -360,5 +359,4 @@ def check_counts(reader: Reader, normalize: bool) -> None:
             "load_table and select_genes); or name a layer that went through "
             "sc.pp.normalize_total and sc.pp.log1p (layer=...)."
         )
-    if message:
         warnings.warn(message, stacklevel=3)

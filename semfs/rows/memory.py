@@ -62,15 +62,11 @@ class Rows:
     def rounding(self) -> float:
         return float(np.finfo(self.X.dtype).eps)
 
-    def take(self, rows: np.ndarray, codes: np.ndarray) -> Rows:
-        """Return the given rows under new class codes."""
-        weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], codes, weights)
-
     def of_classes(self, full: np.ndarray) -> Rows:
         """Return the rows of the classes in a mask (C,), under new codes."""
         chosen = np.flatnonzero(full[self.codes])
-        return self.take(chosen, (np.cumsum(full) - 1)[self.codes[chosen]])
+        weights = None if self.weights is None else self.weights[chosen]
+        return Rows(self.X[chosen], (np.cumsum(full) - 1)[self.codes[chosen]], weights)
 
     @property
     def preview(self) -> Rows:
@@ -94,17 +90,10 @@ class Rows:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
         shift = None if sp.issparse(self.X) else _typical_row(self.X)
         sums, squares = totals(self.X, self.codes, n_classes, self.weights, shift)
-        zero = np.zeros(self.X.shape[1])
-        return zero if shift is None else shift.astype(np.float64), sums, squares
+        return np.zeros_like(squares) if shift is None else shift.astype(float), sums, squares
 
     def columns(
-        self,
-        columns: np.ndarray,
-        mean: np.ndarray,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
+        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         dtype = np.float64 if precise else self.X.dtype
@@ -169,11 +158,8 @@ def as_matrix(X: Any) -> Any:
     """Return X as a float32 or float64 matrix, CSR if sparse; finiteness is checked later."""
     if getattr(X, "dtype", None) == np.float16:
         X = X.astype(np.float32)  # half precision is for storage, not for sums
-    return canonical(
-        check_array(
-            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
-        )
-    )
+    kinds: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+    return canonical(check_array(X, ensure_all_finite=False, **kinds))
 
 
 def canonical(X: Any) -> Any:
@@ -249,7 +235,6 @@ def totals(
     """Return class sums (C, d) and column sums of squares (d,) of X - shift, in float64."""
     if sp.issparse(X):
         return _sparse_totals(X, codes, n_classes, weights)
-
     sums, squares = np.zeros((n_classes, X.shape[1])), np.zeros(X.shape[1])
     # where there is a copy it is short; else blocks are as long as float32 sums are accurate
     for rows in spans(X.shape[0], PASS_ROWS if weights is shift is None else BLOCK_ROWS):
@@ -302,9 +287,8 @@ def _sparse_totals(
         if X.format == "csc":  # columns come in parts
             values = X.data.astype(np.float64)
             data = values if weights is None else values * weights[X.indices]
-            kinds = codes.astype(np.int32, copy=False)[
-                X.indices
-            ]  # values in the same place add up
+            kinds = codes.astype(np.int32, copy=False)[X.indices]
+            # values in the same place add up
             sums += sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()
             data = np.multiply(data, values, out=values)
             own = sp.csc_array((data, kinds, X.indptr), shape=sums.shape).toarray()
@@ -407,7 +391,7 @@ class Accumulator:
         if n:
             offset = sums.sum(axis=0) / n
             means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
-            self._pool(labels, counts, means, centre + offset, squares - n * offset**2)
+            self.pool(labels, counts, means, centre + offset, squares - n * offset**2)
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
         self.unlabelled |= other.unlabelled
@@ -416,7 +400,7 @@ class Accumulator:
                 self.upper += other.upper
             self.rounding = max(self.rounding, other.rounding)
             self.sparse |= other.sparse
-            self._pool(other.position, other.counts, other.means, other.mean, other.diag)
+            self.pool(other.position, other.counts, other.means, other.mean, other.diag)
             places = np.array([self.position[label] for label in other.position])
             self.sample += [(X, places[codes], w) for X, codes, w in other.sample]
         return self
@@ -430,8 +414,8 @@ class Accumulator:
         X = sp.vstack(X, format="csr")
         return Rows(X, codes[np.concatenate(places)], np.concatenate(weights))
 
-    def _pool(self, labels: Iterable, counts: Any, means: Any, mean: Any, diag: Any) -> None:
-        """Pool class means, mean and scatter with those of other rows."""
+    def pool(self, labels: Iterable, counts: Any, means: Any, mean: Any, diag: Any) -> None:
+        """Pool class means, mean and scatter (without its matrix) with those of other rows."""
         found = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
         places = [self.position.setdefault(label, len(self.position)) for label in found]
         missing = len(self.position) - len(self.counts)

@@ -13,12 +13,11 @@ import scipy.sparse as sp
 
 from semfs.files import FileError, open_existing, parse_size, reading
 from semfs.rows import hdf5, readers
-from semfs.rows.blocks import BlockSource, SparseSource
+from semfs.rows.blocks import BlockSource, source_of
 from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
-from semfs.rows.mtx import mtx_reader
 from semfs.rows.readers import Blocks, Labels, Reader
-from semfs.rows.sparse import SparseReader, array_reader
+from semfs.rows.sparse import array_reader, mtx_reader
 from semfs.rows.tables import TableReader, table_kind
 from semfs.validation import check_integer, check_option, check_weights
 
@@ -98,12 +97,7 @@ def open_blocks(
     weights = None if sample_weight is None else check_weights(sample_weight, n or 0)
     size = readers.MEMORY if memory is None else parse_size(memory)
     rows = None if block_rows is None else int(block_rows)
-    return _source_of(reader, labels, weights, size, rows, passes, normalize is not None)
-
-
-def _source_of(reader: Reader, *parts: Any, **options: Any) -> BlockSource:
-    kind: Any = SparseSource if isinstance(reader, SparseReader) else BlockSource
-    return kind(reader, *parts, **options)
+    return source_of(reader, labels, weights, size, rows, passes, normalize is not None)
 
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
@@ -124,7 +118,7 @@ def unlabelled_source(data: Any) -> Any:
     rows = data if hasattr(data, "of_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
     if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
-        rows = _source_of(_opened(data, None if _is_pairs(data) else ())[0])
+        rows = source_of(_opened(data, None if _is_pairs(data) else ())[0])
     if rows is None or (rows is not data and rows.fits):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
@@ -209,35 +203,31 @@ def _opened(
 
 
 def _reader(data: Any, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
-    name = y if isinstance(y, str) else None
     if isinstance(data, (str, Path)):
         path = Path(data)
-        return _file(path if path.is_dir() else open_existing(path), y, name, key, drop)
+        return _file(path if path.is_dir() else open_existing(path), y, key, drop)
     if _is_frame(data) or _is_lazy(data):
-        return _table(data.collect() if _is_lazy(data) else data, y, name, drop)
+        return _table(data.collect() if _is_lazy(data) else data, y, drop)
     genes = as_genes(data)
     if genes is not None:
         genes = genes if key is None else view(genes.adata, key)
-        return genes.reader(), genes.labels(name) if name else _given(y, "data")
+        return genes.reader(), genes.labels(y) if isinstance(y, str) else _given(y, "data")
     if _is_pairs(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return array_reader(data), readers.read_labels(name) if name else _given(y, "data")
+        return array_reader(data), _given(y, "data")
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
 
 
-def _file(
-    path: Path, y: Any, name: str | None, key: str | None, drop: tuple[str, ...]
-) -> tuple[Reader, Labels | None]:
-    kind = path.suffix.lower()
+def _file(path: Path, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
+    kind, name = path.suffix.lower(), y if isinstance(y, str) else None
     if key is not None and (kind == ".npy" or table_kind(path)):
         raise ValueError(f"key={key!r}: there is one matrix only in {path}. Leave it out.")
     if kind == ".npy":
-        wanted = f"{path} (the path of a file with one label per row)"
         reader = readers.ArrayReader(partial(readers.read_npy, path), path)
-        return reader, readers.read_labels(name) if name else _given(y, wanted)
+        return reader, _given(y, f"{path} (the path of a file with one label per row)")
     if kind == ".npz":
         found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
         return _npz_reader(path, key), found
@@ -248,15 +238,14 @@ def _file(
             found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
             return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
-        if name and (text or Path(name).is_file()):
-            y, name = readers.read_labels(name), None
-        labels = None if name else _given(y, path)
+        inside = name is not None and not text and not Path(name).is_file()
+        labels = None if inside else _given(y, path)
         with reading(path, "Matrix Market" if text else "HDF5"):
             if labels is None:
-                labels = Labels.of(hdf5.texts(path, str(name))).tidied()
+                labels = Labels.of(hdf5.texts(path, y)).tidied()
             return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
-        return _table(path, y, name, drop)
+        return _table(path, y, drop)
     raise ValueError(
         f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .xlsx, .parquet "
         "(or a folder of them), .feather, .zarr, .h5, .hdf5, .h5ad or .mtx (also .gz)."
@@ -276,21 +265,22 @@ def _npz_reader(path: Path, key: str | None) -> Reader:
     return out
 
 
-def _table(data: Any, y: Any, name: str | None, drop: Any) -> tuple[Reader, Labels | None]:
-    if y is None:
-        _given(None, f"{data if isinstance(data, Path) else 'data'} (the label column)")
+def _table(data: Any, y: Any, drop: Any) -> tuple[Reader, Labels | None]:
+    name, where = y if isinstance(y, str) else None, data if isinstance(data, Path) else "data"
+    labels = None if name else _given(y, f"{where} (the label column)")
     reader = TableReader(data, name, drop)
     if reader.texts:
         shown = ", ".join(map(repr, reader.texts[:5])) + ", …" * (len(reader.texts) > 5)
         message = f"columns without numbers are no features: {shown}."
         warnings.warn(message, stacklevel=2)
-    return reader, reader.labels() if name else _given(y, data)
+    return reader, reader.labels() if labels is None else labels
 
 
 def _given(y: Any, where: Any) -> Labels:
+    """Labels in an array, or in a file of their own."""
     if y is None:
         raise ValueError(f"{where} needs labels. Pass them as y: an array, or a name in it.")
-    return Labels.of(y)
+    return readers.read_labels(y) if isinstance(y, str) else Labels.of(y)
 
 
 def _is_frame(data: Any) -> bool:

@@ -14,13 +14,14 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_archive, check_declared_size, open_existing, reading
+from semfs.files import FileError, check_archive, open_existing, reading
 from semfs.validation import check_distinct, did_you_mean, is_missing, label_array
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
@@ -32,6 +33,7 @@ RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
 Blocks = Iterator[tuple[int, Any, Any]]
+_OPENED = ("_array", "_arrays", "_copied")  # what readers keep open
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +90,8 @@ class Labels:
 
     def whole_numbers(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        whole = all(
-            isinstance(c, str) and re.fullmatch("0|-?[1-9][0-9]*", c) for c in self.classes
-        )
+        number = re.compile("0|-?[1-9][0-9]*")
+        whole = all(isinstance(c, str) and number.fullmatch(c) for c in self.classes)
         return self._coded([int(c) for c in self.classes]) if whole else self
 
     def without(self, classes: Iterable) -> Labels:
@@ -194,6 +195,9 @@ class Reader:
     def usual_step(self) -> int:
         return max(1, BLOCK_BYTES // max(1, self.row_bytes))
 
+    def __getstate__(self) -> dict:  # another process opens what it reads itself
+        return {name: own for name, own in self.__dict__.items() if name not in _OPENED}
+
 
 def working_dtype(*stored: Any) -> np.dtype:
     """Return the precision to compute in: float32 for single and half, else float64."""
@@ -267,8 +271,6 @@ def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
     return array
 
 
-# What a column costs in any fit, however empty it is.
-COLUMN_BYTES = 128
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
 
@@ -312,17 +314,11 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
         return sp.csr_array((data, indices, indptr), shape=shape.tolist())
 
 
-def check_width(path: Any, d: int) -> None:
-    """Refuse columns of a sparse matrix that nobody paid for: rows have a place, they not."""
-    size = sum(f.stat().st_size for f in (Path(path), *Path(path).rglob("*")) if f.is_file())
-    check_declared_size(path, f"a matrix of {d} columns", d * COLUMN_BYTES, size)
-
-
 class ArrayReader(Reader):
     """Anything dense with row slices (memory map, HDF5, Zarr), opened in each process."""
 
     def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
-        self.open_array, self.path, self._array = open_array, path, open_array()
+        self.open_array, self.path = open_array, path
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
         self.n_rows, self.n_features = (int(size) for size in array.shape)
@@ -331,18 +327,17 @@ class ArrayReader(Reader):
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
+    @cached_property
+    def _array(self) -> Any:
+        return self.open_array()
+
     def rows(self, first: int, last: int) -> Any:
-        if self._array is None:
-            self._array = self.open_array()
         if not isinstance(self._array, np.memmap):
             return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
         if self._array.mode == "r":  # pages that were read would count as this process's memory
             self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
         return out
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"_array": None}
 
 
 class Spilled:

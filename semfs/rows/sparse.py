@@ -1,8 +1,10 @@
-"""Sparse matrices, stored by rows (CSR) or by columns (CSC): read and summed up in parts.
+"""Sparse matrices, stored by rows (CSR), by columns (CSC) or as Matrix Market: read in parts.
 
 A part is some rows, or some columns, of a matrix that is never turned. Files are not believed.
 """
 
+import io
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -12,12 +14,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, memory_limit, need, reading, size_text
+from semfs.files import FileError, check_declared_size, check_memory, need, reading, unpacked
 from semfs.rows import readers
-from semfs.rows.readers import ArrayReader, Blocks, Reader, check_matrix, working_dtype
+from semfs.rows.memory import canonical
+from semfs.rows.readers import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
 
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
+# What a column costs in any fit, however empty it is.
+COLUMN_BYTES = 128
+# Of Matrix Market files; what numbers are made of, and what is between them.
+LONGEST_LINE, MOST_COMMENTS = 2**16, 1000
+_NUMBERS = b"0123456789+-.eE \t\r\n"
 
 
 class SparseReader(Reader):
@@ -30,39 +38,34 @@ class SparseReader(Reader):
     ) -> None:
         self.open_arrays, self.by_columns, self.path = open_arrays, by_columns, path
         self.shared = not by_columns
-        self.n_rows, self.n_features = (int(size) for size in shape)
-        self._arrays: tuple[Any, Any, np.ndarray] | None = None
-        if path is not None:
-            readers.check_width(path, self.n_features)
-        data = self._open()[0]
+        self.n_rows, self.n_features = self.shape = tuple(int(size) for size in shape)
+        if path is not None:  # rows have a place in the file, columns need not
+            size = sum(f.stat().st_size for f in (path, *path.rglob("*")) if f.is_file())
+            what = f"a matrix of {self.n_features} columns"
+            check_declared_size(path, what, self.n_features * COLUMN_BYTES, size)
+        data = self._arrays[0]
         self.n_values = data.shape[0]
         check_matrix(path or "X", tuple(shape), data.dtype)
         self.dtype = working_dtype(data.dtype)
-        value_bytes = self.dtype.itemsize + 8
-        self.row_bytes = 1 + self.n_values * value_bytes // max(1, self.n_rows)
+        self.row_bytes = 1 + self.n_values * (self.dtype.itemsize + 8) // max(1, self.n_rows)
 
-    def _open(self) -> tuple[Any, Any, np.ndarray]:
+    @cached_property
+    def _arrays(self) -> tuple[Any, Any, np.ndarray]:
         """The arrays, and indptr in memory once it is known to fit them."""
-        if self._arrays is None:
-            data, indices, indptr = self.open_arrays()
-            places = np.asarray(indptr[:], dtype=np.int64)
-            length, last = self.shape[self.by_columns] + 1, int(places[-1:].sum())
-            whole = len(places) == length and places[0] == 0 and (np.diff(places) >= 0).all()
-            if not whole or not (last,) == data.shape == indices.shape:
-                raise FileError(
-                    f"{self.path or 'X'}: a sparse matrix of shape {self.shape} has "
-                    f"{data.shape[0]} values, {last} expected, in {len(places) - 1} parts."
-                )
-            self._arrays = data, indices, places
-        return self._arrays
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.n_rows or 0, self.n_features
+        data, indices, indptr = self.open_arrays()
+        places = np.asarray(indptr[:], dtype=np.int64)
+        length, last = self.shape[self.by_columns] + 1, int(places[-1:].sum())
+        whole = len(places) == length and places[0] == 0 and (np.diff(places) >= 0).all()
+        if not whole or not (last,) == data.shape == indices.shape:
+            raise FileError(
+                f"{self.path or 'X'}: a sparse matrix of shape {self.shape} has "
+                f"{data.shape[0]} values, {last} expected, in {len(places) - 1} parts."
+            )
+        return data, indices, places
 
     def part(self, first: int, last: int) -> Any:
         """Return rows first … last - 1 as CSR, or columns as CSC, for the caller to keep."""
-        data, indices, indptr = self._open()
+        data, indices, indptr = self._arrays
         low, high = int(indptr[first]), int(indptr[last])
         with reading(Path(self.path or "the data"), "data"):
             values, places = data[low:high], np.asarray(indices[low:high])
@@ -76,15 +79,14 @@ class SparseReader(Reader):
         kind = np.int32 if max(limit, high - low) < 2**31 else np.int64
         starts = indptr[first : last + 1] - low
         parts = (values, places.astype(kind, copy=False), starts.astype(kind))
-        out = form(parts, shape=(n, last - first) if self.by_columns else (last - first, d))
-        if not out.has_canonical_format:
-            out = out.copy()
-            out.sum_duplicates()
-        return out
+        shape = (n, last - first) if self.by_columns else (last - first, d)
+        return canonical(form(parts, shape=shape))
+
+    rows = part  # of what is stored by rows
 
     def ranges(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield first and last + 1 of parts with about as many bytes as ``size``."""
-        indptr, n_values = self._open()[2], size // (self.dtype.itemsize + 8)
+        indptr, n_values = self._arrays[2], size // (self.dtype.itemsize + 8)
         while start < stop:
             end = int(np.searchsorted(indptr, indptr[start] + n_values, "right")) - 1
             end = min(max(end, start + 1), stop)
@@ -105,25 +107,16 @@ class SparseReader(Reader):
             return array_reader(self.load()).blocks(start, stop, step)
         return super().blocks(start, stop, step)
 
-    def rows(self, first: int, last: int) -> Any:
-        return self.part(first, last)
-
     def load(self) -> Any:
         size = self.n_values * (self.dtype.itemsize + 4)
-        if size > memory_limit():
-            raise FileError(
-                f"{self.path or 'X'}: the whole matrix takes {size_text(size)}, more than this "
-                'machine\'s memory. solver="direct" reads it in parts.'
-            )
+        what = f"{self.path or 'X'}: the whole matrix"
+        check_memory(what, size, 'solver="direct" reads it in parts.')
         return self.part(0, self.shape[self.by_columns]).tocsr()
 
     def some_values(self) -> np.ndarray:
-        data = self._open()[0]
+        data = self._arrays[0]
         places = range(0, self.n_values, self.n_values // 4 + 1)
         return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"_arrays": None}
 
 
 def array_reader(array: Any, path: Any = None) -> Reader:
@@ -170,3 +163,112 @@ def distinct(names: Any) -> list[str]:
     """Return names of genes; the second of two that are the same gets ``-1``."""
     unique = need("anndata.utils", "data", what="AnnData").make_index_unique
     return unique(need("pandas").Index([str(name) for name in names])).tolist()
+
+
+def mtx_reader(path: Path) -> Reader:
+    """Return a reader of cells and their genes, whose names may be in the same folder."""
+    file = MtxFile(path)
+    out = SparseReader(file.arrays, file.shape, path=path)
+    out.shared = False  # each process would parse it all
+    for name in ("features.tsv", "features.tsv.gz", "genes.tsv", "genes.tsv.gz"):
+        if out.feature_names is None and path.with_name(name).exists():
+            with unpacked(path.with_name(name)) as lines:
+                rows = [line.decode().rstrip("\r\n").split("\t") for line in lines]
+            if len(rows) == out.n_features:
+                out.feature_names = distinct([row[min(1, len(row) - 1)] for row in rows])
+    return out
+
+
+class MtxFile:
+    """A Matrix Market file (.mtx, .mtx.gz) of genes × cells, as 10x Genomics writes them.
+
+    It is parsed once, in parts, into temporary files that vanish with their reader.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from scipy.io import mminfo
+
+        with unpacked(path) as file:
+            lines = [file.readline(LONGEST_LINE)]
+            while lines[-1].startswith((b"%", b"\n", b"\r")) and len(lines) < MOST_COMMENTS:
+                lines.append(file.readline(LONGEST_LINE))
+        d, n, n_entries, form, kind, symmetry = mminfo(io.BytesIO(b"".join([*lines, b"\n"])))
+        if (form, symmetry) != ("coordinate", "general") or kind == "complex":
+            wanted = "('coordinate', of 'real', 'integer' or 'pattern', and 'general')"
+            found = f"a sparse matrix {wanted} was expected, got '{form} {kind} {symmetry}'"
+            raise FileError(f"{path}: {found}. Write it as such.")
+        size, values = path.stat().st_size, f"a matrix of {n_entries} values"
+        check_declared_size(path, f"a matrix of {n} cells", 8 * n, size)
+        check_declared_size(path, values, 8 * n_entries, size, held=False)
+        self.path, self.shape, self.n_entries = path, (n, d), n_entries
+        self.kind = "pattern" if kind == "pattern" else "real"
+        self.n_lines, self.start = len(lines), sum(map(len, lines))  # where entries begin
+
+    def arrays(self) -> tuple[Any, Any, np.ndarray]:
+        """Return values of the cells, their genes, and where each cell begins (n + 1,)."""
+        values, genes = Spilled(np.float32), Spilled(np.int32)
+        starts, last = np.zeros(self.shape[0] + 1, dtype=np.int64), 0
+        for data, rows, cells in self._entries():
+            if cells[0] < last or (np.diff(cells) < 0).any():
+                return self._sorted()
+            values.append(data)
+            genes.append(rows)
+            last = cells[-1]
+            starts[cells[0] + 1 : last + 2] += np.bincount(cells - cells[0])
+        return values, genes, np.cumsum(starts)
+
+    def _sorted(self) -> tuple[Any, Any, np.ndarray]:
+        """The same in memory, of entries that are not in the order of cells."""
+        what = f"{self.path}: its entries are not in the order of cells, and to sort them"
+        how = "by their second number (sort -n -k 2), or write it as .h5ad."
+        remedy = f"Sort all lines but the first {self.n_lines} {how}"
+        check_memory(what, 24 * self.n_entries, remedy)
+        data, genes, cells = map(np.concatenate, zip(*self._entries()))
+        X = sp.coo_array((data, (cells, genes)), shape=self.shape).tocsr()
+        return X.data, X.indices, X.indptr
+
+    def _entries(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """Yield values, genes and cells of entries, in parts; all of them are as announced."""
+        n_found = 0
+        with unpacked(self.path) as file:
+            file.seek(self.start)
+            while n_found <= self.n_entries and (text := file.read(readers.BLOCK_BYTES)):
+                text = (text + file.readline(LONGEST_LINE)).strip()
+                while b"\n\n" in text:
+                    text = text.replace(b"\n\n", b"\n")
+                if text:
+                    part = self._parsed(text, self.n_lines + n_found)
+                    n_found += len(part[0])
+                    yield part
+        if n_found != self.n_entries:
+            found = f"only {n_found}" if n_found < self.n_entries else "more"
+            wrong = f"entries were announced, but there are {found}. It may be damaged"
+            raise FileError(
+                f"{self.path}: {self.n_entries} {wrong}: copy or download it again."
+            )
+
+    @np.errstate(over="ignore")
+    def _parsed(self, text: bytes, n_lines: int) -> tuple[np.ndarray, ...]:
+        """The entries of some lines, after ``n_lines`` others."""
+        from scipy.io import mmread
+
+        (n, d), size = self.shape, text.count(b"\n") + 1
+        head = f"%%MatrixMarket matrix coordinate {self.kind} general\n{d} {n} {size}\n"
+        try:
+            if wrong := text.translate(None, _NUMBERS)[:1]:
+                line = 3 + text.count(b"\n", 0, text.index(wrong))
+                raise ValueError(f"Line {line}: {wrong.decode('latin-1')!r} is in no number.")
+            # without a last line break the parser may run on into other memory
+            found = mmread(io.BytesIO(head.encode() + text + b"\n"), spmatrix=False)
+            data = found.data.astype(np.float32)
+            if not (finite := np.isfinite(data)).all():
+                raise ValueError(f"Line {3 + np.argmin(finite)}: too large a number.")
+        except (ValueError, OverflowError) as error:
+            own = re.compile("Line ([0-9]+)")
+            reason = own.sub(lambda m: f"line {int(m[1]) - 2 + n_lines}", str(error))
+            raise FileError(
+                f"{self.path}: {reason.rstrip('.')}. Each line has a gene (1 to {d}), a cell "
+                f"(1 to {n}) and, unless it is a pattern, a finite number. Correct it, or "
+                "download the file again."
+            ) from error
+        return data, found.row, found.col

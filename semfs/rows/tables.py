@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,6 @@ class TableReader(Reader):
     groups; text and Feather from the first row on; Excel is loaded.
     """
 
-    _copy: ArrayReader | None
-
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
         need("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
@@ -66,7 +64,7 @@ class TableReader(Reader):
             self._describe(drop)
 
     def __getstate__(self) -> dict:  # another process may work in another folder
-        return self.__dict__ | {"path": self.path and self.path.absolute(), "_copy": None}
+        return super().__getstate__() | {"path": self.path and self.path.absolute()}
 
     def _describe(self, drop: Sequence[str]) -> None:
         schema = self._first_schema({*drop, self.label})
@@ -104,7 +102,7 @@ class TableReader(Reader):
             check_declared_size(self.path, "the table", declared, size, held=False)
         files = self._dataset().get_fragments() if self.kind == "parquet" else ()
         groups = [group.num_rows for file in files for group in file.row_groups]
-        self.largest_group, self._copy = max(groups, default=0), None
+        self.largest_group = max(groups, default=0)
         # of longer ones a page of each column would be in memory
         self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
 
@@ -155,8 +153,7 @@ class TableReader(Reader):
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
         if self.kind == "parquet" and not self.shared:
-            self._copy = self._copy or self._copied()
-            yield from self._copy.blocks(start, stop, step)
+            yield from self._copied.blocks(start, stop, step)
             return
         done, stop = start, (self.n_rows or 0) if stop is None else stop
         with reading(Path(self.name), str(self.kind)):
@@ -190,6 +187,7 @@ class TableReader(Reader):
                             at += batch.num_rows
                     at = end
 
+    @cached_property
     def _copied(self) -> ArrayReader:
         """The features in a temporary file, as many columns at a time as fit."""
         values, shape = Spilled(self.dtype), (self.n_rows or 0, self.n_features)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
+from test_objective import make_objective
 
 import semfs.method.alternating as alternating
 from problems import make_problem, paper_B, paper_gram, spread
@@ -12,14 +13,15 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.objective import Objective
 
 
-def make_objective(X, y, A, **options):
-    return Objective.from_moments(Moments.from_data(X, y), A, **options)
-
-
 @pytest.fixture
 def iterative(monkeypatch):
     """Small problems are solved as large ones are."""
     monkeypatch.setattr(alternating, "SMALL", 1)
+
+
+@pytest.fixture(params=[1024, 1], ids=["exact", "iterative"])
+def both_ways(request, monkeypatch):
+    monkeypatch.setattr(alternating, "SMALL", request.param)
 
 
 def naive(X, y, A, alpha, gamma, rounds, fit_intercept):
@@ -83,11 +85,9 @@ def test_steps_of_s_are_those_of_equations_9_to_11_and_s_ranks(step, n_inner):
     assert found.order.tolist() == np.argsort(-s).tolist()
 
 
-@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
 @pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_rows_far_from_the_origin_lose_no_digits(monkeypatch, small, offset, fit_intercept):
-    monkeypatch.setattr(alternating, "SMALL", small)
+def test_rows_far_from_the_origin_lose_no_digits(both_ways, offset, fit_intercept):
     for seed in range(6):
         assert_exact_steps(random_case(seed, offset), 6, fit_intercept, 1e-6)
 
@@ -242,8 +242,7 @@ def test_the_path_for_few_rows_equals_the_d_by_d_path(kind, fit_intercept):
 
 
 def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
-    X, y, A = make_problem(n=400, d=90)
-    objective = make_objective(X, y, A, gamma=10.0)
+    objective = make_objective(*make_problem(n=400, d=90), gamma=10.0)
     values = np.linspace(1.0, 5.0, 90)
     s_step = alternating._SStep(objective, 1, "lipschitz")
     products = []
@@ -266,22 +265,16 @@ def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
 # ---- s ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
-def test_features_that_start_at_zero_stay_there(monkeypatch, small):
-    monkeypatch.setattr(alternating, "SMALL", small)
-    X, y, A = make_problem()
-    start = np.ones(12)
+def test_features_that_start_at_zero_stay_there(both_ways):
+    objective, start = make_objective(*make_problem()), np.ones(12)
     start[[2, 5]] = 0.0
-    objective = make_objective(X, y, A)
     solution = solve_alternating(objective, max_iter=5, tol=0, s_init=start)
     assert solution.s[[2, 5]].tolist() == [0, 0]
     assert not solution.W[[2, 5]].any()
     assert_equation_12(objective, solution)
 
 
-@pytest.mark.parametrize("small", [1024, 1], ids=["exact", "iterative"])
-def test_projection_can_switch_features_off_and_the_W_step_follows(monkeypatch, small):
-    monkeypatch.setattr(alternating, "SMALL", small)
+def test_projection_can_switch_features_off_and_the_W_step_follows(both_ways):
     X, y, A = make_problem(3, m=1, C=5)
     X = X @ np.random.default_rng(3).standard_normal((12, 12))
     objective = make_objective(X, y, A, gamma=300.0)

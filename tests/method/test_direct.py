@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from test_objective import make_objective
 
 from problems import fit_of, make_problem, naive_greedy
 from semfs import Moments, SemFS
 from semfs.method.direct import forward_selection
-from semfs.method.objective import Objective, Quadratic
-
-
-def make_objective(X, y, A, **options):
-    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+from semfs.method.objective import Quadratic
 
 
 def select(objective, k, **options):
@@ -48,14 +45,12 @@ def test_it_never_asks_for_the_whole_gram_matrix(monkeypatch):
         raise AssertionError("d x d matrix formed")
 
     monkeypatch.setattr(Moments, "scatter", refuse)
-    X, y, A = make_problem(n=80, d=40)
-    assert len(select(make_objective(X, y, A), 10).objective) == 10
+    assert len(select(make_objective(*make_problem(n=80, d=40)), 10).objective) == 10
 
 
 @pytest.mark.parametrize("k, most", [(5, 100), (60, 384)])
 def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
-    X, y, A = make_problem(n=300, d=400)
-    objective, asked = make_objective(X, y, A, gamma=30.0), []
+    objective, asked = make_objective(*make_problem(n=300, d=400), gamma=30.0), []
 
     def columns(features):
         asked.extend([*features, "pass"])
@@ -69,8 +64,7 @@ def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
 
 
 def test_a_preview_foretells_the_columns_that_are_needed():
-    X, y, A = make_problem(n=300, d=200)
-    quadratic, asked = make_objective(X, y, A).quadratic(), []
+    quadratic, asked = make_objective(*make_problem(n=300, d=200)).quadratic(), []
 
     def columns(features):
         asked.append(features)
@@ -84,8 +78,7 @@ def test_a_preview_foretells_the_columns_that_are_needed():
 
 
 def test_a_monitor_hears_of_every_step_and_may_stop():
-    X, y, A = make_problem()
-    objective, heard = make_objective(X, y, A), []
+    objective, heard = make_objective(*make_problem()), []
 
     def monitor(step, J, feature, so_far):
         heard.append((step, J, feature, so_far().order[:step].tolist()))
@@ -100,8 +93,7 @@ def test_a_monitor_hears_of_every_step_and_may_stop():
 
 
 def test_W_solves_the_ridge_problem_on_the_chosen_features():
-    X, y, A = make_problem()
-    objective = make_objective(X, y, A, gamma=0.5)
+    objective = make_objective(*make_problem(), gamma=0.5)
     solution = select(objective, 5)
     S = solution.order[:5]
     K = objective.gram()[np.ix_(S, S)] + 0.5 * np.eye(5)
@@ -112,8 +104,7 @@ def test_W_solves_the_ridge_problem_on_the_chosen_features():
 
 
 def test_scores_are_gains_and_the_rest_stays_below():
-    X, y, A = make_problem()
-    objective = make_objective(X, y, A)
+    objective = make_objective(*make_problem())
     solution = select(objective, 5)
     gains = -np.diff(np.concatenate([[objective.q], solution.objective]))
     assert_allclose(solution.scores[solution.order[:5]], gains)
@@ -215,8 +206,7 @@ def test_no_more_exchanges_are_made_than_allowed():
 
 
 def test_forced_features_come_first_and_are_never_swapped_out():
-    X, y, A = make_problem()
-    objective = make_objective(X, y, A)
+    objective = make_objective(*make_problem())
     worst = select(objective, 12).order[-2:]
     solution = select(objective, 5, include=worst, n_swaps=50)
     assert set(worst) <= set(solution.order[:5].tolist())
@@ -225,8 +215,7 @@ def test_forced_features_come_first_and_are_never_swapped_out():
 
 
 def test_features_that_are_no_candidates_rank_last():
-    X, y, A = make_problem()
-    objective = make_objective(X, y, A)
+    objective = make_objective(*make_problem())
     first = select(objective, 3).order[:3]
     allowed = np.ones(12, dtype=bool)
     allowed[first] = False
