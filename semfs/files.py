@@ -77,6 +77,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
             advice = "Free some space, or set TMPDIR to another folder."
             raise FileError(f"{path}: {full}. {advice}") from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
+        kind = "Zarr" if path.is_dir() else kind
         wrong = f"{path} is not a readable {kind} file ({reason})"
         raise FileError(f"{wrong}. {_remedy(path)}") from error
 
@@ -94,7 +95,10 @@ def _remedy(path: Path) -> str:
     if ending not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
     if start and all(byte >= 32 or byte in b"\t\r\n" for byte in start):
-        return "It looks like text: give it the ending .csv if it is a table."
+        packed = (
+            "leave out .gz" if ending == ".gz" else "give it the ending .csv if it is a table"
+        )
+        return f"It looks like text: {packed}."
     return DAMAGED
 
 

@@ -25,7 +25,7 @@ Layer = Annotated[str | None, Option(help="Layer of an H5AD file, or 'raw'; or a
 COUNTS = "The file holds counts: take log(1 + per 10⁴)."
 Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
 Scale = Annotated[bool, Option("--scale", help="Units differ: give columns one variance.")]
-LABEL = "Column (tables), obs column (H5AD), array (NPZ: default y), file of labels (NPY)."
+LABEL = "Column (tables, obs of H5AD and Zarr), array (NPZ: y), file of one label a line (MTX)."
 TABLE = (
     "Class table (CSV, Parquet, Excel; NPZ: default A), an ontology (OBO, OWL, JSON; 'cl': "
     "Cell Ontology), 'names' to encode these, or 'labels' alone."

@@ -149,11 +149,11 @@ class BlockSource(StayingRows):
         """Yield all blocks; the next one is read in the background."""
         found = self.reader.blocks(self.start, self.stop, self.step(matrix=matrix))
         for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
-            block = self._block(at, self._prepared(X), y)
+            block = self._block(at, self.prepared(X), y)
             if block.X.shape[0]:
                 yield block
 
-    def _prepared(self, X: Any, some: slice = slice(None)) -> Any:
+    def prepared(self, X: Any, some: slice = slice(None)) -> Any:
         """Some columns, normalised and scaled."""
         if self.normalize:  # of columns alone the reader knows the sums of rows
             reader: Any = self.reader
@@ -186,7 +186,7 @@ class BlockSource(StayingRows):
     def load(self) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return X, labels (None without one) and weights in memory."""
         assert self.labels is not None
-        X, kept = self._prepared(self.reader.load()), self.labels.codes != LEFT_OUT
+        X, kept = self.prepared(self.reader.load()), self.labels.codes != LEFT_OUT
         if kept.all():
             return X, self.labels.array(), self.weights
         y = label_array(self.labels.array()[kept].tolist())
@@ -320,7 +320,7 @@ class SparseSource(BlockSource):
         def task(first: int, last: int) -> tuple[slice, Any]:
             where = slice(first - start, last - start)
             some = where if columns else slice(None)
-            return where, work(where, self._prepared(self.reader.part(first, last), some))
+            return where, work(where, self.prepared(self.reader.part(first, last), some))
 
         ranges = self.reader.ranges(start, start + size, PART_BYTES)
         with Progress(title, size, self.verbose, unit="parts") as progress:
@@ -410,7 +410,7 @@ class SparseSource(BlockSource):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
 
             def fill(t: int, j: int, Z: np.ndarray = Z) -> None:
-                column = self._prepared(self.reader.part(j, j + 1), slice(j, j + 1))
+                column = self.prepared(self.reader.part(j, j + 1), slice(j, j + 1))
                 Z[column.indices, t] = column.data
 
             with ThreadPoolExecutor(PART_THREADS) as pool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_declared_size, need, reading
+from semfs.files import DAMAGED, FileError, check_declared_size, need, reading
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
@@ -134,7 +134,12 @@ def sparse_reader(path: Path, name: str) -> SparseReader:
 
 def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
     names = [f"{name}/{part}" for part in ("data", "indices", "indptr")]
-    return tuple(_unpacked(open_array(path, part), path / part) for part in names)
+    arrays = [open_array(path, part) for part in names]
+    chunks = arrays[1]  # of Zarr; one that is not there would be the first column throughout
+    if is_zarr(path) and (missing := chunks.nchunks - chunks.nchunks_initialized):
+        lost = f"{missing} of {chunks.nchunks} chunks of {names[1]} are missing"
+        raise FileError(f"{path}: {lost}. {DAMAGED}")
+    return tuple(_unpacked(array, path / part) for array, part in zip(arrays, names))
 
 
 def _unpacked(array: Any, folder: Path) -> Any:

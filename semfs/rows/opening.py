@@ -89,9 +89,9 @@ def open_blocks(
     if isinstance(y, str) and not Path(y).exists():
         reader.label = y
     if labels is not None and len(labels) != n:
-        raise ValueError(
-            f"X has {n} rows but y has {len(labels)} labels: inconsistent numbers of samples."
-        )
+        header = " Leave out its header." if len(labels) - 1 == n else ""
+        found = f"X has {n} rows but y has {len(labels)} labels"
+        raise ValueError(f"{found}: inconsistent numbers of samples.{header}")
     if sample_weight is not None and n is None:
         raise ValueError("sample_weight needs data whose number of rows is known.")
     weights = None if sample_weight is None else check_weights(sample_weight, n or 0)
@@ -141,7 +141,7 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     ``needed`` (a mask; by default all are) may be missing, and are zero.
     """
     known = y is not None and not isinstance(X, (np.memmap, Plain))
-    source = as_source(X, y, None) if known else None
+    source = X if isinstance(X, BlockSource) else as_source(X, y, None) if known else None
     if source is not None:
         X, y = source.load()[:2]
         X = Plain(X, y, source.feature_names)
@@ -155,11 +155,13 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
 
 def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
     """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
-    if not _is_stored(X):
+    if not _is_stored(X) and not isinstance(X, BlockSource):
         return None
-    reader = _opened(X, ())[0]
-    found = reader.blocks(0, None, reader.usual_step)
-    return (_aligned(block, reader.feature_names, names, needed) for _, block, _ in found)
+    source = X if isinstance(X, BlockSource) else source_of(_opened(X, ())[0])
+    reader = source.reader
+    found = reader.blocks(source.start, source.stop, reader.usual_step)
+    prepared = (source.prepared(block) for _, block, _ in found)
+    return (_aligned(block, reader.feature_names, names, needed) for block in prepared)
 
 
 def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:

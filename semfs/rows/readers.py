@@ -333,7 +333,8 @@ class ArrayReader(Reader):
 
     def rows(self, first: int, last: int) -> Any:
         if not isinstance(self._array, np.memmap):
-            return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
+            with reading(Path(self.path or "the data"), "data"):
+                return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
         if self._array.mode == "r":  # pages that were read would count as this process's memory
             self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ A part is some rows, or some columns, of a matrix that is never turned. Files ar
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -116,7 +117,8 @@ class SparseReader(Reader):
     def some_values(self) -> np.ndarray:
         data = self._arrays[0]
         places = range(0, self.n_values, self.n_values // 4 + 1)
-        return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
+        with reading(Path(self.path or "the data"), "data"):
+            return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
 
 
 def array_reader(array: Any, path: Any = None) -> Reader:
@@ -176,6 +178,13 @@ def mtx_reader(path: Path) -> Reader:
                 rows = [line.decode().rstrip("\r\n").split("\t") for line in lines]
             if len(rows) == out.n_features:
                 out.feature_names = distinct([row[min(1, len(row) - 1)] for row in rows])
+            else:
+                lines = f"{path.with_name(name)} has {len(rows)} lines"
+                warnings.warn(
+                    f"{lines}, but there are {out.n_features} genes: they stay without names. "
+                    "Correct or remove it.",
+                    stacklevel=2,
+                )
     return out
 
 

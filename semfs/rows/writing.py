@@ -117,7 +117,8 @@ def write_h5ad(
     """
     origin = source.reader.path
     if origin is None or origin.suffix.lower() != ".h5ad":
-        raise ValueError("only data from an .h5ad file can be written as .h5ad.")
+        others = ", ".join(ending for ending in WRITTEN if ending != ".h5ad")
+        raise ValueError(f"only .h5ad can be written as .h5ad. Give another ending: {others}.")
     anndata = need("anndata", "data", what="An .h5ad file")
     if kept is None:
         shutil.copyfile(origin, path)

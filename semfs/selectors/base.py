@@ -317,8 +317,8 @@ class LinearSelector(RankingSelector):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n, d)
-            Rows with all the features seen in `fit`.
+        X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d)
+            Rows; columns by name, where they have names, of which only those chosen are needed.
         class_table : like `attributes`, optional
             Classes to choose among; by default all of the fitted table, seen or to come.
         """

@@ -185,6 +185,25 @@ def test_chunks_of_zarr_that_are_cut_are_refused_and_missing_ones_are_zero(damag
             reader.part(0, 9)
 
 
+@pytest.mark.parametrize("part, said", [("data", "no.* readable Zarr"), ("indices", "missing")])
+def test_damaged_zarr_is_named_when_it_is_opened(part, said, tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix, "zarr")
+    for chunk in (path / "X" / part).rglob("*0"):
+        chunk.write_bytes(b"few") if part == "data" else chunk.unlink()
+    with pytest.raises(FileError, match=rf"a\.zarr.*{said}.*copy or download it again"):
+        open_blocks(path, label)
+
+
+def test_normalised_rows_of_a_file_are_transformed_and_predicted(tmp_path):
+    path, label = h5ad(tmp_path, sp.csr_matrix)
+    rows = open_blocks(path, label, normalize="log1p")
+    found = SemFS(K).fit(rows)
+    assert_allclose(
+        found.transform(rows).toarray(), log1p(COUNTS)[:, found.get_support()], 1e-5
+    )
+    assert (found.predict(rows) == found.predict(sp.csr_array(log1p(COUNTS)))).all()
+
+
 def test_columns_that_do_not_fit_are_fetched_in_several_passes():
     source = open_blocks(sp.csc_array(COUNTS), KINDS, passes="few", memory=4 * N * 5)
     assert SemFS(K).fit(source).order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()

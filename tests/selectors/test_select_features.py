@@ -135,7 +135,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
     assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
     other = open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y")
-    with pytest.raises(ValueError, match=r"only data from an \.h5ad file"):
+    with pytest.raises(ValueError, match=r"only \.h5ad can be written as \.h5ad"):
         select_features(other, SemFS(1), tmp_path / "x.h5ad")
 
 
