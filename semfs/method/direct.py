@@ -19,7 +19,7 @@ from semfs.method.objective import Monitor, Quadratic, Solution
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 # Where a preview of so many features (of gains that hardly change, or do) foretells them: a
 # few more than are needed, and those whose gain is nearly the largest.
-FORESEEN, FURTHER, NEARLY = (512, 1024), 4, 0.97
+FORESEEN, FURTHER, NEARLY = (512, 768), 4, 0.97
 
 
 def forward_selection(

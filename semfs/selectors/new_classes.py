@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 from sklearn.cluster import KMeans
-from sklearn.metrics import normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
 
 from semfs.attributes import AttributeTable
@@ -29,7 +29,7 @@ LARGEST_SAMPLE = 20_000  # unlabelled rows to cluster; the others join the neare
 FEWEST_ROWS = 10  # fewer unlabelled rows are not clustered
 NEW_CLASS_PENALTY = 0.1  # of clusters, whose means are targets, in units of gamma
 EQUAL_ROWS = 5.0  # seen classes weigh as new ones of so many rows each, and less next to more
-MOST_CLASSES, N_HALVES = 40, 3  # seen classes that tell of metric and width, in halves
+MOST_CLASSES, N_HALVES = 40, 2  # seen classes that tell of metric and width, in halves
 
 
 def further_knowledge(
@@ -82,7 +82,8 @@ def _new_class_problem(
     if isinstance(unlabeled, Rows):
         X = unlabeled.X
         found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
-        classes, labels = np.unique(found.assign(X), return_inverse=True)
+        nearest = found.assign(X) if found.labels is None else found.labels
+        classes, labels = np.unique(nearest, return_inverse=True)
         own = Moments.from_checked(X, labels, np.arange(len(classes)), unlabeled.weights)
     else:
         found, own, labels = _streamed_classes(seen, unlabeled, n_new_classes)
@@ -130,6 +131,7 @@ class NewClasses:
     """Centres of the new classes in a space that rows are projected to."""
 
     centres: np.ndarray  # (K, p)
+    labels: np.ndarray | None  # of the rows, if all of them were clustered
     directions: np.ndarray  # (d, p) of the projection Z = X @ directions - offset
     offset: np.ndarray  # (p,)
     metric: bool  # whether it takes account of the scatter within the seen classes
@@ -179,8 +181,9 @@ def find_new_classes(
             some = Z[_sample(len(Z), NUMBER_SAMPLE, rng)]  # they may be sorted
             n_new_classes = _matching_number(Z_seen, codes.max() + 1, some)
         found = _kmeans(Z, int(n_new_classes), n_init=3)
-    used = np.unique(found.labels_)
-    return NewClasses(found.cluster_centers_[used], directions, mean, W is not None)
+    used, labels = np.unique(found.labels_, return_inverse=True)
+    known = labels if isinstance(more, slice) else None
+    return NewClasses(found.cluster_centers_[used], known, directions, mean, W is not None)
 
 
 def _sample(n: int, most: int, rng: np.random.Generator) -> Any:
@@ -195,7 +198,7 @@ def _project(X: Any, V: np.ndarray) -> np.ndarray:
 def _principal_directions(
     parts: list[Any], rng: np.random.Generator, n_rounds: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal directions (d, p) of largest spread, by subspace iteration, and the mean."""
+    """Orthogonal directions (d, p) of largest spread, by subspace iteration, and the mean."""
     n, d = sum(part.shape[0] for part in parts), parts[0].shape[1]
     mean = sum(np.asarray(part.sum(axis=0), dtype=np.float64).ravel() for part in parts) / n
     p = min(N_COMPONENTS, d, n - 1)
@@ -211,7 +214,8 @@ def _principal_directions(
         values, Q = np.linalg.eigh(V.T @ V)  # orthonormal in a fraction of the time of a QR
         V = V @ (Q / np.sqrt(np.maximum(values, 1e-14 * values[-1] + np.finfo(float).tiny)))
     Z = np.concatenate([_project(part, V) - mean @ V for part in parts])
-    V = V @ np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :p]
+    size = float(np.abs(Z).max()) or 1.0  # which is the unit: float32 has room for it
+    V = V @ (np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :p] / size)
     return V, mean @ V
 
 
@@ -250,7 +254,12 @@ def _rows_of(
 
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
-    return float(normalized_mutual_info_score(codes, _kmeans(Z, codes.max() + 1, 2).labels_))
+    """Mutual information of classes and as many clusters, over the larger entropy."""
+    k = codes.max() + 1
+    P = np.zeros((k, k))
+    np.add.at(P, (codes, _kmeans(Z, k, n_init=1).labels_), 1.0 / len(codes))
+    own = [entr(P.sum(axis=axis)).sum() for axis in (0, 1)]
+    return float((sum(own) - entr(P).sum()) / max(own))
 
 
 def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
@@ -273,7 +282,8 @@ def _width(Z: np.ndarray, k: int) -> float:
 
 
 def _kmeans(Z: np.ndarray, k: int, n_init: int) -> KMeans:
-    return KMeans(k, init=_starts, n_init=n_init, random_state=0).fit(Z)
+    model = KMeans(k, init=_starts, n_init=n_init, random_state=0)
+    return model.fit(Z.astype(np.float32))  # half the time
 
 
 def _starts(Z: np.ndarray, k: int, random_state: np.random.RandomState) -> np.ndarray:
