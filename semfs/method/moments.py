@@ -246,7 +246,7 @@ class Moments:
         E, codes, weights = self.rows.preview.some(features)
         for rows in spans(len(E), 256):
             E[rows] -= self.means[codes[rows, None], features]
-        E *= 1.0 if weights is None else np.sqrt(weights / weights.mean())[:, None]
+        E *= 1.0 if weights is None else np.sqrt(weights / (weights.mean() or 1.0))[:, None]
         S = E.T @ E
         inverse = 1.0 / np.maximum(np.diag(S), np.finfo(S.dtype).tiny)
         squares = float(inverse @ (S**2 @ inverse)) - len(S)  # of correlations

@@ -288,7 +288,7 @@ def _kmeans(Z: np.ndarray, k: int, n_init: int) -> KMeans:
 
 def _starts(Z: np.ndarray, k: int, random_state: np.random.RandomState) -> np.ndarray:
     """Starting points (k, p) as of K-means++, but drawn an eighth of those there are at a time:
-    many times faster than its own."""
+    several times faster than its own."""
     squares, nearest = (Z**2).sum(axis=1), np.full(len(Z), np.inf)
     rows = new = random_state.randint(len(Z), size=1)
     while len(rows) < k:

@@ -194,6 +194,13 @@ def test_damaged_zarr_is_named_when_it_is_opened(part, said, tmp_path):
         open_blocks(path, label)
 
 
+def test_gene_names_of_another_number_are_told_and_left_out(tmp_path):
+    path, label = mtx(tmp_path)
+    (tmp_path / "features.tsv").write_text("id\tg0\tGene\n")
+    with pytest.warns(UserWarning, match=f"features.tsv has 1 lines, but there are {D} genes"):
+        assert open_blocks(path, label).feature_names is None
+
+
 def test_normalised_rows_of_a_file_are_transformed_and_predicted(tmp_path):
     path, label = h5ad(tmp_path, sp.csr_matrix)
     rows = open_blocks(path, label, normalize="log1p")
