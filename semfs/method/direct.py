@@ -8,6 +8,7 @@ so each feature that enters is one column of a Cholesky factor of G + γI, pivot
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, pinvh
@@ -20,6 +21,7 @@ SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 # Where a preview of so many features (of gains that hardly change, or do) foretells them: a
 # few more than are needed, and those whose gain is nearly the largest.
 FORESEEN, FURTHER, NEARLY = (512, 768), 4, 0.97
+LIKELY = 0.9  # the same where previews know some of the rows only
 
 
 def forward_selection(
@@ -46,18 +48,33 @@ def forward_selection(
     >>> found.order, found.objective
     (array([1, 2, 0]), array([15.5, 13.5]))
     """
-    forced = np.zeros(len(quadratics[0].diag), dtype=bool)
-    forced[[] if include is None else include] = True
-    allowed = np.ones_like(forced) if candidates is None else candidates | forced
-    factors = [_Factor(quadratic, n_select) for quadratic in quadratics]
-    search, stopped = _Search(factors, allowed, forced), False
+    search, stopped = _begun(quadratics, n_select, candidates, include), False
     while len(search.chosen) < n_select and not stopped and search.add_best():
         if monitor is not None:
             step, J = len(search.chosen), search.q - sum(search.gains_of)
             stopped = bool(monitor(step, J, search.chosen[-1], search.solution))
     if n_swaps and search.chosen:
-        return _exchange(search, forced, n_swaps)
+        return _exchange(search, search.first, n_swaps)
     return search.solution()
+
+
+def likely_features(
+    quadratics: Sequence[Quadratic], n_select: int, candidates: np.ndarray, include: np.ndarray
+) -> np.ndarray:
+    """Return features whose columns `forward_selection` may ask for first, by previews."""
+    search = _begun(quadratics, n_select, candidates, include)
+    search.look_around(search.wanted(), -1)
+    n = min(n_select, LARGEST_BATCH)
+    return search.foretold(n + n // 8 + FURTHER, LIKELY)
+
+
+def _begun(
+    quadratics: Sequence[Quadratic], n_select: int, candidates: Any, include: Any
+) -> "_Search":
+    forced = np.zeros(len(quadratics[0].diag), dtype=bool)
+    forced[[] if include is None else include] = True
+    allowed = np.ones_like(forced) if candidates is None else candidates | forced
+    return _Search([_Factor(own, n_select) for own in quadratics], allowed, forced)
 
 
 class _Factor:
@@ -206,32 +223,45 @@ class _Search:
             factor.enter(j, self.taken)
         return True
 
-    def _fetch(self, j: int) -> None:
-        """Get the Gram columns of j and of the next best candidates."""
-        quadratics = [factor.quadratic for factor in self.factors]
-        # whether gains hardly change when features enter
-        steady = all(own.gamma > own.diag.mean() for own in quadratics)
+    @property
+    def steady(self) -> bool:
+        """Whether gains hardly change when features enter."""
+        return all(f.quadratic.gamma > f.quadratic.diag.mean() for f in self.factors)
+
+    def wanted(self) -> np.ndarray:
+        """Gains (d,), those of features that must enter inf, those of no candidates -1."""
         wanted = np.where(self.allowed & ~self.taken, self.gains(), -1.0)
         wanted[self.first & ~self.taken] = np.inf
+        return wanted
+
+    def look_around(self, wanted: np.ndarray, j: int) -> None:
+        """Let previews be about the most wanted features, unless they are about j already."""
         if j not in self.some:
-            best = np.argsort(-wanted, kind="stable")[: FORESEEN[0 if steady else 1]]
+            best = np.argsort(-wanted, kind="stable")[: FORESEEN[0 if self.steady else 1]]
             self.some = np.sort(best[wanted[best] >= 0.0])
+
+    def _fetch(self, j: int) -> None:
+        """Get the Gram columns of j and of the next best candidates."""
+        quadratics, wanted = [factor.quadratic for factor in self.factors], self.wanted()
+        self.look_around(wanted, j)
         wanted[list(self.factors[0].columns)] = -1.0
         wanted[j] = np.inf
         still_needed = self.n_select - len(self.chosen)
         size = max(still_needed, SMALLEST_BATCH)
-        if steady:  # more of the columns will be asked for
+        if self.steady:  # more of the columns will be asked for
             size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
         if all(own.preview for own in quadratics):
-            batch = self._foretold(min(still_needed, LARGEST_BATCH) + FURTHER)
+            batch = self.foretold(min(still_needed, LARGEST_BATCH) + FURTHER, NEARLY)
             batch = np.append(batch, np.flatnonzero(wanted == np.inf))
+        if j in quadratics[0].known:
+            batch = quadratics[0].known
         batch = np.unique(batch[wanted[batch] >= 0.0])
         for factor in self.factors:
             factor.fetch(batch)
             factor.restart()
 
-    def _foretold(self, n: int) -> np.ndarray:
+    def foretold(self, n: int, nearly: float) -> np.ndarray:
         """The next n features that previews choose, and those that might be chosen instead."""
         factors = [factor.foreseen(self.some, n) for factor in self.factors]
         search = _Search(factors, ~self.taken[self.some], self.first[self.some])
@@ -239,7 +269,8 @@ class _Search:
         near, found = np.zeros_like(search.taken), True
         while len(search.chosen) < n and found:
             gains = search.gains()
-            near[np.flatnonzero(gains > NEARLY * gains.max())[:FURTHER]] = True
+            best = np.argsort(-gains)[:FURTHER]
+            near[best[gains[best] > nearly * gains[best[0]]]] = True
             found = search.add_best()
         near[search.chosen] = True
         return self.some[near]

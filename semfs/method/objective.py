@@ -18,7 +18,7 @@ intercept, X and A are centred: both losses have the same optimal one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,7 @@ class Quadratic:
     # from features (m,) to G among them (m, m), cheap and not exact: it foretells which
     # columns will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
+    known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # at hand
 
     @property
     def reach(self) -> float:
@@ -170,9 +171,13 @@ class Objective:
 
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
-        known = getattr(self.moments.rows, "preview", None) is not None
+        rows = self.moments.rows
         parts = (self.q, self.B, self.diag, self.gamma, self.columns)
-        return Quadratic(*parts, self.moments.itemsize_error, self.estimate if known else None)
+        out = Quadratic(*parts, self.moments.itemsize_error)
+        if getattr(rows, "preview", None) is not None:
+            out = replace(out, preview=self.estimate)
+        known = getattr(rows, "known", None)
+        return out if known is None else replace(out, known=known[0])
 
     def centred(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.

@@ -18,7 +18,16 @@ import scipy.sparse as sp
 
 from semfs.progress import Progress
 from semfs.rows import readers
-from semfs.rows.memory import Accumulator, Rows, check_matrix_fits, row_parts, spans
+from semfs.rows.memory import (
+    Accumulator,
+    Rows,
+    check_matrix_fits,
+    n_threads,
+    row_parts,
+    spans,
+    sparse_products,
+    sparse_totals,
+)
 from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
@@ -26,9 +35,14 @@ from semfs.validation import check_all_finite, label_array
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
 # Bytes of a part of a sparse matrix, and rows of it that foretell what a fit will ask for.
-PART_BYTES = 2 * readers.BLOCK_BYTES
+PART_BYTES = 4 * readers.BLOCK_BYTES
 SAMPLE = 4096
-PART_THREADS = 2
+# Threads that unpack and sum up parts: at least the first, at most the second number.
+PART_THREADS = 2, 4
+# Of so many parts one is a scout: if they have so many rows of each class, they foretell which
+# columns are fetched while the other parts are summed up.
+EVERY, ENOUGH = 16, 100
+GOLDEN = 0x9E3779B1  # which of the first ones is a scout differs between ranges of a file
 END = object()
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
@@ -59,15 +73,47 @@ class StayingRows:
         return self
 
     def sums(
-        self: Any, *, n_select: int | None, precise: bool = False, verbose: int = 0
+        self: Any,
+        *,
+        n_select: int | None,
+        precise: bool = False,
+        verbose: int = 0,
+        foretell: Callable | None = None,
     ) -> tuple[Accumulator, Any]:
         """Return the sums, and the rows if they must be read again for Gram columns.
 
-        ``n_select`` features are looked for; None needs the whole scatter matrix.
+        ``n_select`` features are looked for; None needs the whole scatter matrix. Given the
+        sums of scouts and the rows, ``foretell`` may return columns to fetch at once.
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        sums = rows.summed(matrix=matrix, precise=precise)
-        return sums, None if matrix else replace(rows, preview=sums.preview())
+        there = () if matrix or precise or foretell is None else self.scouted()
+        if (
+            foretell is None
+            or min(there, default=0) < ENOUGH
+            or 4 * sum(there) > len(self.labels)
+        ):
+            sums = rows.summed(matrix=matrix, precise=precise)
+        else:
+            stage: dict[str, Any] = {"matrix": False, "precise": False}
+            first = rows.accumulated(**stage, scouts=True)
+            columns = foretell(first, replace(rows, preview=first.preview()))
+            sums = rows.accumulated(**stage, scouts=False, sample=0, columns=columns)
+            sums += first
+        again = None if matrix else replace(rows, preview=sums.preview(), known=sums.known)
+        return sums, again
+
+    def scouted(self) -> Any:
+        """Return how many rows of each class (C,) scouts have, if there are scouts."""
+        return ()
+
+    def recalled(self: Any, columns: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return which columns (a mask) are known but for scouts, and their products."""
+        if self.known is None:
+            return np.zeros(len(columns), dtype=bool), 0.0
+        places = {int(j): t for t, j in enumerate(self.known[0])}
+        own = [places.get(int(j), -1) for j in columns]
+        known, products = np.array(own) >= 0, self.known[1]
+        return known, 0.0 if products is None else products[:, [t for t in own if t >= 0]]
 
     def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
         """Return at most n random rows with a label, or without one, and their labels."""
@@ -109,6 +155,7 @@ class BlockSource(StayingRows):
     start: int = 0
     stop: int | None = None
     preview: Rows | None = None
+    known: tuple[np.ndarray, np.ndarray | None] | None = None  # as of an `Accumulator`
     verbose: int = 0
 
     @property
@@ -307,14 +354,35 @@ class SparseSource(BlockSource):
             weights = counted * (1.0 if weights is None else weights)
         return np.where(counted, self.labels.codes, len(self.labels.classes)), weights
 
-    def _rows_of(self, X: Any, part: slice) -> Rows:
-        codes, weights = self._rows
-        return Rows(X, codes[part], None if weights is None else weights[part])
-
-    def _mapped(self, title: str, work: Callable) -> Iterator[tuple[slice, Any]]:
-        """Which rows or columns, and what ``work`` returns for them and their part."""
+    def _ranges(self, scouts: bool | None = None) -> list[tuple[int, int]]:
+        """First and last + 1 of the rows, or columns, of all parts, of scouts or of others."""
         columns, n = self.reader.by_columns, self.n_rows or 0
         start, size = (0, self.n_features) if columns else (self.start, n)
+        found = enumerate(
+            self.reader.ranges(start, start + size, PART_BYTES), (start * GOLDEN) >> 16
+        )
+        return [r for i, r in found if scouts is None or (i % EVERY == 0) == scouts]
+
+    def _inside(self, scouts: bool) -> np.ndarray:
+        """A mask (n,) of the rows of scouts, or of the others."""
+        out = np.zeros(len(self.labels), dtype=bool)
+        for first, last in self._ranges(scouts):
+            out[first - self.start : last - self.start] = True
+        return out
+
+    def scouted(self) -> Any:
+        if self.reader.by_columns:
+            return ()
+        C = len(self.labels.classes)
+        return np.bincount(self._rows[0][self._inside(True)], minlength=C + 1)[:C]
+
+    def _mapped(
+        self, title: str, work: Callable, scouts: bool | None = None
+    ) -> Iterator[tuple[slice, Any]]:
+        """Which rows or columns, and what ``work`` returns for them and their part."""
+        columns, ranges = self.reader.by_columns, self._ranges(scouts)
+        start, size = 0 if columns else self.start, sum(last - first for first, last in ranges)
+        threads = int(np.clip(n_threads(), *PART_THREADS))
         _ = columns and self.normalize and self.reader.row_factors  # once, not in each thread
 
         def task(first: int, last: int) -> tuple[slice, Any]:
@@ -322,9 +390,8 @@ class SparseSource(BlockSource):
             some = where if columns else slice(None)
             return where, work(where, self.prepared(self.reader.part(first, last), some))
 
-        ranges = self.reader.ranges(start, start + size, PART_BYTES)
         with Progress(title, size, self.verbose, unit="parts") as progress:
-            for where, found in _ahead((partial(task, *r) for r in ranges), PART_THREADS):
+            for where, found in _ahead((partial(task, *r) for r in ranges), threads):
                 yield where, found
                 progress.step("", where.stop - where.start)
 
@@ -354,39 +421,57 @@ class SparseSource(BlockSource):
                 out[some][rows] = classes.nearest(Z[rows])
         return out
 
-    def accumulated(self, *, matrix: bool, precise: bool, sample: int = SAMPLE) -> Accumulator:
+    def accumulated(
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        sample: int = SAMPLE,
+        scouts: bool | None = None,
+        columns: np.ndarray | None = None,
+    ) -> Accumulator:
+        """Return the sums over all parts, of scouts or of others, and products of columns."""
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
         (codes, weights), classes = self._rows, self.labels.classes
         d, C = self.n_features, len(classes) + 1
+        if scouts is not None:
+            codes = np.where(self._inside(scouts), codes, C - 1)
+        products = np.zeros((d, 0 if columns is None else len(columns)))
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
         counted, whole = np.flatnonzero(codes < C - 1), slice(0, len(codes))
         size = min(len(counted), sample)
         chosen = np.sort(np.random.default_rng(0).choice(counted, size, replace=False))
 
-        def totals(where: slice, X: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-            rows = whole if self.reader.by_columns else where
-            _, sums, squares = self._rows_of(X, rows).totals(C)
-            if not np.isfinite(squares).all():
+        def totals(where: slice, X: Any) -> tuple[list, list, Any]:
+            own = whole if self.reader.by_columns else where
+            w = None if weights is None else weights[own]
+            found = list(sparse_totals(X, codes[own], C, w))
+            if not all(np.isfinite(squares).all() for _, squares in found):
                 check_all_finite(X)
-            return sums, squares, self._picked(chosen, where, X)
+            made = [] if columns is None else sparse_products(X, columns, w, X.dtype)
+            return found, list(made), self._picked(chosen, where, X)
 
-        for where, found in self._mapped("class means", totals):
+        for where, (found, made, piece) in self._mapped("class means", totals, scouts):
             some = where if self.reader.by_columns else slice(None)
-            sums[:, some] += found[0]
-            squares[some] += found[1]
-            pieces.append(found[2])
+            for own in found:
+                sums[:, some] += own[0]
+                squares[some] += own[1]
+            for product in made:
+                products += product
+            pieces.append(piece)
         counts = np.bincount(codes, weights, C)[:-1].astype(np.float64)
         out = Accumulator(d, matrix=False)
         out.rounding, out.sparse = float(np.finfo(self.reader.dtype).eps), True
         out.unlabelled = self.labels.n_unlabelled > 0
         out.add_totals(classes, counts, sums[:-1], squares)
+        out.known = None if columns is None else (columns, products)
         # rows that weigh as much, class by class, as all of them
         X = self._joined(pieces)
         w = np.ones(size) if weights is None else weights[chosen]
         there = np.bincount(codes[chosen], w, C - 1)
         share = counts / np.where(there > 0.0, there, 1.0)
-        if counts.any():
+        if counts.any() and size:
             out.sample = [(X, codes[chosen], w * share[codes[chosen]])]
         return out
 
@@ -397,15 +482,28 @@ class SparseSource(BlockSource):
         total = n if weights is None else float(weights.sum())  # of these rows alone
         out = -total * np.outer(mean, mean[columns])
 
-        def of_rows(where: slice, X: Any) -> np.ndarray:
-            rows = self._rows_of(X, where)
-            return rows.columns(columns, mean, 0.0, far=far, precise=precise)
+        dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
+
+        def of_rows(columns: np.ndarray, where: slice, X: Any) -> list[np.ndarray]:
+            w = None if weights is None else weights[where]
+            return list(sparse_products(X, columns, w, dtype))
 
         if not self.reader.by_columns:
-            for _, found in self._mapped(title, of_rows):
-                out += found
+            known, products = (
+                self if dtype == self.reader.dtype else replace(self, known=None)
+            ).recalled(columns)
+            out[:, known] += products
+            every, new = np.arange(len(columns)), np.flatnonzero(~known)
+            for scouts, those in (
+                ((True, every), (False, new)) if known.any() else ((None, new),)
+            ):
+                own = np.zeros((len(mean), len(those)))
+                work = partial(of_rows, columns[those])
+                for _, found in self._mapped(title, work, scouts) if len(those) else ():
+                    for product in found:
+                        own += product
+                out[:, those] += own
             return out
-        dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
         for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
 
@@ -413,7 +511,7 @@ class SparseSource(BlockSource):
                 column = self.prepared(self.reader.part(j, j + 1), slice(j, j + 1))
                 Z[column.indices, t] = column.data
 
-            with ThreadPoolExecutor(PART_THREADS) as pool:
+            with ThreadPoolExecutor(PART_THREADS[0]) as pool:
                 list(pool.map(fill, range(Z.shape[1]), columns[some].tolist()))
             if weights is not None:
                 Z *= weights.astype(dtype)[:, None]

@@ -57,6 +57,7 @@ class ClusterRows(StayingRows):
     source: BlockSource | None = None  # of which the parts are ranges
     labels: Labels | None = None
     preview: Rows | None = None
+    known: tuple[np.ndarray, np.ndarray | None] | None = None
     verbose: int = 0
 
     fits = False
@@ -71,7 +72,18 @@ class ClusterRows(StayingRows):
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         place = {"columns": columns, "mean": mean, "total": total}
-        return np.array(self._added_up("columns", far=far, precise=precise, **place))
+        rows = replace(self, known=None if far or precise else self.known)
+        known, products = rows.recalled(columns)
+        if known.any():  # by the parts too, but for the products
+            own = columns[known], None
+            rows = replace(rows, parts=[replace(part, known=own) for part in rows.parts])
+        out = np.array(rows._added_up("columns", far=far, precise=precise, **place))
+        out[:, known] += products
+        return out
+
+    def scouted(self) -> Any:
+        sparse = self.source is not None and self.source.reader.sparse
+        return np.sum([part.scouted() for part in self.parts], axis=0) if sparse else ()
 
     def labelled(self) -> Any:
         """Return the same rows with their labels here; those of a file as they are there."""
@@ -104,9 +116,9 @@ class ClusterRows(StayingRows):
         tasks = [pick(X, rows - first) for (X, _, _), rows, first in own if len(rows)]
         return _listed(tasks, self.client)
 
-    def accumulated(self, *, matrix: bool, precise: bool) -> Accumulator:
-        own = -(-SAMPLE // len(self.parts))
-        sums = self._added_up("accumulated", matrix=matrix, precise=precise, sample=own)
+    def accumulated(self, *, matrix: bool, precise: bool, **stage: Any) -> Accumulator:
+        own = {"sample": -(-SAMPLE // len(self.parts))} | stage
+        sums = self._added_up("accumulated", matrix=matrix, precise=precise, **own)
         return Accumulator(self.n_features) if sums is None else sums
 
     def _added_up(self, method: str, **options: Any) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +19,7 @@ from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
 
 try:
-    from deflate import zlib_decompress  # in threads, and faster than HDF5's own
+    from deflate import zlib_decompress  # beside others, and faster than HDF5's own
 except ImportError:
     zlib_decompress = None  # type: ignore[assignment]
 
@@ -143,7 +141,7 @@ def _sparse_arrays(path: Path, name: str) -> tuple[Any, ...]:
 
 
 def _unpacked(array: Any, folder: Path) -> Any:
-    """An array (n,) whose compressed chunks are unpacked in threads, where we know how."""
+    """An array (n,) whose chunks threads may unpack at the same time, where we know how."""
     if array.ndim != 1 or array.dtype.kind not in "fiu" or not array.chunks:
         return array
     if hasattr(array, "id"):
@@ -191,13 +189,10 @@ class Chunks:
         start, stop, _ = part.indices(*self.shape)
         out = np.empty(stop - start, dtype=self.dtype)
 
-        def unpack(at: int) -> None:
+        for at in range(start // self.size, -(-stop // self.size)):
             first = at * self.size
             low, high = max(first, start), min(first + self.size, stop)
             out[low - start : high - start] = self._chunk(at)[low - first : high - first]
-
-        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            list(pool.map(unpack, range(start // self.size, -(-stop // self.size))))
         return out
 
     def _chunk(self, at: int) -> np.ndarray:

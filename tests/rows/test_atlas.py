@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from scipy.io import mmread, mmwrite
+from sklearn.base import clone
 
 import semfs.files
 import semfs.rows.blocks
@@ -160,12 +161,42 @@ def test_values_stored_twice_add_up_and_the_matrix_given_stays_as_it_is(form):
         assert (getattr(given, name) == before).all()
 
 
+@pytest.fixture
+def read(monkeypatch):
+    """Rows, or columns, that were read of a sparse matrix in small parts."""
+    ranges, part = [], SparseReader.part
+    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 2000)
+    monkeypatch.setattr(SparseReader, "part", lambda *a: ranges.append(a[1:]) or part(*a))
+    return ranges
+
+
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
-def test_a_fit_reads_the_file_twice(form, monkeypatch):
-    passes, ranges = [], SparseReader.ranges
-    monkeypatch.setattr(SparseReader, "ranges", lambda *a: passes.append(a) or ranges(*a))
-    SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
-    assert len(passes) == 2  # class means; Gram columns that a sample of the rows foretells
+def test_a_fit_reads_the_file_twice(form, read):
+    found = SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
+    columns = 0 if form is sp.csr_array else len(read) - len(set(read)) + K
+    assert found.order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+    # class means; Gram columns that a sample of the rows foretells
+    assert sum(last - first for first, last in read) <= 2 * (D if columns else N) + columns
+
+
+@pytest.mark.parametrize("case", ["plain", "weighted", "described", "wrong", "sorted"])
+def test_scouts_spare_a_second_reading_and_never_change_the_answer(case, read, monkeypatch):
+    monkeypatch.setattr(semfs.rows.blocks, "EVERY", 40 if case == "sorted" else 5)
+    monkeypatch.setattr(semfs.rows.blocks, "ENOUGH", 20)
+    if case == "wrong":
+        monkeypatch.setattr("semfs.selectors.semfs.likely_features", lambda *_: np.arange(5))
+    X, y = sp.csr_array(np.tile(COUNTS, (5, 1))), np.tile(CODES, 5)
+    if case == "sorted":  # scouts would see some of the classes only
+        X, y = X[np.argsort(y)], np.sort(y)
+    w = RNG.random(5 * N) if case == "weighted" else None
+    table = np.eye(9, 4) + np.eye(9, 4, -3) + 0.1 if case == "described" else None
+    selector = SemFS(K, table, include=[3])
+    expected = clone(selector).fit(X, y, w)
+    found = selector.fit(open_blocks(X, y, sample_weight=w, passes="few"))
+    assert found.order_.tolist() == expected.order_.tolist()
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
+    n_read = sum(last - first for first, last in read)
+    assert (n_read < 1.5 * len(y)) == (case not in ("wrong", "sorted"))
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])

@@ -22,6 +22,7 @@ distributed = pytest.importorskip("distributed")
 from test_streaming import DATASETS, K  # noqa: E402
 
 import semfs.rows.cluster as module  # noqa: E402
+from semfs.rows import blocks  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
 
@@ -83,6 +84,24 @@ def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client, monke
         means = Moments.from_sums(*rows(M.means[M.rows.codes]).sums(n_select=6))
         assert len(means.rows.preview.codes) < 60
         assert_allclose(means.within_estimate(np.arange(30)), 0.0, atol=1e-9)
+
+
+def test_scouts_on_workers_spare_a_second_reading(monkeypatch):
+    X, y, _ = make_problem(n=3000, d=30)
+    X, read, part = sp.csr_array(np.where(X > 0.5, X, 0.0)), [], blocks.SparseReader.part
+    for name, value in {"PART_BYTES": 5000, "EVERY": 5, "ENOUGH": 20}.items():
+        monkeypatch.setattr(blocks, name, value)
+    monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)
+    monkeypatch.setattr(
+        blocks.SparseReader, "part", lambda *a: read.append(a[2] - a[1]) or part(*a)
+    )
+    source = open_blocks(X, y, passes="few", block_rows=200)
+    with distributed.Client(processes=False, dashboard_address=None) as client:  # in here
+        rows = module.on_cluster(source, client)
+        assert len(rows.parts) > 1
+        found = SemFS(6).fit(rows)
+    assert found.order_.tolist() == SemFS(6).fit(X, y).order_.tolist()
+    assert sum(read) < 1.5 * len(y)
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {1: 3.0}])
