@@ -6,7 +6,6 @@ One pass for the scatter matrix, or a few for some of its columns: the answer is
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from semfs.rows.memory import (
     sparse_products,
     sparse_totals,
 )
-from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
+from semfs.rows.readers import END, LEFT_OUT, NO_LABEL, Labels, Reader, ahead
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
 
@@ -43,7 +42,6 @@ PART_THREADS = 2, 4
 # columns are fetched while the other parts are summed up.
 EVERY, ENOUGH = 16, 100
 GOLDEN = 0x9E3779B1  # which of the first ones is a scout differs between ranges of a file
-END = object()
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -195,7 +193,7 @@ class BlockSource(StayingRows):
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
         found = self.reader.blocks(self.start, self.stop, self.step(matrix=matrix))
-        for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
+        for at, X, y in ahead(itertools.repeat(partial(next, found, END))):
             block = self._block(at, self.prepared(X), y)
             if block.X.shape[0]:
                 yield block
@@ -391,7 +389,7 @@ class SparseSource(BlockSource):
             return where, work(where, self.prepared(self.reader.part(first, last), some))
 
         with Progress(title, size, self.verbose, unit="parts") as progress:
-            for where, found in _ahead((partial(task, *r) for r in ranges), threads):
+            for where, found in ahead((partial(task, *r) for r in ranges), threads):
                 yield where, found
                 progress.step("", where.stop - where.start)
 
@@ -532,12 +530,3 @@ def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     for rows, part in row_parts(X.tocsr()):
         out += part.T @ Z[rows]
     return out
-
-
-def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:
-    """Yield what tasks return, up to END, while threads are at the next ones."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="semfs-reader") as pool:
-        waiting = deque(pool.submit(task) for task in itertools.islice(tasks, workers))
-        while waiting and (item := waiting.popleft().result()) is not END:
-            waiting.extend(pool.submit(task) for task in itertools.islice(tasks, 1))
-            yield item

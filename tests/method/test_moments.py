@@ -169,7 +169,7 @@ def test_some_rows_tell_of_the_scatter_within_classes(monkeypatch):
 def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
     X, y, _ = make_problem(n=20_000, d=8, C=40)
     expected = Moments.from_data(X, y)
-    monkeypatch.setattr(rows_module, "_n_threads", lambda: 3)
+    monkeypatch.setattr(rows_module, "n_threads", lambda: 3)
     monkeypatch.setattr(rows_module, "THREADS_FROM", 1)
     assert_same_moments(Moments.from_data(X, y), expected)
 
