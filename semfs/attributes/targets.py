@@ -66,7 +66,7 @@ def target_problem(
         moments,
         model.predict(new.values),
         np.full(U, moments.total / U),
-        np.eye(U),
+        None,
         alpha=objective.alpha,
         gamma=objective.penalty,
         penalty_scale=objective.penalty_scale,

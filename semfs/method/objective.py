@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from semfs.method.moments import Moments
 from semfs.rows import Rows, add_outer
 from semfs.rows.devices import ArrayRows
-from semfs.rows.memory import add_products, mirrored
+from semfs.rows.memory import PANEL, add_products, mirrored, spans
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
@@ -106,7 +106,7 @@ class Objective:
     as those to come). ``means`` (U, d), ``shares`` (U,) and ``targets`` (U, r) are those of the
     classes to tell apart; the scatter within classes is that of ``moments``. Targets may be in
     any orthonormal basis of their row space (`reduce_rank`); J and the row norms of W do not
-    notice.
+    notice. Given as None they are the labels: one for each class.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class Objective:
     moments: Moments
     means: np.ndarray
     shares: np.ndarray
-    targets: np.ndarray
+    given: np.ndarray | None  # the targets, about their mean if there is an intercept
     alpha: float
     penalty: float
     penalty_scale: str
@@ -130,7 +130,7 @@ class Objective:
     def from_moments(
         cls,
         moments: Moments,
-        targets: np.ndarray,
+        targets: np.ndarray | None,
         *,
         class_weight: np.ndarray | None = None,
         **penalties: Any,
@@ -152,7 +152,7 @@ class Objective:
         moments: Moments,
         means: np.ndarray,
         shares: np.ndarray,
-        targets: np.ndarray,
+        targets: np.ndarray | None,
         *,
         alpha: float = 1.0,
         gamma: float = 1.0,
@@ -163,9 +163,9 @@ class Objective:
 
         ``penalty_scale="gram"`` multiplies γ by tr(G)/d.
         """
-        targets = np.asarray(targets, dtype=np.float64)
-        if fit_intercept:
-            targets = targets - shares @ targets / shares.sum()
+        if targets is not None:
+            targets = np.asarray(targets, dtype=np.float64)
+            targets = targets - shares @ targets / shares.sum() if fit_intercept else targets
         numbers = float(alpha), float(gamma)
         return cls(moments, means, shares, targets, *numbers, penalty_scale, fit_intercept)
 
@@ -185,7 +185,7 @@ class Objective:
         J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
         the mean of the class means and ā that of their targets.
         """
-        own = (self.moments, self.means, self.shares, self.targets)
+        own = (self.moments, self.means, self.shares, self.given)
         return self.of_means(*own, alpha=self.alpha, gamma=self.gamma, fit_intercept=True)
 
     # ---- its parts -------------------------------------------------------------------
@@ -217,25 +217,24 @@ class Objective:
         """Whether the classes to tell apart are those of the moments."""
         return self.means is self.moments.means
 
-    @cached_property
-    def _within_root(self) -> np.ndarray:
-        """R = √n (M − mean) (C, d) of the moments' classes: scatter − R'R is that within."""
-        return self._root(self.moments.means, self.moments.counts, self.moments.mean)
-
-    @cached_property
-    def _between_root(self) -> np.ndarray:
-        """The same (U, d) of the classes to tell apart; of own ones about the moments' mean."""
-        if self._own:
-            return self._within_root
-        return self._root(self.means, self.shares, self.mean)
-
-    def _root(self, means: np.ndarray, counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Rows √n (m − mean), in float32 if the data are and γ is known to be large:
-        products with them are then as precise as those with X, and take half the time."""
+    @property
+    def _dtype(self) -> Any:
+        """float32 if the data are and γ is known to be large: products with class means are
+        then as precise as those with X, and take half the time."""
         safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
         safe = safe and self.alpha <= 1e6  # and sums stay within its range
         single = safe and self.moments.itemsize_error > np.finfo(np.float64).eps
-        out = np.subtract(means, mean, dtype=np.float32 if single else None)
+        return np.float32 if single else np.float64
+
+    def _root(self, columns: Any, *, between: bool = True) -> np.ndarray:
+        """Rows √n (M − mean) (C, b) of the classes to tell apart, of own ones about the
+        moments' mean; or R (C, b) of the moments' classes: scatter − R'R is that within."""
+        means, counts, mean = self.means, self.shares, self.mean
+        if self._own or not between:
+            means, counts, mean = (
+                getattr(self.moments, n) for n in ("means", "counts", "mean")
+            )
+        out = np.subtract(means[:, columns], mean[columns], dtype=self._dtype)
         out *= np.sqrt(counts).astype(out.dtype)[:, None]
         return out
 
@@ -244,12 +243,15 @@ class Objective:
         """What a row of each class counts for (U,), relative to its root."""
         return self.shares / self.moments.counts if self._own else np.ones(len(self.shares))
 
-    def _between(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _between(self, columns: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         """Roots and weights of their rows: G is scatter + Σ R' diag(w) R + `_outer` parts."""
+        weights, root = (1.0 + self.alpha) * self._ratio, self._root(columns)
         if self._own:
-            return [(self._within_root, (1.0 + self.alpha) * self._ratio - 1.0)]
-        own = self._within_root, -np.ones(len(self.moments.counts))
-        return [own, (self._between_root, (1.0 + self.alpha) * self._ratio)]
+            out = [(root, weights - 1.0)]
+        else:
+            own = self._root(columns, between=False)
+            out = [(own, -np.ones(len(own))), (root, weights)]
+        return [(R, w.astype(R.dtype)) for R, w in out if w.any()]
 
     def _outer(self) -> list[tuple[float, np.ndarray]]:
         """Weights and vectors v (d,) whose products vv' complete G."""
@@ -262,25 +264,46 @@ class Objective:
     @property
     def B(self) -> np.ndarray:
         """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
-        root, centre = self._between_root, self.moments.mean if self._own else self.mean
+        if self.given is None:  # (1 + α) N (M - μ), without a product
+            out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
+            np.subtract(self.means, self.mean if self.fit_intercept else 0.0, out=out)
+            out *= ((1.0 + self.alpha) * self.shares).astype(out.dtype)[:, None]
+            return out.T
+        centre = self.moments.mean if self._own else self.mean
         counts = self.moments.counts if self._own else self.shares
         weights = (1.0 + self.alpha) * self._ratio * np.sqrt(counts)
-        out = ((weights[:, None] * self.targets).astype(root.dtype).T @ root).T
+        T = (weights[:, None] * self.given).astype(self._dtype).T
+        out = np.empty((len(T), self.n_features), dtype=T.dtype)
+        for some in spans(self.n_features, PANEL):
+            out[:, some] = T @ self._root(some)
         if self.fit_intercept:
-            return out
-        return out + np.outer(centre, (1.0 + self.alpha) * (self.shares @ self.targets))
+            return out.T
+        return out.T + np.outer(centre, (1.0 + self.alpha) * (self.shares @ self.given))
+
+    @property
+    def targets(self) -> np.ndarray:
+        """(U, r)."""
+        if self.given is not None:
+            return self.given
+        mean = self.shares / self.shares.sum() if self.fit_intercept else 0.0
+        return np.eye(len(self.shares)) - mean
 
     @cached_property
     def q(self) -> float:
         """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
-        return float((1.0 + self.alpha) * (self.shares @ self.targets**2).sum())
+        shares = self.shares
+        if self.given is not None:
+            return float((1.0 + self.alpha) * (shares @ self.given**2).sum())
+        apart = 1.0 - np.sum((shares / shares.sum()) ** 2) if self.fit_intercept else 1.0
+        return float((1.0 + self.alpha) * shares.sum() * apart)
 
     @cached_property
     def diag(self) -> np.ndarray:
         """Diagonal of G (d,)."""
         out = self.moments.scatter_diag.copy()
-        for root, weights in self._between():
-            out += np.einsum("c,cd,cd->d", weights.astype(root.dtype), root, root)
+        for some in spans(len(out), PANEL):
+            for root, weights in self._between(some):
+                out[some] += np.einsum("c,cd,cd->d", weights, root, root)
         for weight, v in self._outer():
             out += weight * v**2
         return np.maximum(out, 0.0)
@@ -293,17 +316,18 @@ class Objective:
 
     def columns(self, columns: np.ndarray) -> np.ndarray:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
-        out = self.moments.scatter_columns(columns, precise=self.precise)
-        for root, weights in self._between():
-            if weights.any():
-                out = out + ((root[:, columns].T * weights.astype(root.dtype)) @ root).T
+        out = self.moments.scatter_columns(columns, precise=self.precise).copy()
+        left = [root.T * weights for root, weights in self._between(columns)]
+        for some in spans(len(out), PANEL):
+            for own, (root, _) in zip(left, self._between(some)):
+                out[some] += (own @ root).T
         for weight, v in self._outer():
-            out = out + weight * np.outer(v, v[columns])
+            out += weight * np.outer(v, v[columns])
         return out
 
     def estimate(self, features: np.ndarray) -> np.ndarray:
         """G among some features (m, m), but for its diagonal only about right."""
-        out, root = self.moments.within_estimate(features), self._between_root[:, features]
+        out, root = self.moments.within_estimate(features), self._root(features)
         root *= np.sqrt((1.0 + self.alpha) * self._ratio).astype(root.dtype)[:, None]
         out += root.T @ root
         for weight, v in self._outer():
@@ -314,9 +338,9 @@ class Objective:
     def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
         """Scatter within classes (k, k) of some features, from G of these if it is known."""
         if gram is None or self.alpha > 1e6:  # a difference in which the scatter is lost
-            root = self._within_root[:, features].astype(np.float64)
+            root = self._root(features, between=False).astype(np.float64)
             return self.moments.scatter_columns(features)[features] - root.T @ root
-        root = self._between_root[:, features].astype(np.float64)
+        root = self._root(features).astype(np.float64)
         out = gram - (1.0 + self.alpha) * (root.T @ (self._ratio[:, None] * root))
         for weight, v in self._outer():
             out -= weight * np.outer(v[features], v[features])
@@ -330,9 +354,8 @@ class Objective:
         if out is self.moments.scatter_matrix:
             out = out.copy()
         single = self.moments.itemsize_error > np.finfo(np.float64).eps and not self.precise
-        for root, weights in self._between():
-            if weights.any():
-                add_products(out, root, weights, np.float32 if single else np.float64)
+        for root, weights in self._between(slice(None)):
+            add_products(out, root, weights, np.float32 if single else np.float64)
         for weight, v in self._outer():
             add_outer(out, weight, v)
         return mirrored(out)

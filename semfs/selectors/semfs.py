@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any, Self
 
 import numpy as np
@@ -376,17 +377,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     def _targets(
         self, table: AttributeTable, label_weight: float
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Targets (C, r), and the basis (m, r) they are in; None is the unit basis."""
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Targets (C, r), and the basis (m, r) they are in; labels need neither."""
         A = table.values
         if self.attributes is None:
-            return A, None
+            return None, None
         if label_weight:
             A = np.hstack([A, np.sqrt(label_weight) * np.eye(len(A))])
         A, basis = reduce_rank(A - A.mean(axis=0) if self.fit_intercept else A)
         return A, basis[: table.values.shape[1]]
 
-    def _objective(self, moments: Moments, targets: np.ndarray, **changes: Any) -> Objective:
+    def _objective(self, moments: Moments, targets: Any, **changes: Any) -> Objective:
         """J of the seen classes, with some parameters changed."""
         names = ("alpha", "gamma", "penalty_scale", "fit_intercept")
         own = {name: getattr(self, name) for name in names} | changes
@@ -424,8 +425,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ) -> dict[str, Any]:
         used, V = np.flatnonzero(solution.s), solution.V
         V = V if basis is None else V @ basis.T  # back to the columns of the table
-        W, intercept = np.zeros((len(solution.s), V.shape[1])), np.zeros(V.shape[1])
-        W[used] = V
+        # most of W is zero, and takes no memory (numpy would ask for huge pages)
+        W = np.frombuffer(mmap(-1, 8 * len(solution.s) * V.shape[1])).reshape(-1, V.shape[1])
+        W[used], intercept = V, np.zeros(V.shape[1])
         if self.fit_intercept:
             average = objective.shares @ table.values / objective.shares.sum()
             intercept = average - (objective.mean * solution.s)[used] @ V

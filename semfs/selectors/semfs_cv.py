@@ -361,7 +361,7 @@ class ClassFolds:
         fold = sum(kept[1:], start=kept[0])
         share = fold.total / self.moments.total
         table, found = self.table.rows_of(fold.classes), []
-        targets: dict[tuple[float, bool], np.ndarray] = {}
+        targets: dict[tuple[float, bool], np.ndarray | None] = {}
         for i, semfs in enumerate(self.settings):
             kind = semfs.label_weight, semfs.fit_intercept
             if kind not in targets:
