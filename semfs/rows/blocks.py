@@ -38,10 +38,10 @@ PART_BYTES = 4 * readers.BLOCK_BYTES
 SAMPLE = 4096
 # Threads that unpack and sum up parts: at least the first, at most the second number.
 PART_THREADS = 2, 4
-# Of so many parts one is a scout: if they have so many rows of each class, they foretell which
+# Of so many parts one is a pilot: if they have so many rows of each class, they foretell which
 # columns are fetched while the other parts are summed up.
 EVERY, ENOUGH = 16, 100
-GOLDEN = 0x9E3779B1  # which of the first ones is a scout differs between ranges of a file
+GOLDEN = 0x9E3779B1  # which of the first ones is a pilot differs between ranges of a file
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -81,31 +81,28 @@ class StayingRows:
         """Return the sums, and the rows if they must be read again for Gram columns.
 
         ``n_select`` features are looked for; None needs the whole scatter matrix. Given the
-        sums of scouts and the rows, ``foretell`` may return columns to fetch at once.
+        sums of pilots and the rows, ``foretell`` may return columns to fetch at once.
         """
         rows, matrix = replace(self, verbose=verbose), self.wants_matrix(n_select)
-        there = () if matrix or precise or foretell is None else self.scouted()
-        if (
-            foretell is None
-            or min(there, default=0) < ENOUGH
-            or 4 * sum(there) > len(self.labels)
-        ):
+        there = () if matrix or precise or foretell is None else self.piloted()
+        enough = min(there, default=0) >= ENOUGH and 4 * sum(there) <= len(self.labels)
+        if foretell is None or not enough:
             sums = rows.summed(matrix=matrix, precise=precise)
         else:
             stage: dict[str, Any] = {"matrix": False, "precise": False}
-            first = rows.accumulated(**stage, scouts=True)
+            first = rows.accumulated(**stage, pilots=True)
             columns = foretell(first, replace(rows, preview=first.preview()))
-            sums = rows.accumulated(**stage, scouts=False, sample=0, columns=columns)
+            sums = rows.accumulated(**stage, pilots=False, sample=0, columns=columns)
             sums += first
         again = None if matrix else replace(rows, preview=sums.preview(), known=sums.known)
         return sums, again
 
-    def scouted(self) -> Any:
-        """Return how many rows of each class (C,) scouts have, if there are scouts."""
+    def piloted(self) -> Any:
+        """Return how many rows that weigh pilots have of each class (C,), if there are any."""
         return ()
 
     def recalled(self: Any, columns: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return which columns (a mask) are known but for scouts, and their products."""
+        """Return which columns (a mask) are known but of pilots, and their products."""
         if self.known is None:
             return np.zeros(len(columns), dtype=bool), 0.0
         places = {int(j): t for t, j in enumerate(self.known[0])}
@@ -352,33 +349,33 @@ class SparseSource(BlockSource):
             weights = counted * (1.0 if weights is None else weights)
         return np.where(counted, self.labels.codes, len(self.labels.classes)), weights
 
-    def _ranges(self, scouts: bool | None = None) -> list[tuple[int, int]]:
-        """First and last + 1 of the rows, or columns, of all parts, of scouts or of others."""
+    def _ranges(self, pilots: bool | None = None) -> list[tuple[int, int]]:
+        """First and last + 1 of the rows, or columns, of all parts, of pilots or of others."""
         columns, n = self.reader.by_columns, self.n_rows or 0
         start, size = (0, self.n_features) if columns else (self.start, n)
-        found = enumerate(
-            self.reader.ranges(start, start + size, PART_BYTES), (start * GOLDEN) >> 16
-        )
-        return [r for i, r in found if scouts is None or (i % EVERY == 0) == scouts]
+        parts = self.reader.ranges(start, start + size, PART_BYTES)
+        found = enumerate(parts, (start * GOLDEN) >> 16)
+        return [r for i, r in found if pilots is None or (i % EVERY == 0) == pilots]
 
-    def _inside(self, scouts: bool) -> np.ndarray:
-        """A mask (n,) of the rows of scouts, or of the others."""
+    def _inside(self, pilots: bool) -> np.ndarray:
+        """A mask (n,) of the rows of pilots, or of the others."""
         out = np.zeros(len(self.labels), dtype=bool)
-        for first, last in self._ranges(scouts):
+        for first, last in self._ranges(pilots):
             out[first - self.start : last - self.start] = True
         return out
 
-    def scouted(self) -> Any:
+    def piloted(self) -> Any:
         if self.reader.by_columns:
             return ()
-        C = len(self.labels.classes)
-        return np.bincount(self._rows[0][self._inside(True)], minlength=C + 1)[:C]
+        (codes, weights), C = self._rows, len(self.labels.classes)
+        used = self._inside(True) & (True if weights is None else weights > 0.0)
+        return np.bincount(codes[used], minlength=C + 1)[:C]
 
     def _mapped(
-        self, title: str, work: Callable, scouts: bool | None = None
+        self, title: str, work: Callable, pilots: bool | None = None
     ) -> Iterator[tuple[slice, Any]]:
         """Which rows or columns, and what ``work`` returns for them and their part."""
-        columns, ranges = self.reader.by_columns, self._ranges(scouts)
+        columns, ranges = self.reader.by_columns, self._ranges(pilots)
         start, size = 0 if columns else self.start, sum(last - first for first, last in ranges)
         threads = int(np.clip(n_threads(), *PART_THREADS))
         _ = columns and self.normalize and self.reader.row_factors  # once, not in each thread
@@ -425,16 +422,16 @@ class SparseSource(BlockSource):
         matrix: bool,
         precise: bool,
         sample: int = SAMPLE,
-        scouts: bool | None = None,
+        pilots: bool | None = None,
         columns: np.ndarray | None = None,
     ) -> Accumulator:
-        """Return the sums over all parts, of scouts or of others, and products of columns."""
+        """Return the sums over all parts, of pilots or of others, and products of columns."""
         if matrix:
             return super().accumulated(matrix=matrix, precise=precise)
         (codes, weights), classes = self._rows, self.labels.classes
         d, C = self.n_features, len(classes) + 1
-        if scouts is not None:
-            codes = np.where(self._inside(scouts), codes, C - 1)
+        if pilots is not None:
+            codes = np.where(self._inside(pilots), codes, C - 1)
         products = np.zeros((d, 0 if columns is None else len(columns)))
         sums, squares, pieces = np.zeros((C, d)), np.zeros(d), []
         counted, whole = np.flatnonzero(codes < C - 1), slice(0, len(codes))
@@ -450,7 +447,7 @@ class SparseSource(BlockSource):
             made = [] if columns is None else sparse_products(X, columns, w, X.dtype)
             return found, list(made), self._picked(chosen, where, X)
 
-        for where, (found, made, piece) in self._mapped("class means", totals, scouts):
+        for where, (found, made, piece) in self._mapped("class means", totals, pilots):
             some = where if self.reader.by_columns else slice(None)
             for own in found:
                 sums[:, some] += own[0]
@@ -482,26 +479,9 @@ class SparseSource(BlockSource):
 
         dtype = np.dtype(np.float64 if far or precise else self.reader.dtype)
 
-        def of_rows(columns: np.ndarray, where: slice, X: Any) -> list[np.ndarray]:
-            w = None if weights is None else weights[where]
-            return list(sparse_products(X, columns, w, dtype))
-
         if not self.reader.by_columns:
-            known, products = (
-                self if dtype == self.reader.dtype else replace(self, known=None)
-            ).recalled(columns)
-            out[:, known] += products
-            every, new = np.arange(len(columns)), np.flatnonzero(~known)
-            for scouts, those in (
-                ((True, every), (False, new)) if known.any() else ((None, new),)
-            ):
-                own = np.zeros((len(mean), len(those)))
-                work = partial(of_rows, columns[those])
-                for _, found in self._mapped(title, work, scouts) if len(those) else ():
-                    for product in found:
-                        own += product
-                out[:, those] += own
-            return out
+            rows = self if dtype == self.reader.dtype else replace(self, known=None)
+            return out + rows._row_products(title, columns, dtype)
         for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
 
@@ -515,6 +495,28 @@ class SparseSource(BlockSource):
                 Z *= weights.astype(dtype)[:, None]
             for part, found in self._mapped(title, partial(_products, Z)):
                 out[part, some] += found
+        return out
+
+    def _row_products(self, title: str, columns: np.ndarray, dtype: Any) -> np.ndarray:
+        """X'Z (d, b) of some columns; those that are known of pilots alone are read again."""
+        out, (known, products) = (
+            np.zeros((self.n_features, len(columns))),
+            self.recalled(columns),
+        )
+        out[:, known] = products
+        every, new = np.arange(len(columns)), np.flatnonzero(~known)
+
+        def of_rows(those: np.ndarray, where: slice, X: Any) -> list[np.ndarray]:
+            w = None if self._rows[1] is None else self._rows[1][where]
+            return list(sparse_products(X, columns[those], w, dtype))
+
+        stages = [(True, every), (False, new)] if known.any() else [(None, new)]
+        for pilots, those in [stage for stage in stages if len(stage[1])]:
+            own = np.zeros((len(out), len(those)))
+            for _, found in self._mapped(title, partial(of_rows, those), pilots):
+                for product in found:
+                    own += product
+            out[:, those] += own
         return out
 
 

@@ -81,9 +81,9 @@ class ClusterRows(StayingRows):
         out[:, known] += products
         return out
 
-    def scouted(self) -> Any:
+    def piloted(self) -> Any:
         sparse = self.source is not None and self.source.reader.sparse
-        return np.sum([part.scouted() for part in self.parts], axis=0) if sparse else ()
+        return np.sum([part.piloted() for part in self.parts], axis=0) if sparse else ()
 
     def labelled(self) -> Any:
         """Return the same rows with their labels here; those of a file as they are there."""

@@ -180,13 +180,13 @@ def test_a_fit_reads_the_file_twice(form, read):
 
 
 @pytest.mark.parametrize("case", ["plain", "weighted", "described", "wrong", "sorted"])
-def test_scouts_spare_a_second_reading_and_never_change_the_answer(case, read, monkeypatch):
+def test_pilots_spare_a_second_reading_and_never_change_the_answer(case, read, monkeypatch):
     monkeypatch.setattr(semfs.rows.blocks, "EVERY", 40 if case == "sorted" else 5)
     monkeypatch.setattr(semfs.rows.blocks, "ENOUGH", 20)
     if case == "wrong":
         monkeypatch.setattr("semfs.selectors.semfs.likely_features", lambda *_: np.arange(5))
     X, y = sp.csr_array(np.tile(COUNTS, (5, 1))), np.tile(CODES, 5)
-    if case == "sorted":  # scouts would see some of the classes only
+    if case == "sorted":  # pilots would see some of the classes only
         X, y = X[np.argsort(y)], np.sort(y)
     w = RNG.random(5 * N) if case == "weighted" else None
     table = np.eye(9, 4) + np.eye(9, 4, -3) + 0.1 if case == "described" else None

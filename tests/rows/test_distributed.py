@@ -86,7 +86,7 @@ def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client, monke
         assert_allclose(means.within_estimate(np.arange(30)), 0.0, atol=1e-9)
 
 
-def test_scouts_on_workers_spare_a_second_reading(monkeypatch):
+def test_pilots_on_workers_spare_a_second_reading(monkeypatch):
     X, y, _ = make_problem(n=3000, d=30)
     X, read, part = sp.csr_array(np.where(X > 0.5, X, 0.0)), [], blocks.SparseReader.part
     for name, value in {"PART_BYTES": 5000, "EVERY": 5, "ENOUGH": 20}.items():
