@@ -452,7 +452,14 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
     found = colours(name for p in panels if p.kind == "lines" for name in p.series)
     script = HERE.joinpath("report.js").read_text("utf-8")
     plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
-    return _template().render(
+    jinja2 = need("jinja2", "plots", what="The report")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
+    environment.filters["trusted"] = need("markupsafe", "plots").Markup
+    environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
+    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8")).render(
         sections=parts,
         failures=failures,
         info=info,
@@ -474,17 +481,6 @@ def _hidden(panels: Sequence[Panel]) -> set[str]:
     lines = [line for panel in crowded for line in panel.series.items()]
     means = {name: fmean(point[1] for point in points) for name, points in reversed(lines)}
     return set(sorted(means, key=lambda name: (*_place(name), -means[name]))[MOST_CURVES:])
-
-
-def _template() -> Any:
-    jinja2 = need("jinja2", "plots", what="The report")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
-    environment.filters["trusted"] = need("markupsafe", "plots").Markup
-    environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
-    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8"))
 
 
 def _packed(text: str) -> str:
