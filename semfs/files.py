@@ -119,15 +119,7 @@ def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def appearing(path: Any) -> Iterator[Path]:
-    """A name beside ``path``; what is written there is moved to it if the block succeeds.
-
-    >>> import tempfile
-    >>> target = Path(tempfile.mkdtemp()) / "words.txt"
-    >>> with appearing(target) as beside:
-    ...     _ = beside.write_text("all of it")
-    >>> target.read_text()
-    'all of it'
-    """
+    """A name beside ``path``; what is written there is moved to it if the block succeeds."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")

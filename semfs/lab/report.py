@@ -89,13 +89,7 @@ class Standings:
 
 
 def paired_interval(differences: Sequence[float]) -> Interval:
-    """Return the mean of paired differences and its Student t interval of 95 %.
-
-    Examples
-    --------
-    >>> paired_interval([0.0, 1.0, 2.0])
-    Interval(mean=1.0, low=-1.484..., high=3.484..., n=3)
-    """
+    """Return the mean of paired differences and its Student t interval of 95 %."""
     n, mean = len(differences), fmean(differences)
     if n == 1:
         return Interval(mean, None, None, 1)
@@ -108,13 +102,6 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
 
     ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
     ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
-
-    Examples
-    --------
-    >>> row = {"dataset": "apy", "label": "SemFS", "k": 5}
-    >>> rows = [{**row, "split": "0", "acc": 0.25}, {**row, "split": "1", "acc": 0.75}]
-    >>> curves(rows, "acc")
-    {'SemFS': [Point(x=5, mean=0.5, sd=0.353..., n=2)]}
     """
     rows = list(rows)
     of_runs = _cells(rows, f"{metric}_sd", x)

@@ -55,13 +55,8 @@ def further_knowledge(
         labels, K, problem, note = _new_class_problem(objective, unlabeled, n, wanted)
         said["unlabelled rows"] = f"{n} rows, {note}"
         problems.append(problem)
-    found = {
-        "knowledge_": said,
-        "new_table_": new,
-        "target_r2_": r2,
-        "n_new_classes_": K,
-        "unlabeled_labels_": labels,
-    }
+    found: dict[str, Any] = {"knowledge_": said, "new_table_": new, "target_r2_": r2}
+    found |= {"n_new_classes_": K, "unlabeled_labels_": labels}
     return found, [problem for problem in problems if problem is not None]
 
 
@@ -153,15 +148,7 @@ class NewClasses:
 def find_new_classes(
     seen: Any, codes: np.ndarray, unlabeled: Any, n_new_classes: int | str
 ) -> NewClasses:
-    """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,).
-
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.arange(180) % 6
-    >>> X = 9.0 * np.eye(6)[y] + rng.normal(size=(180, 6))
-    >>> found = find_new_classes(X[y < 4], y[y < 4], X[y >= 4], n_new_classes=2)
-    >>> len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
-    2
-    """
+    """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,)."""
     rng = np.random.default_rng(0)
     few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
     directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
@@ -246,9 +233,7 @@ def _metric(Z: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.nd
     return _whitening(Z, codes) if gain > 0.0 else None
 
 
-def _rows_of(
-    Z: np.ndarray, codes: np.ndarray, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _rows_of(Z: np.ndarray, codes: np.ndarray, classes: Any) -> tuple[np.ndarray, np.ndarray]:
     rows = np.isin(codes, classes)
     return Z[rows], np.unique(codes[rows], return_inverse=True)[1]
 
@@ -265,10 +250,7 @@ def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
     while high - low > max(1, low // 8):
         middle = int(np.sqrt(low * high)) if high > 2 * low else (low + high) // 2
         middle = max(middle, low + 1)
-        if _width(Z, middle) <= width:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if _width(Z, middle) <= width else (middle, high)
     return max(2, high)
 
 
