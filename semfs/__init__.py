@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 __all__ = ["AS_PUBLISHED", "Moments", "SemFS", "SemFSCV", "load", "save"]
 
-_HOMES = {
-    "AS_PUBLISHED": "semfs.selectors.semfs",
-    "Moments": "semfs.method.moments",
-    "SemFS": "semfs.selectors.semfs",
-    "SemFSCV": "semfs.selectors.semfs_cv",
-    "load": "semfs.selectors.persistence",
-    "save": "semfs.selectors.persistence",
-}
+_HOMES = dict.fromkeys(["AS_PUBLISHED", "SemFS"], "semfs.selectors.semfs")
+_HOMES |= dict.fromkeys(["load", "save"], "semfs.selectors.persistence")
+_HOMES |= {"Moments": "semfs.method.moments", "SemFSCV": "semfs.selectors.semfs_cv"}
 _ROOMS = ("attributes", "baselines", "datasets", "evaluation")
 
 

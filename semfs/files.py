@@ -27,6 +27,7 @@ _SIGNATURES = {
     b"\x1f\x8b": (".gz", ".tgz"),
 }
 DAMAGED = "It may be truncated or damaged: copy or download it again."
+AS_TABLE = "give it the ending .csv if it is a table"
 _BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
@@ -95,10 +96,8 @@ def _remedy(path: Path) -> str:
     if ending not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
     if start and all(byte >= 32 or byte in b"\t\r\n" for byte in start):
-        packed = (
-            "leave out .gz" if ending == ".gz" else "give it the ending .csv if it is a table"
-        )
-        return f"It looks like text: {packed}."
+        advice = {".gz": "leave out .gz"}
+        return f"It looks like text: {advice.get(ending, AS_TABLE)}."
     return DAMAGED
 
 
@@ -120,15 +119,7 @@ def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def appearing(path: Any) -> Iterator[Path]:
-    """A name beside ``path``; what is written there is moved to it if the block succeeds.
-
-    >>> import tempfile
-    >>> target = Path(tempfile.mkdtemp()) / "words.txt"
-    >>> with appearing(target) as beside:
-    ...     _ = beside.write_text("all of it")
-    >>> target.read_text()
-    'all of it'
-    """
+    """A name beside ``path``; what is written there is moved to it if the block succeeds."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
@@ -149,9 +140,6 @@ def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
         missing = (error.name or name).split(".")[0]
         remedy = "pip install " + (missing if extra is None else f"'semfs[{extra}]'")
         raise ImportError(f"{what} needs {missing}. Install it with: {remedy}") from error
-
-
-# ---- sizes ----------------------------------------------------------------------------
 
 
 def memory_limit() -> int:

@@ -67,9 +67,8 @@ def encode_class_names(
     if not labels:
         raise ValueError("names is empty. Give at least one class name.")
     check_distinct(labels, "class {} is named more than once.")
-    for template in templates:
-        if "{}" not in template:
-            raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
+    for template in (template for template in templates if "{}" not in template):
+        raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
     about = names if isinstance(names, Mapping) else {n: clean_name(n) for n in labels}
     filled = []
     for label, said in about.items():
@@ -182,10 +181,9 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     with reading(path, "word-vector"):
         vectors = _read_vectors(path, set(wanted))
     rows = [[vectors[w.lower()] for w in group if w.lower() in vectors] for group in words]
-    for text, row in zip(texts, rows):
-        if not row:
-            lacking = f"{path} has no vector for any word of {text!r}."
-            raise FileError(lacking + " Use other words: {name: description}.")
+    for text in (text for text, row in zip(texts, rows) if not row):
+        lacking = f"{path} has no vector for any word of {text!r}."
+        raise FileError(lacking + " Use other words: {name: description}.")
     if unknown := [word for lower, word in wanted.items() if lower not in vectors]:
         shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
         warnings.warn(f"{len(unknown)} words have no vector: {shown}.", stacklevel=4)
@@ -195,8 +193,7 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
 def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
     """The first vector of each wanted word, in any case, of GloVe or word2vec text."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
-    vectors: dict[str, np.ndarray] = {}
-    size = 0
+    vectors, size = dict[str, np.ndarray](), 0
     with opener(path, "rb") as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:

@@ -99,13 +99,6 @@ class MeanModel:
 
         ``same`` (C, d) are the attributes that stand for the features themselves, where
         descriptions and rows live in one space; they are used if that predicts better.
-
-        Examples
-        --------
-        >>> A = np.arange(8.0)[:, None]
-        >>> model = MeanModel.fit(A, A * [[1.0, -2.0]])
-        >>> model.predict(np.array([[3.5]])).round(1), round(model.r2, 2)
-        (array([[ 3.5, -7. ]]), 1.0)
         """
         plain = cls._fit(A, means, np.zeros_like(means), 0.0)
         if same is None:
@@ -134,9 +127,8 @@ class MeanModel:
         error, penalty, width, scale = best
         K = KernelCenterer().fit_transform(_kernel(A * scale, A * scale, width))
         inverse = np.linalg.inv(K + penalty * np.eye(C))
-        left = penalty * inverse @ R
         own = 1.0 - 1.0 / C - (1.0 - penalty * np.diag(inverse))
-        errors = left / np.maximum(own, 1e-12)[:, None]
+        errors = penalty * inverse @ R / np.maximum(own, 1e-12)[:, None]
         r2 = float(1.0 - error / total)
         return cls(A, inverse @ R, mean, scale, width, slope, r2, errors)
 

@@ -49,9 +49,7 @@ USUAL = "semfs-described,semfs,markers,variance,random"
 
 def _given(options: Any, *names: str) -> dict[str, Any]:
     """Options of these names that were given; the library knows the defaults of the others."""
-    return {
-        name: getattr(options, name) for name in names if getattr(options, name) is not None
-    }
+    return {n: value for n in names if (value := getattr(options, n)) is not None}
 
 
 @dataclass

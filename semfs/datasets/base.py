@@ -78,15 +78,10 @@ class ZeroShotDataset:
             )
         classes, codes = encode_labels(self.y, n_samples=X.shape[0])
         align_attributes(self.attributes, classes)  # names a class without a row, a bad entry
-        checked = {
-            "X": X,
-            "y": classes[codes],
-            "unseen": _as_unseen(self.unseen, classes),
-            "feature_names": _as_feature_names(self.feature_names, X.shape[1]),
-            "info": dict(self.info or {}),
-            "classes": classes,
-            "_codes": codes,
-        }
+        checked = {"X": X, "y": classes[codes], "classes": classes, "_codes": codes}
+        checked["unseen"] = _as_unseen(self.unseen, classes)
+        checked["feature_names"] = _as_feature_names(self.feature_names, X.shape[1])
+        checked["info"] = dict(self.info or {})
         for key, value in checked.items():
             object.__setattr__(self, key, value)  # the way into a frozen dataclass
 

@@ -89,13 +89,7 @@ class Standings:
 
 
 def paired_interval(differences: Sequence[float]) -> Interval:
-    """Return the mean of paired differences and its Student t interval of 95 %.
-
-    Examples
-    --------
-    >>> paired_interval([0.0, 1.0, 2.0])
-    Interval(mean=1.0, low=-1.484..., high=3.484..., n=3)
-    """
+    """Return the mean of paired differences and its Student t interval of 95 %."""
     n, mean = len(differences), fmean(differences)
     if n == 1:
         return Interval(mean, None, None, 1)
@@ -108,13 +102,6 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
 
     ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
     ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
-
-    Examples
-    --------
-    >>> row = {"dataset": "apy", "label": "SemFS", "k": 5}
-    >>> rows = [{**row, "split": "0", "acc": 0.25}, {**row, "split": "1", "acc": 0.75}]
-    >>> curves(rows, "acc")
-    {'SemFS': [Point(x=5, mean=0.5, sd=0.353..., n=2)]}
     """
     rows = list(rows)
     of_runs = _cells(rows, f"{metric}_sd", x)
@@ -452,7 +439,14 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
     found = colours(name for p in panels if p.kind == "lines" for name in p.series)
     script = HERE.joinpath("report.js").read_text("utf-8")
     plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
-    return _template().render(
+    jinja2 = need("jinja2", "plots", what="The report")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
+    environment.filters["trusted"] = need("markupsafe", "plots").Markup
+    environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
+    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8")).render(
         sections=parts,
         failures=failures,
         info=info,
@@ -474,17 +468,6 @@ def _hidden(panels: Sequence[Panel]) -> set[str]:
     lines = [line for panel in crowded for line in panel.series.items()]
     means = {name: fmean(point[1] for point in points) for name, points in reversed(lines)}
     return set(sorted(means, key=lambda name: (*_place(name), -means[name]))[MOST_CURVES:])
-
-
-def _template() -> Any:
-    jinja2 = need("jinja2", "plots", what="The report")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
-    environment.filters["trusted"] = need("markupsafe", "plots").Markup
-    environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
-    return environment.from_string(HERE.joinpath("report.html").read_text("utf-8"))
 
 
 def _packed(text: str) -> str:

@@ -45,15 +45,6 @@ def solve_alternating(
 
     A round is an s-step and the exact W-step that answers it, and ``monitor`` is called after
     it; a first W-step precedes them.
-
-    Examples
-    --------
-    >>> from semfs.method.moments import Moments
-    >>> X, y = np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 2
-    >>> X[:, 3] += 2 * y
-    >>> objective = Objective.from_moments(Moments.from_data(X, y), np.eye(2), gamma=1.0)
-    >>> int(solve_alternating(objective).order[0])
-    3
     """
     share = objective.gamma / max(float(objective.diag.mean()), np.finfo(float).tiny)
     if not 1e-100 < share < 1e100:
@@ -89,9 +80,6 @@ def _solution(
     return Solution(s, W[s != 0], s, order, np.array(history), converged)
 
 
-# ---- W-step ------------------------------------------------------------------------------
-
-
 class _WStep:
     """Eq. 12, (S G S + γI) W = S B, for a given s.
 
@@ -111,10 +99,8 @@ class _WStep:
         self.q = centred.q
         self.D = centred.B if factor is None else factor.adjoint(factor.targets)
         right = np.column_stack([self.D, self.mean]) if self.weight else self.D
-        self.system: _GramSystem | _RowSystem = (
-            _GramSystem(centred, right)
-            if factor is None
-            else _RowSystem(centred.gamma, factor, right)
+        self.system: Any = (
+            _RowSystem(centred.gamma, factor, right) if factor else _GramSystem(centred, right)
         )
 
     def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
@@ -352,9 +338,6 @@ def _solved(M: np.ndarray, right: np.ndarray) -> np.ndarray:
     eps = max(0.1 * np.finfo(M.dtype).eps, 8.0 * np.finfo(np.float64).eps)
     M64[np.diag_indices_from(M64)] += eps
     return (np.linalg.solve(M64, right / sizes[:, None]) / sizes[:, None]).astype(M.dtype)
-
-
-# ---- s-step ------------------------------------------------------------------------------
 
 
 class _SStep:

@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn import config_context
-from sklearn.utils._array_api import (
-    _convert_to_numpy,
-    _max_precision_float_dtype,
-    check_same_namespace,
-    get_namespace,
-    get_namespace_and_device,
-    supported_float_dtypes,
-)
+from sklearn.utils import _array_api as api
+from sklearn.utils._array_api import check_same_namespace, get_namespace_and_device
 
 from semfs.rows.memory import PASS_ROWS, Rows, spans
 
@@ -37,10 +31,10 @@ def as_numpy(values: Any) -> Any:
     if isinstance(values, np.ndarray) or sp.issparse(values) or not hasattr(values, "shape"):
         return values
     try:
-        xp, known = get_namespace(values)
+        xp, known = api.get_namespace(values)
     except TypeError:  # a frame or the like
         return values
-    return _convert_to_numpy(values, xp) if known else values
+    return api._convert_to_numpy(values, xp) if known else values
 
 
 def like(array: np.ndarray, X: Any) -> Any:
@@ -48,7 +42,7 @@ def like(array: np.ndarray, X: Any) -> Any:
     xp, known, device = get_namespace_and_device(X)
     if not known or not is_foreign(X) or array.dtype.kind not in "biuf":
         return array
-    if array.dtype.kind == "f" and _max_precision_float_dtype(xp, device) == xp.float32:
+    if array.dtype.kind == "f" and api._max_precision_float_dtype(xp, device) == xp.float32:
         array = array.astype(np.float32)
     return xp.asarray(array, device=device)
 
@@ -58,7 +52,7 @@ def floating_dtypes(X: Any) -> list | None:
     xp, known, device = get_namespace_and_device(X)
     if not known or not is_foreign(X):
         return None
-    return [t for t in supported_float_dtypes(xp, device) if xp.finfo(t).bits >= 32]
+    return [t for t in api.supported_float_dtypes(xp, device) if xp.finfo(t).bits >= 32]
 
 
 def take_columns(X: Any, columns: np.ndarray) -> Any:
@@ -97,7 +91,7 @@ class ArrayRows:
     def _blocks(self, shift: np.ndarray, precise: bool) -> Iterator[tuple[slice, Any, Any]]:
         """Rows minus a shift (d,); weights (r, 1) or 1."""
         xp, device = self._xp()
-        dtype = _max_precision_float_dtype(xp, device) if precise else self.X.dtype
+        dtype = api._max_precision_float_dtype(xp, device) if precise else self.X.dtype
         options = {"dtype": dtype, "device": device}
         for rows in spans(self.X.shape[0], PASS_ROWS):
             Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
@@ -138,7 +132,7 @@ class ArrayRows:
 
     def own(self) -> Rows:
         """Return a copy of the rows in numpy."""
-        X = np.array(_convert_to_numpy(self.X, self._xp()[0]))
+        X = np.array(api._convert_to_numpy(self.X, self._xp()[0]))
         return Rows(X, self.codes, self.weights)
 
     def of_classes(self, full: np.ndarray) -> ArrayRows:
@@ -149,4 +143,4 @@ class ArrayRows:
         return ArrayRows(X, (np.cumsum(full) - 1)[self.codes[chosen]], weights)
 
     def _host(self, values: Any) -> np.ndarray:
-        return _convert_to_numpy(values, self._xp()[0]).astype(np.float64)
+        return api._convert_to_numpy(values, self._xp()[0]).astype(np.float64)

@@ -16,30 +16,15 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from semfs import validation
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.files import memory_limit, size_text
 from semfs.method.moments import Moments
-from semfs.rows import Rows, as_genes, as_plain, column_places, plain_blocks
-from semfs.rows.devices import (
-    as_numpy,
-    check_same_namespace,
-    floating_dtypes,
-    is_foreign,
-    like,
-    spread_columns,
-    take_columns,
-)
+from semfs.rows import Rows, as_genes, as_plain, column_places, devices, plain_blocks
+from semfs.rows.devices import as_numpy, floating_dtypes, like
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.training import TrainingData, split_labels
-from semfs.validation import (
-    check_all_finite,
-    check_integer,
-    check_number,
-    check_option,
-    check_weights,
-    encode_labels,
-    label_array,
-)
+from semfs.validation import check_integer, check_weights, encode_labels, label_array
 
 NO_NAMES = "X does not have valid feature names"  # scikit-learn's, of names we have compared
 REMEMBERED_BYTES = 256 * 2**20  # of rows that are remembered, for explain without arguments
@@ -92,13 +77,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 continue
             number = name in self._whole | self._above
             if name in self._words and (isinstance(value, str) or not number):
-                check_option(name, value, self._words[name])
+                validation.check_option(name, value, self._words[name])
             elif name in self._whole:
                 check_integer(name, value, self._whole[name])
             elif name in self._at_least:
-                check_number(name, value, at_least=self._at_least[name])
+                validation.check_number(name, value, at_least=self._at_least[name])
             elif name in self._above:
-                check_number(name, value, above=self._above[name])
+                validation.check_number(name, value, above=self._above[name])
 
     def _check_n_features_to_select(self) -> None:
         k = self.n_features_to_select
@@ -216,7 +201,7 @@ def own_words(X: Any, name: str = "X", names: Any = None) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         text = re.sub(r"\bX\b", name, str(error))
         if re.match("Input X contains (NaN|inf)", str(error)):
-            check_all_finite(as_numpy(X), names, name)
+            validation.check_all_finite(as_numpy(X), names, name)
         if "float" in text or "sequence" in text:  # numpy's words, of what is no number
             text = f"{name} must be a matrix of numbers: {text}"
         raise type(error)(text) from error
@@ -336,11 +321,11 @@ class LinearSelector(RankingSelector):
 
     def _selected(self, X: Any, method: str) -> np.ndarray:
         """The selected columns (n, k) of X, in float64."""
-        check_same_namespace(X, self, attribute="coef_", method=method)
+        devices.check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
         X = validated(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
-        Z = as_numpy(take_columns(X, chosen)) if is_foreign(X) else X[:, chosen]
+        Z = as_numpy(devices.take_columns(X, chosen)) if devices.is_foreign(X) else X[:, chosen]
         return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
 
     def _predictor(self) -> ClassPredictor:
@@ -363,10 +348,10 @@ class LinearSelector(RankingSelector):
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
-        return spread_columns(X, self.get_support())
+        return devices.spread_columns(X, self.get_support())
 
     def _transform(self, X: Any) -> Any:
-        check_same_namespace(X, self, attribute="support_", method="transform")
+        devices.check_same_namespace(X, self, attribute="support_", method="transform")
         return super()._transform(X)
 
     def explain(

@@ -137,7 +137,9 @@ def explain_selection(
     if moments is not None:
         scaled = units.moments(moments)
         weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
-        carried = correlations = _correlations(scaled.means[:, chosen], values)
+        M, A = (part - part.mean(axis=0) for part in (scaled.means[:, chosen], values))
+        sizes = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
+        carried = correlations = _ratios(M.T @ A, sizes)  # over classes, all alike
         levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
     counts = np.zeros(0)
     if n_bootstraps and moments and isinstance(moments.rows, Rows) and len(classes) > 2:
@@ -161,12 +163,6 @@ def explain_selection(
     tables = frame(correlations, names, attributes), frame(weights, names, attributes)
     rest = frame(levels, names, classes), duplicates, stability, n_bootstraps
     return Explanation(features, *tables, *rest)
-
-
-def _correlations(means: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Correlation (k, m) over classes, all classes alike."""
-    M, A = means - means.mean(axis=0), table - table.mean(axis=0)
-    return _ratios(M.T @ A, np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0)))
 
 
 def _ratios(products: np.ndarray, scale: np.ndarray) -> np.ndarray:

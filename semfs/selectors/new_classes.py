@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import classes_to_come, target_problem
+from semfs.evaluation import normalized_mutual_info
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
@@ -55,13 +55,8 @@ def further_knowledge(
         labels, K, problem, note = _new_class_problem(objective, unlabeled, n, wanted)
         said["unlabelled rows"] = f"{n} rows, {note}"
         problems.append(problem)
-    found = {
-        "knowledge_": said,
-        "new_table_": new,
-        "target_r2_": r2,
-        "n_new_classes_": K,
-        "unlabeled_labels_": labels,
-    }
+    found: dict[str, Any] = {"knowledge_": said, "new_table_": new, "target_r2_": r2}
+    found |= {"n_new_classes_": K, "unlabeled_labels_": labels}
     return found, [problem for problem in problems if problem is not None]
 
 
@@ -153,15 +148,7 @@ class NewClasses:
 def find_new_classes(
     seen: Any, codes: np.ndarray, unlabeled: Any, n_new_classes: int | str
 ) -> NewClasses:
-    """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,).
-
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.arange(180) % 6
-    >>> X = 9.0 * np.eye(6)[y] + rng.normal(size=(180, 6))
-    >>> found = find_new_classes(X[y < 4], y[y < 4], X[y >= 4], n_new_classes=2)
-    >>> len(set(zip(y[y >= 4].tolist(), found.assign(X[y >= 4]).tolist())))
-    2
-    """
+    """Cluster rows without labels (n_unlabeled, d), given rows (n, d) of seen classes (n,)."""
     rng = np.random.default_rng(0)
     few_seen, few = _sample(len(codes), SAMPLE, rng), _sample(unlabeled.shape[0], SAMPLE, rng)
     directions, mean = _principal_directions([seen[few_seen], unlabeled[few]], rng)
@@ -246,20 +233,14 @@ def _metric(Z: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.nd
     return _whitening(Z, codes) if gain > 0.0 else None
 
 
-def _rows_of(
-    Z: np.ndarray, codes: np.ndarray, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _rows_of(Z: np.ndarray, codes: np.ndarray, classes: Any) -> tuple[np.ndarray, np.ndarray]:
     rows = np.isin(codes, classes)
     return Z[rows], np.unique(codes[rows], return_inverse=True)[1]
 
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
     """Mutual information of classes and as many clusters, over the larger entropy."""
-    k = codes.max() + 1
-    P = np.zeros((k, k))
-    np.add.at(P, (codes, _kmeans(Z, k, n_init=1).labels_), 1.0 / len(codes))
-    own = [entr(P.sum(axis=axis)).sum() for axis in (0, 1)]
-    return float((sum(own) - entr(P).sum()) / max(own))
+    return normalized_mutual_info(codes, _kmeans(Z, codes.max() + 1, n_init=1).labels_)
 
 
 def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
@@ -269,10 +250,7 @@ def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
     while high - low > max(1, low // 8):
         middle = int(np.sqrt(low * high)) if high > 2 * low else (low + high) // 2
         middle = max(middle, low + 1)
-        if _width(Z, middle) <= width:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if _width(Z, middle) <= width else (middle, high)
     return max(2, high)
 
 

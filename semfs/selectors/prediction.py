@@ -29,16 +29,7 @@ RIDGE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ClassPredictor:
-    """Scores of classes for rows Z (n, k) of the chosen features.
-
-    >>> classes = np.arange(9)
-    >>> table = AttributeTable(np.c_[classes, classes % 2] * 1.0, classes, ["size", "odd"])
-    >>> means = table.values @ [[2.0, 0.0], [0.0, 9.0]]
-    >>> predictor = ClassPredictor(table, means, np.eye(2))
-    >>> new = AttributeTable(np.array([[3.5, 1.0], [7.5, 0.0]]), np.array([9, 10]), table.names)
-    >>> predictor.scores(np.array([[7.0, 9.0], [15.0, 0.0]]), new).argmax(axis=1)
-    array([0, 1])
-    """
+    """Scores of classes for rows Z (n, k) of the chosen features."""
 
     table: AttributeTable  # the C seen classes
     means: np.ndarray  # (C, k)

@@ -15,16 +15,11 @@ from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty
 from semfs.rows import Plain
+from semfs.selectors import training
 from semfs.selectors.base import LinearSelector
 from semfs.selectors.new_classes import LARGEST_SAMPLE
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import (
-    FeatureLimits,
-    Units,
-    check_two_classes,
-    loaded,
-    rows_beyond_memory,
-)
+from semfs.selectors.training import FeatureLimits, Units
 from semfs.validation import check_integer, object_array
 
 FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
@@ -126,16 +121,16 @@ class SemFSCV(LinearSelector):
         with self._all_or_nothing():
             self._check_parameters()
             self._check_n_features_to_select()
-            rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+            rows = training.rows_beyond_memory(X, y, sample_weight, self.attributes)
             if rows is not None and rows.fits:
-                X, y, sample_weight = loaded(rows)
+                X, y, sample_weight = training.loaded(rows)
             few = X, y, sample_weight
             if rows is not None and not rows.fits:
                 X, y, sample_weight = rows, None, None
                 X_few, y_few = rows.labelled().sample(LARGEST_SAMPLE, labelled=True)
                 few = Plain(X_few, y_few, rows.feature_names), y_few, None
             moments = self._training_data(*few).moments.without_empty_classes()
-            check_two_classes(moments)
+            training.check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
             units = Units.of(moments, table)
             settings = self._settings(moments.counts, table)

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from semfs import SemFS
-from semfs.attributes import (
-    align_attributes,
-    as_attribute_table,
-    attributes_from_markers,
-    describe_attributes,
-    read_attributes,
-)
+from semfs import SemFS, attributes
+from semfs.attributes import as_attribute_table, attributes_from_markers, read_attributes
 from semfs.attributes.files import write_table
 from semfs.files import FileError
 
@@ -102,7 +96,7 @@ def test_broken_tables_are_one_line(tmp_path, ending, content, message):
 )
 def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, message):
     with pytest.raises(ValueError, match=f"no row for {message}"):
-        align_attributes(table, np.array([label]))
+        attributes.align_attributes(table, np.array([label]))
 
 
 @pytest.mark.parametrize(
@@ -136,13 +130,13 @@ def test_findings_are_constants_copies_twins_and_neighbours():
         {"one": [1, 1, 1, 1], "a": [0, 1, 0, 1], "b": [0, 1, 0, 1], "c": [2, 3, 2, 9]},
         index=["p", "q", "r", "s"],
     )
-    found = describe_attributes(table).groupby("finding")["what"].agg(list).to_dict()
+    found = attributes.describe_attributes(table).groupby("finding")["what"].agg(list).to_dict()
     assert found["constant attribute"] == ["one"]
     assert found["equal attributes"] == ["a = b"]
     assert found["identical classes"] == ["p = r"]
     assert found["rank"] == ["2 of at most 3"]
     assert [text[:5] for text in found["nearest classes"]] == ["p – r", "q – p", "s – q"]
-    assert len(describe_attributes({"only": [1.0, 2.0]})) == 4
+    assert len(attributes.describe_attributes({"only": [1.0, 2.0]})) == 4
 
 
 @pytest.mark.parametrize(
@@ -213,15 +207,14 @@ def test_lists_that_are_no_markers_are_refused(markers, message):
 
 
 def test_files_that_are_no_markers_are_refused(tmp_path):
-    with pytest.raises(FileError, match=r"read from \.csv"):
-        attributes_from_markers(write(tmp_path / "m.xlsx", PAIRS))
-    with pytest.raises(FileError, match="it is empty"):
-        attributes_from_markers(write(tmp_path / "m.csv", []))
-    with pytest.raises(FileError, match="starts with class 'T'; a header line was expected"):
-        attributes_from_markers(write(tmp_path / "m.csv", PAIRS))
-    with pytest.raises(FileError, match="numbers in its second column"):
-        attributes_from_markers(write(tmp_path / "m.csv", ["cg", "a4", "b2"]))
-    with pytest.raises(FileError, match="rows of 2 and of 3 cells"):
-        attributes_from_markers(write(tmp_path / "m.csv", ["cg", "ab", "abc"]))
+    for name, rows, message in (
+        ("m.xlsx", PAIRS, r"read from \.csv"),
+        ("m.csv", [], "it is empty"),
+        ("m.csv", PAIRS, "starts with class 'T'; a header line was expected"),
+        ("m.csv", ["cg", "a4", "b2"], "numbers in its second column"),
+        ("m.csv", ["cg", "ab", "abc"], "rows of 2 and of 3 cells"),
+    ):
+        with pytest.raises(FileError, match=message):
+            attributes_from_markers(write(tmp_path / name, rows))
     with pytest.raises(FileNotFoundError, match="does not exist"):
         attributes_from_markers(tmp_path / "none.csv")

@@ -9,23 +9,15 @@ from sklearn.base import clone
 from sklearn.linear_model import lars_path
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from semfs.baselines import (
-    FSASL,
-    L20ALM,
-    MCFS,
-    LassoSelector,
-    Markers,
-    RandomSelector,
-    VarianceSelector,
-    WkNN,
-    mcfs,
-)
+from semfs import baselines
+from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, Markers, WkNN, mcfs
 from semfs.baselines.base import standardize_columns
 from semfs.baselines.fsasl import exact_code, lasso_codes, row_sparse_ridge
 from semfs.baselines.mcfs import lars_to_cardinality
 from semfs.baselines.simple import welch_statistics
 
-SPARSE = [RandomSelector(3, random_state=0), VarianceSelector(3), Markers(3)]
+VARIANCE, RANDOM = baselines.VarianceSelector(3), baselines.RandomSelector(3, random_state=0)
+SPARSE = [RANDOM, VARIANCE, Markers(3)]
 UNSUPERVISED = [*SPARSE[:2], MCFS(3), FSASL(3, n_components=2, max_iter=2)]
 BY_ATTRIBUTES = [LassoSelector(3), L20ALM(3), WkNN(3, max_iter=50)]
 ALL = [*UNSUPERVISED, Markers(3), *BY_ATTRIBUTES]
@@ -107,7 +99,7 @@ def test_large_and_small_x_gives_the_same_order_or_a_clear_error(selector, kind,
         (L20ALM(rho=0.9), "rho must be a number of at least 1"),
         (WkNN(batch_size=1), "batch_size must be at least 2"),
         (WkNN(loss="ce", attributes=3 * np.eye(4)), "between 0 and 1"),
-        (VarianceSelector(0), "n_features_to_select must be at least 1"),
+        (baselines.VarianceSelector(0), "n_features_to_select must be at least 1"),
     ],
     ids=str,
 )

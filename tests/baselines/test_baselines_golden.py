@@ -8,15 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.linear_model import Lasso, MultiTaskLasso
 
-from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN
+from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, WkNN, mcfs
 from semfs.baselines.base import standardize_columns
 from semfs.baselines.l20alm import RidgeSystem
-from semfs.baselines.mcfs import (
-    lars_coefficients,
-    mean_distance,
-    nearest_neighbors,
-    neighbor_graph,
-)
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "baselines.npz")
 RELEVANT = {0, 3, 7, 11, 16}  # the columns of synth60 that depend on the class
@@ -57,8 +51,8 @@ def keys(prefix):
 @pytest.mark.parametrize("name", ["toy12", "synth60"])
 def test_mcfs_graph_is_the_original_graph(name, weight):
     X, _ = data(name)
-    width = mean_distance(X, np.random.RandomState(0)) if weight == "heat" else None
-    W = neighbor_graph(*nearest_neighbors(X, 5), width)
+    width = mcfs.mean_distance(X, np.random.RandomState(0)) if weight == "heat" else None
+    W = mcfs.neighbor_graph(*mcfs.nearest_neighbors(X, 5), width)
     assert_allclose(W.toarray(), GOLDEN[f"mcfs__{name}__{weight}__graph"], atol=1e-9)
 
 
@@ -79,7 +73,7 @@ def test_mcfs_regression_on_the_stored_embedding_gives_the_stored_coefficients(k
     m = int(key.split("card")[1])
     X, _ = data(name)
     embedding = GOLDEN[f"mcfs__{name}__{weight}__embedding"]
-    beta = lars_coefficients(X, embedding, m)
+    beta = mcfs.lars_coefficients(X, embedding, m)
     assert_allclose(beta, GOLDEN[f"mcfs__{key}"], atol=1e-9)
     ranking = np.argsort(-np.abs(beta).max(axis=1), kind="stable")[:m]
     assert_array_equal(ranking, GOLDEN[f"mcfs__{name}__{weight}__selected_card{m}"])

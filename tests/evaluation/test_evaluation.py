@@ -12,13 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
 
-from semfs.evaluation import (
-    cluster_scorer,
-    cluster_scores,
-    clustering_accuracy,
-    normalized_mutual_info,
-    starting_rows,
-)
+from semfs import evaluation
+from semfs.evaluation import cluster_scores, clustering_accuracy, normalized_mutual_info
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "kmeans_metrics.npz")
 
@@ -96,14 +91,14 @@ def test_fewer_distinct_rows_than_classes_are_scored_without_a_warning():
 
 
 def test_starting_rows_depend_on_sizes_and_seed_only():
-    rows = starting_rows(50, 4, 20, 0)
+    rows = evaluation.starting_rows(50, 4, 20, 0)
     assert rows.shape == (20, 4)
     assert all(len(set(r)) == 4 for r in rows.tolist())
-    assert_array_equal(starting_rows(50, 4, 5, 0), rows[:5])
-    assert not (starting_rows(50, 4, 20, 1) == rows).all(axis=1).any()
+    assert_array_equal(evaluation.starting_rows(50, 4, 5, 0), rows[:5])
+    assert not (evaluation.starting_rows(50, 4, 20, 1) == rows).all(axis=1).any()
     assert_array_equal(rows[0], [32, 29, 13, 49])  # pinned: stored results rely on it
-    one, other = np.random.RandomState(5), np.random.RandomState(5)
-    assert_array_equal(starting_rows(50, 4, 3, one), starting_rows(50, 4, 3, other))
+    draws = [evaluation.starting_rows(50, 4, 3, np.random.RandomState(5)) for _ in range(2)]
+    assert_array_equal(*draws)
 
 
 # --- accuracy and NMI -----------------------------------------------------------------
@@ -155,8 +150,8 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, Y4, starts=[[0, 4]]), r"from 0 to 3; found .*\[\[0, 4\]\]"),
         (lambda: cluster_scores(X4, Y4, starts=[[0, 1], [2, 2]]), r"2 different.*\[2, 2\]"),
         (lambda: cluster_scores(X4, Y4, starts=[[0.0, 1.0]]), "whole numbers"),
-        (lambda: starting_rows(3, 5), "3 rows cannot start 5 clusters"),
-        (lambda: cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
+        (lambda: evaluation.starting_rows(3, 5), "3 rows cannot start 5 clusters"),
+        (lambda: evaluation.cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
     ],
 )
 def test_bad_input_is_answered_with_what_was_found_and_what_to_do(call, message):

@@ -22,28 +22,9 @@ from semfs.baselines import L20ALM, MCFS
 from semfs.cli import app
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
-from semfs.lab import Store
-from semfs.lab.methods import (
-    METHODS,
-    Case,
-    Method,
-    Size,
-    find_method,
-    rank,
-    ranking_of,
-    scaling_data,
-)
-from semfs.lab.paper import (
-    EXPERIMENTS,
-    Bench,
-    Protocol,
-    class_splits,
-    evaluate,
-    find_data,
-    find_experiments,
-    open_data,
-    plan,
-)
+from semfs.lab import Store, methods, paper
+from semfs.lab.methods import METHODS, Case, Method, rank, ranking_of
+from semfs.lab.paper import EXPERIMENTS, class_splits, evaluate, find_data, find_experiments
 from semfs.lab.report import curves
 
 
@@ -54,12 +35,13 @@ def sample() -> ZeroShotDataset:
 
 def bench_of(sample, fast=True):
     splits = {"blood": class_splits(sample, None, 0)}
-    sizes = {("blood", "given"): Size(402, 6, fast)}
-    return Bench({"blood": lambda: sample}, splits, Protocol((5, 20), 5, 0, fast), sizes)
+    sizes = {("blood", "given"): methods.Size(402, 6, fast)}
+    protocol = paper.Protocol((5, 20), 5, 0, fast)
+    return paper.Bench({"blood": lambda: sample}, splits, protocol, sizes)
 
 
 def cells_of(sample, *names: str, methods=(), fast=True):
-    return plan(find_experiments(names), bench_of(sample, fast), methods)[0]
+    return paper.plan(find_experiments(names), bench_of(sample, fast), methods)[0]
 
 
 # ---- what is planned -------------------------------------------------------------------------
@@ -132,7 +114,7 @@ def test_benchmarks_are_found_by_name_or_said_to_be_absent(tmp_path, monkeypatch
         "aPY": r"was found in .*features must be computed",
     }.items():
         with pytest.raises(ValueError, match=said):
-            open_data(name)
+            paper.open_data(name)
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +297,7 @@ def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
 
 
 def test_a_selector_without_a_ranking_is_fitted_again_for_each_k():
-    case = scaling_data(60, 6, seed=0, n_classes=3)
+    case = methods.scaling_data(60, 6, seed=0, n_classes=3)
     rfe = RFE(LogisticRegression())
     found = rank(Method("rfe", "RFE", rfe), {}, case, (2, 3))
     for k in (2, 3):
@@ -376,7 +358,7 @@ def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, m
 )
 def test_a_method_that_cannot_be_found_is_explained(own, name, message):
     with pytest.raises(ValueError, match=message):
-        find_method(name)
+        methods.find_method(name)
 
 
 # ---- the commands ----------------------------------------------------------------------------

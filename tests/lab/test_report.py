@@ -249,9 +249,6 @@ def test_lone_surrogates_do_not_break_the_page_and_a_failing_one_leaves_the_old(
     assert list(tmp_path.iterdir()) == [path]
 
 
-# --- the command -----------------------------------------------------------------------
-
-
 def test_the_command_writes_a_page_or_csv_also_of_what_is_left_of_a_damaged_run(tmp_path):
     def invoke(*arguments):
         return CliRunner().invoke(app, ["report", str(run), *map(str, arguments)])

@@ -315,9 +315,6 @@ def test_a_step_that_is_too_long_is_halved_until_J_falls(unit, length):
     assert gradient @ twice + twice @ Q @ twice > 0
 
 
-# ---- when it stops ---------------------------------------------------------------------
-
-
 def test_it_stops_by_itself_at_the_documented_tolerance():
     objective = make_objective(*make_problem(), gamma=100.0)
     default = solve_alternating(objective, max_iter=5000)

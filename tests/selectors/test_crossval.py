@@ -121,9 +121,6 @@ def test_a_default_setting_is_left_only_for_a_clear_lead():
     assert selector._best(noisy, [{"gamma": 3.0}, {"gamma": 1.0}]) == 1
 
 
-# ---- the number of features -----------------------------------------------------------
-
-
 def test_auto_takes_the_fewest_features_within_one_standard_error_of_the_best():
     X, y, A = problem(C=10, n=300, d=40)
     selector = SemFSCV("auto", A, param_grid={"gamma": [1.0]}, max_features=30).fit(X, y)
@@ -132,9 +129,6 @@ def test_auto_takes_the_fewest_features_within_one_standard_error_of_the_best():
     enough = curve["mean"].max() - curve["mean"] <= curve["se"]
     assert selector.n_features_ == curve["n_features"][np.argmax(enough)]
     assert selector.transform(X).shape[1] == selector.n_features_
-
-
-# ---- few classes ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("C", [2, 3, 5])

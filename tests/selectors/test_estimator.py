@@ -219,9 +219,6 @@ def test_class_weights_multiply_class_means_not_the_scatter_within_classes():
     assert_allclose(selector.coef_, np.linalg.solve(G + 0.7 * np.eye(6), B), atol=1e-9)
 
 
-# ---- include and exclude ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_features_can_be_forced_and_forbidden_by_name_or_index(solver):
     X, y, table = named_problem()
@@ -267,9 +264,6 @@ def test_a_share_of_the_features_is_rounded_down_but_to_one(make):
     assert [make(share).fit(X, y).get_support().sum() for share in (0.5, 0.01)] == [2, 1]
     memory = open_blocks([(X, y)], memory=1)
     assert SemFS(0.5).fit(memory).get_support().sum() == 2
-
-
-# ---- names, frames, scikit-learn --------------------------------------------------------
 
 
 @pytest.mark.parametrize(

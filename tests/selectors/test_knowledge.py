@@ -147,20 +147,18 @@ def test_unlabelled_rows_are_checked_as_others_are(make):
 
 def test_what_does_not_go_with_unlabelled_rows_is_refused():
     X, y, A, _ = unlabeled_problem()
-    with pytest.raises(ValueError, match='solver="direct"'):
-        SemFS(5, A, solver="alternating").fit(X, y)
-    with pytest.raises(ValueError, match="label_weight"):
-        SemFS(5, A, label_weight=-1).fit(X, y)
-    with pytest.raises(ValueError, match="labelled rows only"):
-        SemFS(5).partial_fit(X, y)
-    with pytest.raises(ValueError, match="label -1, which means unlabelled"):
-        SemFS(5).fit_moments(Moments.from_data(X, y))
-    with pytest.raises(ValueError, match="can be read only once"):
-        SemFS(5).fit(iter([(X, y)]))
-    with pytest.raises(ValueError, match="put these rows together"):
-        SemFS(5).fit([(X, y)], X_unlabeled=X)
-    with pytest.raises(ValueError, match="3 columns that are not the 10 of X"):
-        SemFS(5).fit(X, abs(y), X_unlabeled=[(X[:, :3], None)])
+    few = [(X[:, :3], None)]
+    for refused, message in (
+        (lambda: SemFS(5, A, solver="alternating").fit(X, y), 'solver="direct"'),
+        (lambda: SemFS(5, A, label_weight=-1).fit(X, y), "label_weight"),
+        (lambda: SemFS(5).partial_fit(X, y), "labelled rows only"),
+        (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabelled"),
+        (lambda: SemFS(5).fit(iter([(X, y)])), "can be read only once"),
+        (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "put these rows together"),
+        (lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few), "3 columns that are not the 10 of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
 
 
 # ---- unlabelled rows beyond memory ----------------------------------------------------
