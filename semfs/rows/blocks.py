@@ -6,6 +6,7 @@ One pass for the scatter matrix, or a few for some of its columns: the answer is
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,18 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs.progress import Progress
-from semfs.rows import readers
-from semfs.rows.memory import (
-    Accumulator,
-    Rows,
-    check_matrix_fits,
-    n_threads,
-    row_parts,
-    spans,
-    sparse_products,
-    sparse_totals,
-)
-from semfs.rows.readers import END, LEFT_OUT, NO_LABEL, Labels, Reader, ahead
+from semfs.rows import memory, readers
+from semfs.rows.memory import Accumulator, Rows, row_parts, spans
+from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
 from semfs.rows.sparse import SparseReader, normalized
 from semfs.validation import check_all_finite, label_array
 
@@ -42,6 +34,7 @@ PART_THREADS = 2, 4
 # columns are fetched while the other parts are summed up.
 EVERY, ENOUGH = 16, 100
 GOLDEN = 0x9E3779B1  # which of the first ones is a pilot differs between ranges of a file
+END = object()
 WITHOUT_MATRIX = (
     'solver="alternating" needs it, and so do blocks that can be read only once. Use '
     'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
@@ -124,7 +117,7 @@ class StayingRows:
     def summed(self: Any, *, matrix: bool, precise: bool) -> Accumulator:
         """Return the sums over all rows, with the d × d matrix if there is room for it."""
         if matrix:
-            check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
+            memory.check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
         sums = self.accumulated(matrix=matrix, precise=precise)
         if not sums.total:
             raise ValueError("there are no labelled rows, or all their weights are zero.")
@@ -190,7 +183,7 @@ class BlockSource(StayingRows):
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield all blocks; the next one is read in the background."""
         found = self.reader.blocks(self.start, self.stop, self.step(matrix=matrix))
-        for at, X, y in ahead(itertools.repeat(partial(next, found, END))):
+        for at, X, y in _ahead(itertools.repeat(partial(next, found, END))):
             block = self._block(at, self.prepared(X), y)
             if block.X.shape[0]:
                 yield block
@@ -377,7 +370,7 @@ class SparseSource(BlockSource):
         """Which rows or columns, and what ``work`` returns for them and their part."""
         columns, ranges = self.reader.by_columns, self._ranges(pilots)
         start, size = 0 if columns else self.start, sum(last - first for first, last in ranges)
-        threads = int(np.clip(n_threads(), *PART_THREADS))
+        threads = int(np.clip(memory.n_threads(), *PART_THREADS))
         _ = columns and self.normalize and self.reader.row_factors  # once, not in each thread
 
         def task(first: int, last: int) -> tuple[slice, Any]:
@@ -386,7 +379,7 @@ class SparseSource(BlockSource):
             return where, work(where, self.prepared(self.reader.part(first, last), some))
 
         with Progress(title, size, self.verbose, unit="parts") as progress:
-            for where, found in ahead((partial(task, *r) for r in ranges), threads):
+            for where, found in _ahead((partial(task, *r) for r in ranges), threads):
                 yield where, found
                 progress.step("", where.stop - where.start)
 
@@ -441,10 +434,10 @@ class SparseSource(BlockSource):
         def totals(where: slice, X: Any) -> tuple[list, list, Any]:
             own = whole if self.reader.by_columns else where
             w = None if weights is None else weights[own]
-            found = list(sparse_totals(X, codes[own], C, w))
+            found = list(memory.sparse_totals(X, codes[own], C, w))
             if not all(np.isfinite(squares).all() for _, squares in found):
                 check_all_finite(X)
-            made = [] if columns is None else sparse_products(X, columns, w, X.dtype)
+            made = [] if columns is None else memory.sparse_products(X, columns, w, X.dtype)
             return found, list(made), self._picked(chosen, where, X)
 
         for where, (found, made, piece) in self._mapped("class means", totals, pilots):
@@ -508,7 +501,7 @@ class SparseSource(BlockSource):
 
         def of_rows(those: np.ndarray, where: slice, X: Any) -> list[np.ndarray]:
             w = None if self._rows[1] is None else self._rows[1][where]
-            return list(sparse_products(X, columns[those], w, dtype))
+            return list(memory.sparse_products(X, columns[those], w, dtype))
 
         stages = [(True, every), (False, new)] if known.any() else [(None, new)]
         for pilots, those in [stage for stage in stages if len(stage[1])]:
@@ -532,3 +525,12 @@ def _products(Z: np.ndarray, _: slice, X: Any) -> np.ndarray:
     for rows, part in row_parts(X.tocsr()):
         out += part.T @ Z[rows]
     return out
+
+
+def _ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:
+    """Yield what tasks return, up to END, while threads are at the next ones."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="semfs-reader") as pool:
+        waiting = deque(pool.submit(task) for task in itertools.islice(tasks, workers))
+        while waiting and (item := waiting.popleft().result()) is not END:
+            waiting.extend(pool.submit(task) for task in itertools.islice(tasks, 1))
+            yield item

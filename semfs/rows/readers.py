@@ -7,15 +7,12 @@ unpickled from a file; sizes are checked before they are believed.
 from __future__ import annotations
 
 import csv
-import itertools
 import mmap
 import re
 import tempfile
 import threading
 import zipfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +33,6 @@ RING = 2
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL, LEFT_OUT = -1, -2
 Blocks = Iterator[tuple[int, Any, Any]]
-END = object()  # of tasks
 _OPENED = ("_array", "_arrays", "_copied")  # what readers keep open
 
 
@@ -343,15 +339,6 @@ class ArrayReader(Reader):
         if self._array.mode == "r":  # pages that were read would count as this process's memory
             self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
         return out
-
-
-def ahead(tasks: Iterator[Callable], workers: int = 1) -> Iterator:
-    """Yield what tasks return, up to END, while threads are at the next ones."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="semfs-reader") as pool:
-        waiting = deque(pool.submit(task) for task in itertools.islice(tasks, workers))
-        while waiting and (item := waiting.popleft().result()) is not END:
-            waiting.extend(pool.submit(task) for task in itertools.islice(tasks, 1))
-            yield item
 
 
 class Spilled:

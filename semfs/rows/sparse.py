@@ -4,7 +4,6 @@ A part is some rows, or some columns, of a matrix that is never turned. Files ar
 """
 
 import io
-import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,16 +18,7 @@ import scipy.sparse as sp
 from semfs.files import FileError, check_declared_size, check_memory, need, reading, unpacked
 from semfs.rows import readers
 from semfs.rows.memory import canonical
-from semfs.rows.readers import (
-    END,
-    ArrayReader,
-    Blocks,
-    Reader,
-    Spilled,
-    ahead,
-    check_matrix,
-    working_dtype,
-)
+from semfs.rows.readers import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
 
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
@@ -248,36 +238,23 @@ class MtxFile:
 
     def _entries(self) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield values, genes and cells of entries, in parts; all of them are as announced."""
-        n_found, texts = 0, self._texts()
-
-        def tasks() -> Iterator[Callable]:
-            n_lines = self.n_lines
-            for text in ahead(itertools.repeat(partial(next, texts, END))):  # while it parses
-                yield partial(self._parsed, text, n_lines)
-                n_lines += text.count(b"\n") + 1
-
-        for part in ahead(tasks(), 2):
-            n_found += len(part[0])
-            if n_found > self.n_entries:
-                break
-            yield part
+        n_found = 0
+        with unpacked(self.path) as file:
+            file.seek(self.start)
+            while n_found <= self.n_entries and (text := file.read(readers.BLOCK_BYTES)):
+                text = (text + file.readline(LONGEST_LINE)).strip()
+                while b"\n\n" in text:
+                    text = text.replace(b"\n\n", b"\n")
+                if text:
+                    part = self._parsed(text, self.n_lines + n_found)
+                    n_found += len(part[0])
+                    yield part
         if n_found != self.n_entries:
             found = f"only {n_found}" if n_found < self.n_entries else "more"
             wrong = f"entries were announced, but there are {found}. It may be damaged"
             raise FileError(
                 f"{self.path}: {self.n_entries} {wrong}: copy or download it again."
             )
-
-    def _texts(self) -> Iterator[bytes]:
-        """Yield lines that are not empty, many at a time."""
-        with unpacked(self.path) as file:
-            file.seek(self.start)
-            while text := file.read(readers.BLOCK_BYTES):
-                text = (text + file.readline(LONGEST_LINE)).strip()
-                while b"\n\n" in text:
-                    text = text.replace(b"\n\n", b"\n")
-                if text:
-                    yield text
 
     @np.errstate(over="ignore")
     def _parsed(self, text: bytes, n_lines: int) -> tuple[np.ndarray, ...]:
