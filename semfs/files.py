@@ -57,6 +57,16 @@ def open_existing(path: Any) -> Path:
     return path
 
 
+def stored_size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; links are not followed."""
+    if not path.is_dir():
+        return path.stat().st_size
+    folders = os.walk(path)
+    return sum(
+        os.lstat(os.path.join(top, name)).st_size for top, _, names in folders for name in names
+    )
+
+
 def unpacked(path: Path) -> Any:
     """Return a file that is open for reading, unpacked if its ending is .gz or .bz2."""
     kinds: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}

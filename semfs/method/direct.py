@@ -19,9 +19,10 @@ from semfs.method.objective import Monitor, Quadratic, Solution
 # its time reading X; with more, columns would be fetched that nobody asks for.
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 # Where a preview of so many features (of gains that hardly change, or do) foretells them: a
-# few more than are needed, and those whose gain is nearly the largest.
-FORESEEN, FURTHER, NEARLY = (512, 768), 4, 0.97
-LIKELY = 0.9  # the same where previews know some of the rows only
+# few more than are needed, and at each step so many whose gain is nearly the largest; others
+# where previews know some of the rows only.
+FORESEEN, FURTHER = (512, 768), 4
+NEARLY, LIKELY = (4, 0.97), (8, 0.9)
 
 
 def forward_selection(
@@ -64,8 +65,7 @@ def likely_features(
     """Return features whose columns `forward_selection` may ask for first, by previews."""
     search = _begun(quadratics, n_select, candidates, include)
     search.look_around(search.wanted(), -1)
-    n = min(n_select, LARGEST_BATCH)
-    return search.foretold(n + n // 8 + FURTHER, LIKELY)
+    return search.foretold(min(n_select, LARGEST_BATCH) + FURTHER, *LIKELY)
 
 
 def _begun(
@@ -252,16 +252,16 @@ class _Search:
             size = min(max(-(-7 * still_needed // 128) * 32, SMALLEST_BATCH), LARGEST_BATCH)
         batch = np.argsort(-wanted, kind="stable")[:size]
         if all(own.preview for own in quadratics):
-            batch = self.foretold(min(still_needed, LARGEST_BATCH) + FURTHER, NEARLY)
+            batch = self.foretold(min(still_needed, LARGEST_BATCH) + FURTHER, *NEARLY)
             batch = np.append(batch, np.flatnonzero(wanted == np.inf))
         if j in quadratics[0].known:
-            batch = quadratics[0].known
+            batch = np.asarray(quadratics[0].known)
         batch = np.unique(batch[wanted[batch] >= 0.0])
         for factor in self.factors:
             factor.fetch(batch)
             factor.restart()
 
-    def foretold(self, n: int, nearly: float) -> np.ndarray:
+    def foretold(self, n: int, others: int, nearly: float) -> np.ndarray:
         """The next n features that previews choose, and those that might be chosen instead."""
         factors = [factor.foreseen(self.some, n) for factor in self.factors]
         search = _Search(factors, ~self.taken[self.some], self.first[self.some])
@@ -269,7 +269,7 @@ class _Search:
         near, found = np.zeros_like(search.taken), True
         while len(search.chosen) < n and found:
             gains = search.gains()
-            best = np.argsort(-gains)[:FURTHER]
+            best = np.argsort(-gains)[:others]
             near[best[gains[best] > nearly * gains[best[0]]]] = True
             found = search.add_best()
         near[search.chosen] = True

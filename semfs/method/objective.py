@@ -18,7 +18,7 @@ intercept, X and A are centred: both losses have the same optimal one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,7 +55,7 @@ class Quadratic:
     # from features (m,) to G among them (m, m), cheap and not exact: it foretells which
     # columns will be needed
     preview: Callable[[np.ndarray], np.ndarray] | None = None
-    known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # at hand
+    known: np.ndarray | tuple = ()  # features whose columns are at hand
 
     @property
     def reach(self) -> float:

@@ -29,7 +29,7 @@ WIDE = 128
 PART_BYTES = 4 * readers.BLOCK_BYTES
 SAMPLE = 4096
 # Threads that unpack and sum up parts: at least the first, at most the second number.
-PART_THREADS = 2, 4
+PART_THREADS = 3, 5
 # Of so many parts one is a pilot: if they have so many rows of each class, they foretell which
 # columns are fetched while the other parts are summed up.
 EVERY, ENOUGH = 16, 100
@@ -440,7 +440,8 @@ class SparseSource(BlockSource):
             made = [] if columns is None else memory.sparse_products(X, columns, w, X.dtype)
             return found, list(made), self._picked(chosen, where, X)
 
-        for where, (found, made, piece) in self._mapped("class means", totals, pilots):
+        title = "class means" if columns is None else f"sums, {len(columns)} Gram columns"
+        for where, (found, made, piece) in self._mapped(title, totals, pilots):
             some = where if self.reader.by_columns else slice(None)
             for own in found:
                 sums[:, some] += own[0]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import DAMAGED, FileError, check_declared_size, need, reading
+from semfs.files import DAMAGED, FileError, check_declared_size, need, reading, stored_size
 from semfs.rows.readers import ArrayReader, Labels, Reader
 from semfs.rows.scout import survives
 from semfs.rows.sparse import SparseReader, array_reader, distinct
@@ -100,7 +100,7 @@ def open_array(path: Path, name: str, *, held: bool = False) -> Any:
     if found.shape is None:
         raise FileError(f"{path}: {name} is empty.")
     declared = math.prod(found.shape) * found.dtype.itemsize
-    stored = found.nbytes_stored() if is_zarr(path) else found.id.get_storage_size()
+    stored = stored_size(path / name) if is_zarr(path) else found.id.get_storage_size()
     check_declared_size(path, name, declared, stored, held=held)
     if not is_zarr(path) and found.chunks:  # HDF5 takes kilobytes for each, there or not
         n = math.prod(-(-length // side) for length, side in zip(found.shape, found.chunks))

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_declared_size, check_memory, need, reading, unpacked
+from semfs.files import (
+    FileError,
+    check_declared_size,
+    check_memory,
+    need,
+    reading,
+    stored_size,
+    unpacked,
+)
 from semfs.rows import readers
 from semfs.rows.memory import canonical
 from semfs.rows.readers import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
@@ -41,9 +49,8 @@ class SparseReader(Reader):
         self.shared = not by_columns
         self.n_rows, self.n_features = self.shape = tuple(int(size) for size in shape)
         if path is not None:  # rows have a place in the file, columns need not
-            size = sum(f.stat().st_size for f in (path, *path.rglob("*")) if f.is_file())
             what = f"a matrix of {self.n_features} columns"
-            check_declared_size(path, what, self.n_features * COLUMN_BYTES, size)
+            check_declared_size(path, what, self.n_features * COLUMN_BYTES, stored_size(path))
         data = self._arrays[0]
         self.n_values = data.shape[0]
         check_matrix(path or "X", tuple(shape), data.dtype)
@@ -144,9 +151,13 @@ def normalized(X: Any, factors: np.ndarray | None = None) -> Any:
     sparse = sp.issparse(X)
     if (X.data if sparse else X).min(initial=0) < 0:
         raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
-    if factors is None:
-        sums = X @ np.ones(X.shape[1]) if sparse else X.sum(axis=1, dtype=np.float64)
+    if factors is None and sparse:
+        sums, full = np.zeros(X.shape[0]), np.flatnonzero(np.diff(X.indptr))
+        if len(full):  # an eighth of the time of a product
+            sums[full] = np.add.reduceat(X.data, X.indptr[full])
         factors = _factors(sums, X.dtype)
+    elif factors is None:
+        factors = _factors(X.sum(axis=1, dtype=np.float64), X.dtype)
     with np.errstate(all="ignore"):
         if not sparse:
             return np.log1p(X * factors[:, None])

@@ -17,19 +17,10 @@ from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY, Objective, Solution, reduce_rank
 from semfs.rows import open_blocks, unlabelled_source
 from semfs.rows.devices import like
+from semfs.selectors import training
 from semfs.selectors.base import LinearSelector, validated
 from semfs.selectors.new_classes import further_knowledge
-from semfs.selectors.training import (
-    RESCALE,
-    UNLABELED,
-    FeatureLimits,
-    TrainingData,
-    Units,
-    check_two_classes,
-    describes,
-    loaded,
-    rows_beyond_memory,
-)
+from semfs.selectors.training import UNLABELED, FeatureLimits, TrainingData, Units, describes
 from semfs.validation import check_option, class_weights
 
 #: Share of the variance of X beyond which one column is named: its unit may be another.
@@ -262,13 +253,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ) -> TrainingData:
         """Moments of rows wherever they are, and rows without a label."""
         self._check_parameters()
-        rows = rows_beyond_memory(X, y, sample_weight, self.attributes)
+        rows = training.rows_beyond_memory(X, y, sample_weight, self.attributes)
         apart = unlabelled_source(X_unlabeled)
         here = X_unlabeled if apart is None else None
         if rows is not None and not reset and (d := rows.n_features) != self.n_features_in_:
             raise ValueError(f"X has {d} features, those before had {self.n_features_in_}.")
         if rows is not None and rows.fits:
-            (X, y, sample_weight), rows = loaded(rows), None
+            (X, y, sample_weight), rows = training.loaded(rows), None
         source, direct = apart if rows is None else rows, self.solver == "direct"
         options = {
             "n_select": self._n_wanted(source.n_features) if source and direct else None,
@@ -323,7 +314,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _fit_from(self, data: TrainingData, y: Any = None) -> Self:
         """Solve and set all fitted attributes."""
         X, given = data.X, data.moments.without_empty_classes()
-        check_two_classes(given)
+        training.check_two_classes(given)
         own_table = align_attributes(self.attributes, given.classes)
         if self.attributes is not None:
             _warn_of_constants(own_table)
@@ -444,7 +435,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         scores = solution.scores
         found = (scores[limits.candidates], solution.V, solution.objective)
         if not all(np.isfinite(values).all() for values in found):
-            raise ValueError(f"scores overflow. {RESCALE}")
+            raise ValueError(f"scores overflow. {training.RESCALE}")
         if len(found[0]) > 1 and (np.diff(solution.order) > 0).all() and not np.ptp(found[0]):
             warnings.warn(
                 "all features score alike and stay in the order of the columns: the classes do "
