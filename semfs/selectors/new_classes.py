@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import classes_to_come, target_problem
-from semfs.evaluation import normalized_mutual_info
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
@@ -240,7 +240,11 @@ def _rows_of(Z: np.ndarray, codes: np.ndarray, classes: Any) -> tuple[np.ndarray
 
 def _agreement(Z: np.ndarray, codes: np.ndarray) -> float:
     """Mutual information of classes and as many clusters, over the larger entropy."""
-    return normalized_mutual_info(codes, _kmeans(Z, codes.max() + 1, n_init=1).labels_)
+    k = codes.max() + 1
+    P = np.zeros((k, k))
+    np.add.at(P, (codes, _kmeans(Z, k, n_init=1).labels_), 1.0 / len(codes))
+    own = [entr(P.sum(axis=axis)).sum() for axis in (0, 1)]
+    return float((sum(own) - entr(P).sum()) / max(own))
 
 
 def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
