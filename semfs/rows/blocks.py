@@ -493,10 +493,8 @@ class SparseSource(BlockSource):
 
     def _row_products(self, title: str, columns: np.ndarray, dtype: Any) -> np.ndarray:
         """X'Z (d, b) of some columns; those that are known of pilots alone are read again."""
-        out, (known, products) = (
-            np.zeros((self.n_features, len(columns))),
-            self.recalled(columns),
-        )
+        out = np.zeros((self.n_features, len(columns)))
+        known, products = self.recalled(columns)
         out[:, known] = products
         every, new = np.arange(len(columns)), np.flatnonzero(~known)
 

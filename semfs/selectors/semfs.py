@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from mmap import mmap
+from mmap import ACCESS_COPY, mmap
 from typing import Any, Self
 
 import numpy as np
@@ -417,8 +417,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         used, V = np.flatnonzero(solution.s), solution.V
         V = V if basis is None else V @ basis.T  # back to the columns of the table
         # most of W is zero, and takes no memory (numpy would ask for huge pages)
-        W = np.frombuffer(mmap(-1, 8 * len(solution.s) * V.shape[1])).reshape(-1, V.shape[1])
-        W[used], intercept = V, np.zeros(V.shape[1])
+        pages = mmap(-1, 8 * len(solution.s) * V.shape[1], access=ACCESS_COPY)
+        W, intercept = np.frombuffer(pages).reshape(-1, V.shape[1]), np.zeros(V.shape[1])
+        W[used] = V
         if self.fit_intercept:
             average = objective.shares @ table.values / objective.shares.sum()
             intercept = average - (objective.mean * solution.s)[used] @ V

@@ -1,5 +1,9 @@
 """SemFS as its users meet it."""
 
+import copy
+import os
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -422,3 +426,19 @@ def test_an_interrupted_fit_leaves_the_selector_as_it_was(solver):
         selector.fit(X[:, :7], y)
     assert all(getattr(selector, name) is value for name, value in fitted.items())
     assert selector.transform(X).shape == (60, 5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_coefficients_are_those_of_this_process_and_can_be_copied():
+    X, y, A = make_problem(n=60)
+    selector = SemFS(3, A).fit(X, y)
+    before = selector.coef_.copy()
+    child = os.fork()
+    if child == 0:
+        selector.coef_[:] = 7.0
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (selector.coef_ == before).all()
+    for copied in (copy.deepcopy(selector), pickle.loads(pickle.dumps(selector))):
+        copied.coef_ *= 2.0
+        assert (selector.coef_ == before).all()
