@@ -10,60 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array
-from sklearn.utils import check_array, column_or_1d
-
-
-def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted class labels (C,) and the code (n,) of each row's class.
-
-    Labels may be of any one hashable type; missing labels and a mix of numbers and
-    text are refused because they are nearly always a reading error.
-
-    Examples
-    --------
-    >>> encode_labels(["cat", "ant", "cat"])
-    (array(['ant', 'cat'], dtype='<U3'), array([1, 0, 1]))
-    """
-    y = _label_vector(y)
-    if n_samples is not None and y.shape[0] != n_samples:
-        raise ValueError(
-            f"X has {n_samples} rows but y has {y.shape[0]} labels: inconsistent numbers "
-            "of samples. Pass one label per row."
-        )
-    if y.dtype.kind == "O":
-        return _encode_objects(y)
-    if y.dtype.kind in "fc":
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
-        for odd in y[y != np.floor(y)][:1]:
-            found = f"y must hold class labels, found numbers such as {odd}"
-            raise ValueError(f"Unknown label type: continuous. {found}.")
-    classes, codes = np.unique(y, return_inverse=True)
-    return classes, codes.reshape(-1)
-
-
-def label_array(labels: list) -> np.ndarray:
-    """Return labels as a 1-d array of numpy's own type if there is one, else of objects."""
-    kinds = {type(label) for label in labels}
-    if len(kinds) == 1 and kinds <= {str, bool, int, float}:
-        found = np.array(labels)
-        if int not in kinds or found.dtype.kind in "iu":  # of 64 bits
-            return found
-    return object_array(labels)
-
-
-def object_array(items: list) -> np.ndarray:
-    """Return items as they are, tuples and lists too, in a 1-d array of objects."""
-    out = np.empty(len(items), dtype=object)
-    out[:] = items
-    return out
-
-
-def is_missing(label: Any) -> bool:
-    """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(label, (float, np.floating)) and label != label
+from sklearn.utils import check_array
 
 
 def check_distinct(items: Iterable, message: str, error: type[ValueError] = ValueError) -> None:
@@ -196,43 +143,3 @@ def check_integer(name: str, value: Any, low: int) -> None:
         raise TypeError(f"{name} must be a whole number of at least {low}, got {value!r}.")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
-
-
-def _label_vector(y: Any) -> np.ndarray:
-    if y is None:
-        raise ValueError("This selector requires y to be passed, but the target y is None.")
-    if isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y):
-        return label_array(list(y))
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    if isinstance(y, list) and (len(kinds := {type(v) for v in y}) > 1 or kinds == {int}):
-        y = label_array(y)  # np.asarray would turn [1, "a"] into text, [2**63, -5] into floats
-    y = column_or_1d(y, warn=True)
-    if y.shape[0] == 0:
-        raise ValueError("y is empty. Pass one class label per row of X.")
-    return y
-
-
-def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    labels = [v.item() if isinstance(v, np.generic) else v for v in y]
-    if any(map(is_missing, labels)):
-        raise ValueError(
-            "Input y contains NaN or None: missing labels. Drop those rows, or label them."
-        )
-    kinds = {"number" if isinstance(v, (int, float)) else type(v).__name__ for v in labels}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"y mixes labels of different types ({', '.join(sorted(kinds))}). "
-            "Convert them to one type, for example y.astype(str)."
-        )
-    if kinds == {"number"}:
-        found = np.array(labels)
-        if found.dtype.kind in "iu" or any(isinstance(v, float) for v in labels):
-            return encode_labels(found)  # none is beyond 64 bits
-    try:
-        ordered = sorted(set(labels))
-    except TypeError:  # hashable but without an order: first come, first served
-        ordered = list(dict.fromkeys(labels))
-    position = {label: i for i, label in enumerate(ordered)}
-    codes = np.fromiter((position[v] for v in labels), dtype=np.intp, count=len(labels))
-    return label_array(ordered), codes

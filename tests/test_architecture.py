@@ -8,8 +8,26 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "semfs"
 
 # From the ground up.
-ROOMS = ["files", "progress", "validation", "rows", "method", "attributes", "evaluation"]
-ROOMS += ["selectors", "baselines", "datasets", "scverse", "lab", "cli", "__main__"]
+ROOMS = [
+    "_typing",
+    "system",
+    "progress",
+    "validation",
+    "arrays",
+    "labels",
+    "io",
+    "rows",
+    "method",
+    "attributes",
+    "evaluation",
+    "selectors",
+    "baselines",
+    "datasets",
+    "scverse",
+    "lab",
+    "cli",
+    "__main__",
+]
 
 
 def imports_of(path):

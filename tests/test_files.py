@@ -4,17 +4,18 @@ import contextlib
 
 import pytest
 
-import semfs.files
-from semfs.files import FileError, appearing, memory_limit, need, parse_size, reading, size_text
+import semfs.system
+from semfs.io.safety import FileError, atomic_write, file_errors
 from semfs.progress import Progress
+from semfs.system import import_optional, memory_limit, parse_size, size_text
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    with contextlib.suppress(KeyError), appearing(tmp_path / "a.txt") as beside:
+    with contextlib.suppress(KeyError), atomic_write(tmp_path / "a.txt") as beside:
         beside.write_text("half")
         raise KeyError
     assert not list(tmp_path.iterdir())
-    with appearing(tmp_path / "new" / "folder") as beside:
+    with atomic_write(tmp_path / "new" / "folder") as beside:
         beside.mkdir()
     assert (tmp_path / "new" / "folder").is_dir()
 
@@ -23,8 +24,8 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it():
     with pytest.raises(
         ImportError, match=r"A map needs nowhere\. .* pip install 'semfs\[data\]'"
     ):
-        need("nowhere.land", "data", what="A map")
-    assert need("json").loads("1") == 1
+        import_optional("nowhere.land", "data", what="A map")
+    assert import_optional("json").loads("1") == 1
 
 
 def test_sizes_are_read_and_told():
@@ -38,10 +39,10 @@ def test_too_little_memory_is_told(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("a")
     with (
         pytest.raises(FileError, match="not enough memory"),
-        reading(tmp_path / "a.csv", ".csv"),
+        file_errors(tmp_path / "a.csv", ".csv"),
     ):
         raise MemoryError
-    monkeypatch.delattr(semfs.files.os, "sysconf")
+    monkeypatch.delattr(semfs.system.os, "sysconf")
     assert memory_limit() == 2**34
 
 

@@ -207,7 +207,7 @@ def test_cells_beyond_memory_are_predicted_in_blocks(monkeypatch, tmp_path):
     adata = backed(cells(), tmp_path)
     selector = SemFS(3, TABLE).fit(adata, "cell_type")
     expected = selector.predict(adata.to_memory())
-    monkeypatch.setattr("semfs.rows.readers.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("semfs.io.reader.BLOCK_BYTES", 1000)
     assert_array_equal(selector.predict(adata), expected)
     assert_array_equal(selector.predict(tmp_path / "backed.h5ad"), expected)
 

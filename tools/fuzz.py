@@ -353,9 +353,9 @@ def work(
     kind: str, path: Path, healthy: list[bytes], seed: int, span: range, pipe: Any
 ) -> None:
     """Try some mutations as this file; the parent hears of each."""
-    from semfs.rows import scout
+    from semfs.io import probe
 
-    scout.SECONDS = 0.5  # these files are small
+    probe.SECONDS = 0.5  # these files are small
     importlib.metadata.version = functools.cache(importlib.metadata.version)  # AnnData asks
     path.write_bytes(healthy[0])
     verdict(kind, path)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, need, open_existing, reading
+from semfs.io.safety import FileError, file_errors, open_existing
+from semfs.system import import_optional
 from semfs.validation import check_distinct
 
 _VECTOR_FILES = (".txt", ".vec", ".gz")
@@ -79,7 +80,7 @@ def encode_class_names(
     flat = list(dict.fromkeys(text for group in filled for text in group))
     row_of = dict(zip(flat, _encode(flat, encoder)))
     values = [np.mean([row_of[text] for text in group], axis=0) for group in filled]
-    return need("pandas", "data").DataFrame(values, index=labels).add_prefix("e")
+    return import_optional("pandas", "data").DataFrame(values, index=labels).add_prefix("e")
 
 
 def clean_name(name: str) -> str:
@@ -102,7 +103,7 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     if not path.suffix and not path.is_file():
         return [name.strip() for name in source.split(",") if name.strip()]
     between = "comma" if path.suffix.lower() == ".csv" else "tab"
-    with reading(open_existing(path), "name"):
+    with file_errors(open_existing(path), "name"):
         try:
             text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
@@ -145,9 +146,11 @@ def _model(name: str) -> Any:
         if name == "wordllama":
             return _wordllama()
         if name.startswith("model2vec:"):
-            models = need("model2vec", "text", what=what).StaticModel
+            models = import_optional("model2vec", "text", what=what).StaticModel
             return models.from_pretrained(name.removeprefix("model2vec:")).encode
-        return need("sentence_transformers", what=what).SentenceTransformer(name).encode
+        return (
+            import_optional("sentence_transformers", what=what).SentenceTransformer(name).encode
+        )
     except ImportError:
         raise
     except Exception as error:
@@ -164,7 +167,7 @@ def _wordllama() -> Any:
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
-        library = need("wordllama", "text", what="The default encoder")
+        library = import_optional("wordllama", "text", what="The default encoder")
     finally:  # importing it sets up logging for everybody
         root.setLevel(level)
         root.handlers[:] = handlers
@@ -178,7 +181,7 @@ def _average_words(path: Path, texts: list[str]) -> np.ndarray:
     """Mean vector of each text's words; those without a vector are named in a warning."""
     words = [re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text) for text in texts]
     wanted = {word.lower(): word for group in words for word in group}
-    with reading(path, "word-vector"):
+    with file_errors(path, "word-vector"):
         vectors = _read_vectors(path, set(wanted))
     rows = [[vectors[w.lower()] for w in group if w.lower() in vectors] for group in words]
     for text in (text for text, row in zip(texts, rows) if not row):

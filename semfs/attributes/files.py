@@ -10,10 +10,11 @@ import numpy as np
 
 from semfs.attributes.encoders import encode_class_names
 from semfs.attributes.ontology import attributes_from_ontology
-from semfs.files import FileError, appearing, need, open_existing, reading
-from semfs.rows import Labels
-from semfs.rows.tables import EXCEL, decimal_sign, sheet_columns
-from semfs.validation import check_distinct, is_missing
+from semfs.io.safety import FileError, atomic_write, file_errors, open_existing
+from semfs.io.tables import EXCEL, decimal_sign, sheet_columns
+from semfs.labels import Labels, is_missing
+from semfs.system import import_optional
+from semfs.validation import check_distinct
 
 _TEXT, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 _SUFFIXES = (*_TEXT, *_PARQUET, *EXCEL)
@@ -50,8 +51,8 @@ def read_attributes(path: Any) -> Any:
     path = open_existing(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise FileError(f"{path}: a class table is read from {', '.join(_SUFFIXES)} files.")
-    pandas = need("pandas", "data", what="A table")
-    with reading(path, path.suffix.lower()):
+    pandas = import_optional("pandas", "data", what="A table")
+    with file_errors(path, path.suffix.lower()):
         frame = _read(path)
         labels = ["" if is_missing(item) else str(item).strip() for item in frame.index]
         if "" in labels:
@@ -84,7 +85,7 @@ def write_table(frame: Any, path: Any) -> None:
     """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
     if (suffix := Path(path).suffix.lower()) not in (*_TEXT, *_PARQUET):
         raise ValueError(f"{path}: a table is written as {', '.join((*_TEXT, *_PARQUET))}.")
-    with appearing(path) as beside:
+    with atomic_write(path) as beside:
         if suffix in _PARQUET:
             frame.to_parquet(beside)
         else:
@@ -93,7 +94,7 @@ def write_table(frame: Any, path: Any) -> None:
 
 def _read(path: Path) -> Any:
     """The table as found, indexed by class."""
-    pandas, suffix = need("pandas"), path.suffix.lower()
+    pandas, suffix = import_optional("pandas"), path.suffix.lower()
     if suffix in _PARQUET:
         frame = pandas.read_parquet(path)
         if not isinstance(frame.index, pandas.RangeIndex):
@@ -122,7 +123,7 @@ def _frame(path: Path, rows: list[list]) -> Any:
         raise FileError(f"{path} is not a readable table: it is empty.")
     if lengths := {len(row) for row in records} - {len(header)}:
         raise FileError(f"{path}: rows of {len(header)} and of {lengths.pop()} cells.")
-    return need("pandas").DataFrame(records, columns=header, dtype=object)
+    return import_optional("pandas").DataFrame(records, columns=header, dtype=object)
 
 
 def _numbers(path: Path, name: str, column: list) -> np.ndarray:
@@ -170,7 +171,7 @@ def attributes_from_markers(markers: Any) -> Any:
     T cell   1.0   1.0   0.0
     B cell   0.0   0.0   1.0
     """
-    pandas = need("pandas", "data", what="A table")
+    pandas = import_optional("pandas", "data", what="A table")
     in_file = isinstance(markers, (str, Path))
     rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
     if rows.shape[1] < 2 or not len(rows):
@@ -209,7 +210,7 @@ def _marker_frame(markers: Any, pandas: Any) -> Any:
 def _marker_file(path: Path) -> Any:
     if path.suffix.lower() not in _TEXT:
         raise FileError(f"{path}: markers are read from {', '.join(_TEXT)} files.")
-    with reading(path, "marker"):
+    with file_errors(path, "marker"):
         rows = _frame(path, _lines(path))
     if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
         start = f"{path} starts with class {rows.columns[0]!r}; a header line was expected"

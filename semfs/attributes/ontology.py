@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semfs.files import FileError, need, open_existing, reading
+from semfs.io.safety import FileError, file_errors, open_existing
+from semfs.system import import_optional
 from semfs.validation import check_distinct
 
 
@@ -65,7 +66,7 @@ def attributes_from_ontology(
     if not labels:
         raise ValueError("terms is empty. Give the names or ids of at least two classes.")
     check_distinct(labels, "class {} is given more than once.")
-    pandas = need("pandas", "data", what="A table")
+    pandas = import_optional("pandas", "data", what="A table")
     source = "the Cell Ontology" if ontology == "cl" else str(ontology)
     known = _cell_ontology(part_of) if ontology == "cl" else _read_file(ontology, part_of)
     ids = _find_all(wanted, known, source)
@@ -101,7 +102,7 @@ def _cell_ontology(part_of: bool) -> dict[str, _Term]:
     if part_of:
         raise ValueError('ontology="cl" knows no part_of. Give a file: ontology="cl.obo".')
     what = "The Cell Ontology without a file"
-    guide = need("cellxgene_ontology_guide.ontology_parser", "cl", what=what)
+    guide = import_optional("cellxgene_ontology_guide.ontology_parser", "cl", what=what)
     found = {}
     for id_, term in guide.OntologyParser().cxg_schema.ontology("CL").items():
         new = [term["replaced_by"]] if "replaced_by" in term else term.get("consider", [])
@@ -111,11 +112,11 @@ def _cell_ontology(part_of: bool) -> dict[str, _Term]:
 
 
 def _read_file(path: Any, part_of: bool) -> dict[str, _Term]:
-    pronto = need("pronto", "ontology", what="A file of an ontology")
+    pronto = import_optional("pronto", "ontology", what="A file of an ontology")
     path = open_existing(path)
     if path.read_bytes()[:99].lstrip().startswith(b"{"):  # JSON may end the interpreter
         raise FileError(f"{path} is a JSON file; an ontology in OBO or OWL was expected.")
-    with reading(path, "ontology"), warnings.catch_warnings():
+    with file_errors(path, "ontology"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what pronto does not understand is not needed here
         try:  # what it imports from elsewhere is not fetched
             content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")

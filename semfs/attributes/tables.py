@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.metrics.pairwise import cosine_similarity
 
-from semfs.files import need
-from semfs.validation import check_distinct, label_array
+from semfs.labels import label_array
+from semfs.system import import_optional
+from semfs.validation import check_distinct
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
 _NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabelled")
@@ -181,7 +182,7 @@ def describe_attributes(table: Any) -> Any:
         *(("identical classes", f"{a} = {b}") for a, b in _equal_pairs(A, classes)),
         *(("nearest classes", f"{a} – {b} ({cosine:.2f})") for a, b, cosine in nearest),
     ]
-    return need("pandas", "data").DataFrame(rows, columns=["finding", "what"])
+    return import_optional("pandas", "data").DataFrame(rows, columns=["finding", "what"])
 
 
 def constant_attributes(table: Any) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, say
-from semfs.files import check_apart
+from semfs.io.safety import check_apart
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Names = list[str] | None
@@ -85,8 +85,8 @@ def select(options: Selection) -> None:
     """
     import semfs
     from semfs.datasets.files import class_table
+    from semfs.labels import classes_in
     from semfs.rows import open_blocks
-    from semfs.rows.readers import classes_in
     from semfs.selectors.files import select_features, targets
 
     read = _given(options, "drop", "normalize")

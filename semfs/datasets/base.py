@@ -11,7 +11,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from semfs.attributes import align_attributes
-from semfs.validation import check_distinct, did_you_mean, encode_labels, label_array
+from semfs.labels import encode_labels, label_array
+from semfs.validation import check_distinct, did_you_mean
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from semfs.datasets.base import ZeroShotDataset
-from semfs.files import need
+from semfs.system import import_optional
 from semfs.validation import check_option
 
 
@@ -78,7 +78,7 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     """
     check_option("name", name, ("lung", "blood"))
     stem, rest = ("lung", "tabula_sapiens") if name == "lung" else ("pbmc68k", "reduced")
-    pandas, folder = need("pandas", "data"), resources.files("semfs") / "data"
+    pandas, folder = import_optional("pandas", "data"), resources.files("semfs") / "data"
     with (folder / f"{stem}_attributes.csv").open(encoding="utf-8") as text:
         table = pandas.read_csv(text, index_col="cell_type").astype(np.float64)
     path = folder / f"{stem}_{rest}.npz"

@@ -10,11 +10,12 @@ from scipy import sparse
 
 from semfs.attributes import as_attribute_table, attributes_of
 from semfs.datasets.base import ZeroShotDataset
-from semfs.datasets.matlab import names_in_mat, read_mat
-from semfs.files import FileError, need, open_existing, reading
+from semfs.io.hdf5 import group_reader
+from semfs.io.mat import names_in_mat, read_mat
+from semfs.io.reader import check_matrix, named, read_npy, read_npz
+from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.rows import as_plain, open_blocks
-from semfs.rows.hdf5 import group_reader
-from semfs.rows.readers import check_matrix, named, read_npy, read_npz
+from semfs.system import import_optional
 from semfs.validation import check_all_finite
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -59,7 +60,7 @@ def load_table(
     unseen = unseen if len(unseen) or label else hidden
     labels = source.labels.matched(table.index)
     kept = labels.codes >= 0
-    with reading(path, "data set"):
+    with file_errors(path, "data set"):
         X = source.load()[0]
     if not kept.all():
         message = f"{path}: {(~kept).sum()} rows without a label are left out."
@@ -75,7 +76,7 @@ def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
     if isinstance(attributes, (str, Path)):
         return attributes_of(classes, attributes)
     table = as_attribute_table(attributes)
-    pandas = need("pandas", "data", what="A data set")
+    pandas = import_optional("pandas", "data", what="A data set")
     return pandas.DataFrame(table.values, index=table.classes, columns=table.names)
 
 
@@ -119,7 +120,7 @@ def npz_classes(path: Path) -> tuple[Any, list]:
         names = arrays.get("attribute_names", arrays.get("attributes"))
         if names is None or names.shape != A.shape[1:]:
             names = np.array([f"a{j}" for j in range(A.shape[1])])
-        pandas = need("pandas", "data", what="A data set")
+        pandas = import_optional("pandas", "data", what="A data set")
         columns = [str(name) for name in names.tolist()]
         table = pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
     unseen = named(f"{path}: unseen", arrays.get("unseen", np.zeros(0, dtype=int)), classes)

@@ -15,8 +15,9 @@ import numpy as np
 from semfs.datasets.base import ZeroShotDataset
 from semfs.datasets.catalog import CIFAR10_CLASSES, STANDARD, UNSEEN
 from semfs.datasets.files import as_frame, read_features
-from semfs.datasets.matlab import names_in_mat, read_mat
-from semfs.files import FileError, need, open_existing
+from semfs.io.mat import names_in_mat, read_mat
+from semfs.io.safety import FileError, open_existing
+from semfs.system import import_optional
 from semfs.validation import check_option
 
 _ROWS = ("trainval", "test_seen", "test_unseen", "train", "val")
@@ -103,7 +104,7 @@ def read_splits(root: Any, name: str, table: str = "att") -> tuple[Path, Any, di
     if len(names) != len(att):
         names = [f"a{j}" for j in range(len(att))]
     A = np.ascontiguousarray(att.T, dtype=np.float64)
-    frame = need("pandas", "data").DataFrame(A, classes, names)
+    frame = import_optional("pandas", "data").DataFrame(A, classes, names)
     known = [*known, "test_unseen_loc"]
     return path, frame, {p: _zero_based(path, f"{p}_loc") for p in _ROWS if f"{p}_loc" in known}
 
@@ -144,7 +145,9 @@ def load_sun(root: Any, features: Any = None) -> ZeroShotDataset:
     if votes.shape != (expected := (len(images), len(names))):
         raise FileError(f"{path}: labels_cv has shape {votes.shape}, not {expected}.")
     classes = np.array(["_".join(image.strip("/").split("/")[1:-1]) for image in images])
-    frame = need("pandas", "data").DataFrame(votes, columns=[name.strip() for name in names])
+    frame = import_optional("pandas", "data").DataFrame(
+        votes, columns=[name.strip() for name in names]
+    )
     table = frame.groupby(classes).mean()
     unseen = [label for label in UNSEEN["scenes"] if label in table.index]
     return ZeroShotDataset("SUN", _features(features, len(images)), classes, table, unseen)
@@ -173,7 +176,9 @@ def load_apy(root: Any, features: Any = None) -> ZeroShotDataset:
     if sorted(order) != sorted(set(classes.tolist())):
         raise FileError(f"{folder}: class_names.txt must name the classes of the annotations.")
     bits = np.array([words[6:] for words in objects], dtype=np.float64)
-    table = need("pandas", "data").DataFrame(bits, columns=names).groupby(classes).mean()
+    table = (
+        import_optional("pandas", "data").DataFrame(bits, columns=names).groupby(classes).mean()
+    )
     stops = np.cumsum([len(part) for part in parts])
     rows = dict(zip(_APY_FILES, np.split(np.arange(len(objects)), stops[:-1])))
     unseen = [label for label in order if label in classes[rows["ayahoo_test"]]]
@@ -252,4 +257,4 @@ def _word_vectors(folder: Path, attributes: Any) -> Any:
     words = read_mat(path, "wordTable")
     names = [name.strip() for name in read_mat(path, "label_names", list)]
     _check_columns(path, "wordTable", words, len(names), "label_names")
-    return need("pandas", "data").DataFrame(words.T, index=names).add_prefix("w")
+    return import_optional("pandas", "data").DataFrame(words.T, index=names).add_prefix("w")

@@ -19,8 +19,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
+from semfs.labels import encode_labels
 from semfs.rows.memory import libraries
-from semfs.validation import check_integer, check_option, encode_labels
+from semfs.validation import check_integer, check_option
 
 
 def cluster_scores(

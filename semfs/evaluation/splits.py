@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator, KFold, ShuffleSplit
 
-from semfs.validation import check_integer, encode_labels
+from semfs.labels import encode_labels
+from semfs.validation import check_integer
 
 
 class _ClassSplitter(BaseCrossValidator):

@@ -11,13 +11,14 @@ import numpy as np
 
 from semfs.baselines import Markers, RandomSelector, VarianceSelector
 from semfs.datasets import ZeroShotDataset, load_sample
-from semfs.files import appearing, need
+from semfs.io.safety import atomic_write
 from semfs.lab.methods import Case, Ranking, scores
 from semfs.lab.paper import case_of, random_splits, split_facts
 from semfs.lab.report import METRICS, Panel, Section, Table, colours, lead, score_panels
 from semfs.lab.runner import run
 from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
+from semfs.system import import_optional
 
 KS = (5, 10, 20, 50)
 N_REPEATS = 10
@@ -152,7 +153,7 @@ def _leads_by_k(demo: Demo) -> list[Panel]:
 
 def draw(demo: Demo, path: Any) -> Path:
     """Draw scores, leads with 95 % intervals, and the first genes by cell type, as PNG."""
-    matplotlib = need("matplotlib.figure", "plots", what="The picture")
+    matplotlib = import_optional("matplotlib.figure", "plots", what="The picture")
     picture = matplotlib.Figure(figsize=(10, 10), layout="constrained")
     top, bottom = picture.subfigures(2, 1, height_ratios=[1, 1.08])
     left, right = top.subfigures(1, 2, width_ratios=[1.45, 1])
@@ -163,7 +164,7 @@ def draw(demo: Demo, path: Any) -> Path:
     _draw_lines(right.subplots(2, 1, sharex=True), _leads_by_k(demo), bars=True)
     right.axes[0].legend(frameon=False, title=f"{OURS} over", fontsize=8)
     _draw_dots(bottom.subplots(), demo)
-    with appearing(path) as beside:
+    with atomic_write(path) as beside:
         picture.savefig(beside, format="png", dpi=150)
     return Path(path)
 

@@ -27,8 +27,8 @@ from semfs import baselines
 from semfs.baselines.mcfs import mean_distance
 from semfs.datasets import ZeroShotDataset
 from semfs.evaluation import cluster_scores, starting_rows
-from semfs.files import memory_limit
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
+from semfs.system import memory_limit
 from semfs.validation import did_you_mean
 
 #: The grid on which the paper tunes every parameter of its baselines.

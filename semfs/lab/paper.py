@@ -24,11 +24,12 @@ from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
+from semfs.io.reader import names_in_npz
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions
 from semfs.lab.store import Cell, Result, Store
-from semfs.rows.readers import classes_in, names_in_npz
+from semfs.labels import classes_in
 from semfs.selectors.semfs import MOST_VARIANCE
 from semfs.validation import check_integer, did_you_mean
 

@@ -24,7 +24,8 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from semfs.files import appearing, need
+from semfs.io.safety import atomic_write
+from semfs.system import import_optional
 
 HERE = resources.files("semfs.lab")
 METRICS = {"acc": "ACC", "nmi": "NMI"}
@@ -421,7 +422,7 @@ def write_csv(rows: Iterable[Row], path: Any) -> Path:
 
 
 def _write(text: str, path: Any) -> Path:
-    with appearing(path) as beside:
+    with atomic_write(path) as beside:
         beside.write_bytes(text.encode("utf-8", "replace"))
     return Path(path)
 
@@ -438,13 +439,17 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
     panels = [panel for part in parts for panel in part.panels]
     found = colours(name for p in panels if p.kind == "lines" for name in p.series)
     script = HERE.joinpath("report.js").read_text("utf-8")
-    plotly = need("plotly.offline", "plots", what="The report").get_plotlyjs() if panels else ""
-    jinja2 = need("jinja2", "plots", what="The report")
+    plotly = (
+        import_optional("plotly.offline", "plots", what="The report").get_plotlyjs()
+        if panels
+        else ""
+    )
+    jinja2 = import_optional("jinja2", "plots", what="The report")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # NaN is no JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     environment.filters |= {"cell": _cell, "flat": _flat, "in_words": data_title}
-    environment.filters["trusted"] = need("markupsafe", "plots").Markup
+    environment.filters["trusted"] = import_optional("markupsafe", "plots").Markup
     environment.tests |= {"list": lambda cell: isinstance(cell, list), "oracle": is_oracle}
     return environment.from_string(HERE.joinpath("report.html").read_text("utf-8")).render(
         sections=parts,

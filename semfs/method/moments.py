@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from semfs.arrays import batches, canonical
+from semfs.labels import encode_labels, label_array
 from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
-from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.memory import canonical, spans, without_lost
-from semfs.validation import check_all_finite, check_weights, encode_labels, label_array
+from semfs.rows.device import ArrayRows, is_foreign
+from semfs.rows.memory import without_lost
+from semfs.validation import check_all_finite, check_weights
 
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
 # would turn into, and in any case below this many bytes.
@@ -244,7 +246,7 @@ class Moments:
         Correlations are shrunk by the share of their squares that is due to so few rows.
         """
         E, codes, weights = self.rows.preview.some(features)
-        for rows in spans(len(E), 256):
+        for rows in batches(len(E), 256):
             E[rows] -= self.means[codes[rows, None], features]
         E *= 1.0 if weights is None else np.sqrt(weights / (weights.mean() or 1.0))[:, None]
         S = E.T @ E

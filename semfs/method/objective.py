@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from semfs.arrays import batches
 from semfs.method.moments import Moments
 from semfs.rows import Rows, add_outer
-from semfs.rows.devices import ArrayRows
-from semfs.rows.memory import PANEL, add_products, mirrored, spans
+from semfs.rows.device import ArrayRows
+from semfs.rows.memory import PANEL, add_products, mirrored
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
@@ -274,7 +275,7 @@ class Objective:
         weights = (1.0 + self.alpha) * self._ratio * np.sqrt(counts)
         T = (weights[:, None] * self.given).astype(self._dtype).T
         out = np.empty((len(T), self.n_features), dtype=T.dtype)
-        for some in spans(self.n_features, PANEL):
+        for some in batches(self.n_features, PANEL):
             out[:, some] = T @ self._root(some)
         if self.fit_intercept:
             return out.T
@@ -301,7 +302,7 @@ class Objective:
     def diag(self) -> np.ndarray:
         """Diagonal of G (d,)."""
         out = self.moments.scatter_diag.copy()
-        for some in spans(len(out), PANEL):
+        for some in batches(len(out), PANEL):
             for root, weights in self._between(some):
                 out[some] += np.einsum("c,cd,cd->d", weights, root, root)
         for weight, v in self._outer():
@@ -318,7 +319,7 @@ class Objective:
         """Columns (d, b) of G, one pass over X and no d × d matrix."""
         out = self.moments.scatter_columns(columns, precise=self.precise).copy()
         left = [root.T * weights for root, weights in self._between(columns)]
-        for some in spans(len(out), PANEL):
+        for some in batches(len(out), PANEL):
             for own, (root, _) in zip(left, self._between(some)):
                 out[some] += (own @ root).T
         for weight, v in self._outer():

@@ -5,10 +5,12 @@ They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hd
 memory block by block, `writing` writes some columns of them.
 """
 
+from semfs.arrays import batches
+from semfs.io.hdf5 import as_genes, view
+from semfs.labels import Labels
 from semfs.rows.blocks import BlockSource
-from semfs.rows.devices import ArrayRows, is_foreign
-from semfs.rows.hdf5 import as_genes, view
-from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix, spans
+from semfs.rows.device import ArrayRows, is_foreign
+from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix
 from semfs.rows.opening import (
     Plain,
     as_plain,
@@ -18,8 +20,7 @@ from semfs.rows.opening import (
     plain_blocks,
     unlabelled_source,
 )
-from semfs.rows.readers import Labels
 
 __all__ = ["FAR", "NEAR", "Accumulator", "ArrayRows", "BlockSource", "Labels", "Plain", "Rows"]
 __all__ += ["add_outer", "as_genes", "as_matrix", "as_plain", "as_source", "column_places"]
-__all__ += ["is_foreign", "open_blocks", "plain_blocks", "spans", "unlabelled_source", "view"]
+__all__ += ["is_foreign", "open_blocks", "plain_blocks", "batches", "unlabelled_source", "view"]

@@ -16,12 +16,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from semfs.arrays import batches
+from semfs.io import reader as readers
+from semfs.io.reader import Reader
+from semfs.io.sparse import SparseReader, normalized
+from semfs.labels import LEFT_OUT, NO_LABEL, Labels, label_array
 from semfs.progress import Progress
-from semfs.rows import memory, readers
-from semfs.rows.memory import Accumulator, Rows, row_parts, spans
-from semfs.rows.readers import LEFT_OUT, NO_LABEL, Labels, Reader
-from semfs.rows.sparse import SparseReader, normalized
-from semfs.validation import check_all_finite, label_array
+from semfs.rows import memory
+from semfs.rows.memory import Accumulator, Rows, row_parts
+from semfs.validation import check_all_finite
 
 # With more features per pass than this, X'X takes longer than reading the data once more.
 WIDE = 128
@@ -400,12 +403,12 @@ class SparseSource(BlockSource):
             return super()._assigned(places, classes)
         # what columns add to the projection of a row is summed up; then the nearest is found
         out, (K, p) = np.empty(len(places), dtype=np.int32), classes.centres.shape
-        for some in spans(len(places), max(1, self.memory // (8 * p))):
+        for some in batches(len(places), max(1, self.memory // (8 * p))):
             Z = np.zeros((len(places[some]), p))
             for where, X in self._mapped("new classes", partial(self._picked, places[some])):
                 for rows, part in row_parts(X.tocsr()):
                     Z[rows] += classes.project(part, where)
-            for rows in spans(len(Z), max(1, readers.BLOCK_BYTES // (8 * K))):
+            for rows in batches(len(Z), max(1, readers.BLOCK_BYTES // (8 * K))):
                 out[some][rows] = classes.nearest(Z[rows])
         return out
 
@@ -476,7 +479,7 @@ class SparseSource(BlockSource):
         if not self.reader.by_columns:
             rows = self if dtype == self.reader.dtype else replace(self, known=None)
             return out + rows._row_products(title, columns, dtype)
-        for some in spans(len(columns), max(1, self.memory // (n * dtype.itemsize))):
+        for some in batches(len(columns), max(1, self.memory // (n * dtype.itemsize))):
             Z = np.zeros((n, len(columns[some])), dtype=dtype)
 
             def fill(t: int, j: int, Z: np.ndarray = Z) -> None:

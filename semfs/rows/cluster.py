@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import need
+from semfs.arrays import batches
+from semfs.io.reader import MEMORY
+from semfs.io.sparse import array_reader
+from semfs.labels import Labels
 from semfs.rows.blocks import SAMPLE, BlockSource, StayingRows, source_of
-from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries, spans
-from semfs.rows.readers import MEMORY, Labels
-from semfs.rows.sparse import array_reader
+from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries
+from semfs.system import import_optional
 from semfs.validation import check_weights
 
 FAN_IN = 4  # sums of this many parts are added up by one task
@@ -103,12 +105,12 @@ class ClusterRows(StayingRows):
         return self._with_labels(functools.partial(_named, classes.assign))
 
     def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
-        make = need("dask").delayed(labels, pure=False)
+        make = import_optional("dask").delayed(labels, pure=False)
         parts = [(X, make(X, y), weights) for X, y, weights in self.parts]
         return replace(self, parts=parts, labels=None)
 
     def rows_at(self, places: np.ndarray) -> list[Any]:
-        pick = need("dask").delayed(operator.getitem)
+        pick = import_optional("dask").delayed(operator.getitem)
         lengths = [len(y) for _, y, _ in self.parts]
         ends = np.cumsum(lengths)
         chosen = np.split(places, np.searchsorted(places, ends[:-1]))
@@ -123,11 +125,11 @@ class ClusterRows(StayingRows):
 
     def _added_up(self, method: str, **options: Any) -> Any:
         """Call a method of `BlockSource` for every part, and add up the results as a tree."""
-        delayed = need("dask").delayed
+        delayed = import_optional("dask").delayed
         of_part, added = delayed(_of_part, pure=False), delayed(_added, pure=False)
         level = [of_part(part, method, options) for part in self.parts]
         while True:
-            level = [added(level[i]) for i in spans(len(level), FAN_IN)]
+            level = [added(level[i]) for i in batches(len(level), FAN_IN)]
             if len(level) == 1:
                 return _computed(level[0], self.client)
 
@@ -181,7 +183,7 @@ def _added(parts: Sequence[Any]) -> Any:
 
 def connect(address: str) -> Any:
     """Return a client of the scheduler at an address such as ``tcp://host:8786``."""
-    distributed = need("distributed", "dask", what="A cluster")
+    distributed = import_optional("distributed", "dask", what="A cluster")
     try:
         return distributed.Client(address, timeout=SCHEDULER_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
@@ -190,7 +192,7 @@ def connect(address: str) -> Any:
 
 
 def _listed(tasks: list, client: Any) -> list:
-    return _computed(need("dask").delayed(list)(tasks), client)
+    return _computed(import_optional("dask").delayed(list)(tasks), client)
 
 
 def _computed(task: Any, client: Any) -> Any:
@@ -285,7 +287,7 @@ def on_cluster(source: BlockSource, client: Any) -> Any:
     threads = sum(client.nthreads().values()) or 1
     share, step = -(-n // (PARTS_PER_THREAD * threads)), source.step(matrix=True)
     wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
-    ranges = spans(n, -(-wanted // step) * step)
+    ranges = batches(n, -(-wanted // step) * step)
     parts = [source.part(source.start + r.start, source.start + r.stop) for r in ranges]
     shape = source.n_features, source.feature_names
     return ClusterRows(parts, *shape, source.memory, client, source, source.labels)

@@ -20,8 +20,10 @@ from scipy.linalg.blas import dger
 from sklearn.utils import check_array
 from threadpoolctl import ThreadpoolController
 
-from semfs.files import memory_limit
-from semfs.validation import check_all_finite, encode_labels, label_array
+from semfs.arrays import batches, canonical
+from semfs.labels import encode_labels, label_array
+from semfs.system import memory_limit
+from semfs.validation import check_all_finite
 
 # Rows per step of a pass: wide enough for BLAS, small enough that float32 partial sums
 # stay accurate before they are added up in float64.
@@ -107,7 +109,7 @@ class Rows:
             return out
         centre = mean[columns].astype(np.float64 if far else dtype)
         out = np.zeros((len(columns), self.X.shape[1]))
-        for rows in spans(self.X.shape[0], PASS_ROWS):
+        for rows in batches(self.X.shape[0], PASS_ROWS):
             X = self.X[rows]
             Z = np.empty((len(X), len(columns)), dtype)
 
@@ -136,7 +138,7 @@ class Rows:
         if sp.issparse(self.X) or near:
             add_products(out, self.X, self.weights, dtype)
             return mirrored(add_outer(out, -total, mean))
-        for rows in spans(self.X.shape[0], PASS_ROWS):
+        for rows in batches(self.X.shape[0], PASS_ROWS):
             weights = None if self.weights is None else self.weights[rows]
             add_products(out, self.X[rows] - mean.astype(dtype), weights, dtype)
         return mirrored(out)
@@ -163,23 +165,9 @@ def as_matrix(X: Any) -> Any:
     return canonical(check_array(X, ensure_all_finite=False, **kinds))
 
 
-def canonical(X: Any) -> Any:
-    """Return X, a sparse one without two values in one place: squares would not add up."""
-    if sp.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
-def spans(n: int, step: int) -> Iterator[slice]:
-    """Yield slices of at most ``step`` that cover range(n)."""
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
 def row_parts(X: Any, step: int = PASS_ROWS) -> Iterator[tuple[slice, Any]]:
-    """Yield spans of rows of CSR X and a view of each: copies take as long as products."""
-    for rows in spans(X.shape[0], step):
+    """Yield batches of rows of CSR X and a view of each: copies take as long as products."""
+    for rows in batches(X.shape[0], step):
         starts = X.indptr[rows.start : rows.stop + 1]
         own = slice(starts[0], starts[-1])
         parts = X.data[own], X.indices[own], starts - starts[0]
@@ -189,7 +177,7 @@ def row_parts(X: Any, step: int = PASS_ROWS) -> Iterator[tuple[slice, Any]]:
 def sparse_products(
     X: Any, columns: np.ndarray, weights: np.ndarray | None, dtype: Any
 ) -> Iterator[np.ndarray]:
-    """Yield X'Z (d, b) of spans of CSR X, where Z are some of its columns, to be added up."""
+    """Yield X'Z (d, b) of batches of CSR X, where Z are some of its columns, to be added up."""
     place = np.full(X.shape[1], -1, dtype=np.min_scalar_type(-1 - len(columns)))
     place[columns] = np.arange(len(columns))
     for rows, part in row_parts(X):
@@ -206,10 +194,10 @@ def sparse_products(
 
 def add_products(out: np.ndarray, X: Any, weights: np.ndarray | None, dtype: Any) -> None:
     """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
-    for rows in spans(X.shape[0], X.shape[0] if sp.issparse(X) else 2 * PASS_ROWS):
+    for rows in batches(X.shape[0], X.shape[0] if sp.issparse(X) else 2 * PASS_ROWS):
         Z = X[rows].astype(dtype, copy=False)
         Z = Z.tocsc() if sp.issparse(Z) else Z
-        for i in spans(len(out), PANEL):
+        for i in batches(len(out), PANEL):
             left = _scaled(Z[:, i], None if weights is None else weights[rows]).T
             for j in (i, slice(i.stop, len(out))):  # BLAS takes half the time for Z'Z
                 product = left @ Z[:, j]
@@ -224,7 +212,7 @@ def add_outer(G: np.ndarray, weight: float, v: np.ndarray) -> np.ndarray:
 
 def mirrored(upper: np.ndarray) -> np.ndarray:
     """Return a matrix with what is above the diagonal copied to below it."""
-    for i in spans(len(upper), PANEL):
+    for i in batches(len(upper), PANEL):
         upper[i.stop :, i] = upper[i, i.stop :].T
     return upper
 
@@ -248,7 +236,7 @@ def totals(
             squares += own[1]
         return sums, squares
     # where there is a copy it is short; else blocks are as long as float32 sums are accurate
-    for rows in spans(X.shape[0], PASS_ROWS if weights is shift is None else BLOCK_ROWS):
+    for rows in batches(X.shape[0], PASS_ROWS if weights is shift is None else BLOCK_ROWS):
         Z = X[rows] if shift is None else X[rows] - shift
         _add_totals(sums, squares, Z, codes[rows], None if weights is None else weights[rows])
     return sums, squares
@@ -259,7 +247,7 @@ def in_threads(part: Callable[[slice], Any], n: int, size: int) -> list:
     threads = min(8, n_threads()) if size >= THREADS_FROM else 1
     with ThreadPoolExecutor(threads) as pool:
         quiet = np.errstate(all="ignore")(part)  # overflow is reported by callers
-        return list(pool.map(quiet, spans(n, -(-n // threads) or 1)))
+        return list(pool.map(quiet, batches(n, -(-n // threads) or 1)))
 
 
 @np.errstate(all="ignore")
@@ -291,7 +279,7 @@ def _typical_row(X: np.ndarray) -> np.ndarray | None:
 def sparse_totals(
     X: Any, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield class sums (C, d) and squares (d,) of spans of CSR, or of CSC X, about the origin.
+    """Yield class sums (C, d) and squares (d,) of batches of CSR, or of CSC X, about the origin.
 
     They are to be added up in float64. Sparse columns are near the origin.
     """

@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, open_existing, parse_size, reading
-from semfs.rows import hdf5, readers
+from semfs.io import hdf5
+from semfs.io import reader as readers
+from semfs.io.hdf5 import as_genes, check_counts, view
+from semfs.io.reader import Blocks, Reader
+from semfs.io.safety import FileError, file_errors, open_existing
+from semfs.io.sparse import array_reader, mtx_reader
+from semfs.io.tables import TableReader, table_kind
+from semfs.labels import NO_LABEL, Labels
 from semfs.rows.blocks import BlockSource, source_of
-from semfs.rows.hdf5 import as_genes, check_counts, view
 from semfs.rows.memory import as_matrix
-from semfs.rows.readers import Blocks, Labels, Reader
-from semfs.rows.sparse import array_reader, mtx_reader
-from semfs.rows.tables import TableReader, table_kind
+from semfs.system import parse_size
 from semfs.validation import check_integer, check_option, check_weights
 
 
@@ -122,7 +125,7 @@ def unlabelled_source(data: Any) -> Any:
     if rows is None or (rows is not data and rows.fits):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
-    return replace(rows, labels=Labels([], np.full(n, readers.NO_LABEL, dtype=np.int32)))
+    return replace(rows, labels=Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,14 +238,14 @@ def _file(path: Path, y: Any, key: str | None, drop: Any) -> tuple[Reader, Label
         return _npz_reader(path, key), found
     zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
     if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        with reading(path, ".h5ad"):
+        with file_errors(path, ".h5ad"):
             column = name or ("" if y is None else None)
             found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
             return hdf5.file_reader(path, key), found.tidied()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         inside = name is not None and not text and not Path(name).is_file()
         labels = None if inside else _given(y, path)
-        with reading(path, "Matrix Market" if text else "HDF5"):
+        with file_errors(path, "Matrix Market" if text else "HDF5"):
             if labels is None:
                 labels = Labels.of(hdf5.texts(path, y)).tidied()
             return mtx_reader(path) if text else hdf5.group_reader(path, key), labels

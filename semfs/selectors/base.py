@@ -18,13 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from semfs import validation
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.files import memory_limit, size_text
+from semfs.labels import encode_labels, label_array
 from semfs.method.moments import Moments
-from semfs.rows import Rows, as_genes, as_plain, column_places, devices, plain_blocks
-from semfs.rows.devices import as_numpy, floating_dtypes, like
+from semfs.rows import Rows, as_genes, as_plain, column_places, device, plain_blocks
+from semfs.rows.device import as_numpy, floating_dtypes, like
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.training import TrainingData, split_labels
-from semfs.validation import check_integer, check_weights, encode_labels, label_array
+from semfs.system import memory_limit, size_text
+from semfs.validation import check_integer, check_weights
 
 NO_NAMES = "X does not have valid feature names"  # scikit-learn's, of names we have compared
 REMEMBERED_BYTES = 256 * 2**20  # of rows that are remembered, for explain without arguments
@@ -321,11 +322,11 @@ class LinearSelector(RankingSelector):
 
     def _selected(self, X: Any, method: str) -> np.ndarray:
         """The selected columns (n, k) of X, in float64."""
-        devices.check_same_namespace(X, self, attribute="coef_", method=method)
+        device.check_same_namespace(X, self, attribute="coef_", method=method)
         types = floating_dtypes(X) or [np.float64, np.float32]
         X = validated(self, X, accept_sparse="csr", dtype=types, reset=False)
         chosen = np.flatnonzero(self._get_support_mask())
-        Z = as_numpy(devices.take_columns(X, chosen)) if devices.is_foreign(X) else X[:, chosen]
+        Z = as_numpy(device.take_columns(X, chosen)) if device.is_foreign(X) else X[:, chosen]
         return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
 
     def _predictor(self) -> ClassPredictor:
@@ -348,10 +349,10 @@ class LinearSelector(RankingSelector):
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
-        return devices.spread_columns(X, self.get_support())
+        return device.spread_columns(X, self.get_support())
 
     def _transform(self, X: Any) -> Any:
-        devices.check_same_namespace(X, self, attribute="support_", method="transform")
+        device.check_same_namespace(X, self, attribute="support_", method="transform")
         return super()._transform(X)
 
     def explain(

@@ -8,11 +8,11 @@ import numpy as np
 from scipy.stats import beta
 from sklearn.base import clone
 
-from semfs.files import need
 from semfs.method.moments import Moments
 from semfs.rows import Rows
 from semfs.selectors.semfs_cv import ClassFolds
 from semfs.selectors.training import Units
+from semfs.system import import_optional
 from semfs.validation import class_weights
 
 N_CANDIDATES = 512  # features that enter the search on bootstraps of the classes
@@ -109,7 +109,7 @@ class Explanation:
 
 def _panel(width: float, height: float) -> tuple[Any, Any]:
     """A figure with one pair of axes; pyplot's global state is not touched."""
-    library = need("matplotlib.figure", "plots", what="A figure")
+    library = import_optional("matplotlib.figure", "plots", what="A figure")
     figure = library.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
@@ -123,7 +123,7 @@ def explain_selection(
     selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
 ) -> Explanation:
     """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`."""
-    frame = need("pandas", "data", what="explain").DataFrame
+    frame = import_optional("pandas", "data", what="explain").DataFrame
     chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
     table, names = selector.class_table_, [selector._name_of(j) for j in chosen]
     attributes, classes = table.names.tolist(), [str(c) for c in table.classes.tolist()]

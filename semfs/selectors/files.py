@@ -10,10 +10,11 @@ import sklearn
 
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
-from semfs.files import appearing, check_apart, need
+from semfs.io.safety import atomic_write, check_apart
+from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
-from semfs.rows.writing import WRITTEN, feature_names, write_columns, write_h5ad
+from semfs.system import import_optional
 from semfs.validation import feature_indices
 
 
@@ -110,13 +111,13 @@ def select_features(
         selector.class_means_ = selector.class_means_ / own
         selector.within_ = selector.within_ / np.outer(own, own)
         selector._evidence = None
-    pandas, order = need("pandas", "data", what="The feature table"), selector.order_
+    pandas, order = import_optional("pandas", "data", what="The feature table"), selector.order_
     names = [str(name) for name in feature_names(source)[order]]
     columns: dict[str, Any] = {"feature": names, "score": selector.scores_[order]}
     columns |= {"selected": selector.support_[order], "column": order}
     features = pandas.DataFrame(columns, pandas.RangeIndex(1, len(order) + 1, name="rank"))
     chosen = np.flatnonzero(selector.support_)
-    with appearing(target) as beside, appearing(table_path) as table_beside:
+    with atomic_write(target) as beside, atomic_write(table_path) as table_beside:
         if target.suffix.lower() == ".h5ad":
             said = result_columns(selector), result_summary(selector)
             write_h5ad(source, beside, *said, chosen if subset else None)

@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import classes_to_come, target_problem
+from semfs.labels import encode_labels
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
 from semfs.selectors.training import RESCALE, StreamedRows, Units
-from semfs.validation import encode_labels
 
 N_COMPONENTS = 32  # principal components to cluster in
 SAMPLE = 1000  # at most so many rows of either kind decide on components and metric

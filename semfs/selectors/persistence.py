@@ -14,11 +14,18 @@ import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.files import FileError, appearing, check_declared_size, need, open_existing, reading
+from semfs.io.reader import read_npz
+from semfs.io.safety import (
+    FileError,
+    atomic_write,
+    check_declared_size,
+    file_errors,
+    open_existing,
+)
+from semfs.labels import object_array
 from semfs.method.moments import Moments
-from semfs.rows.devices import as_numpy
-from semfs.rows.readers import read_npz
-from semfs.validation import object_array
+from semfs.rows.device import as_numpy
+from semfs.system import import_optional
 
 #: Raised when a file of this version could not be read by the one before.
 FORMAT = 1
@@ -57,7 +64,7 @@ def save(selector: Any, path: Any) -> Path:
     header |= {"semfs_version": semfs.__version__, "selector": writer.selector(selector)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     path = Path(path)
-    with appearing(path) as beside, beside.open("wb") as file:
+    with atomic_write(path) as beside, beside.open("wb") as file:
         np.savez(file, header=text, **writer.arrays)  # type: ignore[arg-type]
     return path
 
@@ -78,7 +85,7 @@ def load(path: Any) -> Any:
     SemFS(gamma=3.0, n_features_to_select=5)
     """
     path = open_existing(path)
-    with reading(path, "semfs selector"):
+    with file_errors(path, "semfs selector"):
         _check_archive(path)
         arrays = {name: np.array(array) for name, array in read_npz(path).items()}
         text = arrays.pop("header").tobytes().decode("utf-8")
@@ -131,7 +138,7 @@ def _frame_parts(frame: Any) -> dict[str, Any]:
 
 
 def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
-    pandas = need("pandas", "data", what="A table in this file")
+    pandas = import_optional("pandas", "data", what="A table in this file")
     index = pandas.Index(index, name=index_name)
     frame = pandas.DataFrame(dict(enumerate(values)), index=index)
     frame.columns = pandas.Index(columns)
@@ -161,9 +168,9 @@ KINDS: dict[str, Kind] = {
     "polars": (
         lambda v: hasattr(v, "get_columns"),
         lambda v: {"names": v.columns, "columns": [c.to_numpy() for c in v.get_columns()]},
-        lambda names, columns: need("polars", "data", what="A table in this file").DataFrame(
-            dict(zip(names, columns))
-        ),
+        lambda names, columns: import_optional(
+            "polars", "data", what="A table in this file"
+        ).DataFrame(dict(zip(names, columns))),
     ),
 }
 

@@ -16,7 +16,7 @@ from semfs.method.direct import forward_selection, likely_features
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY, Objective, Solution, reduce_rank
 from semfs.rows import open_blocks, unlabelled_source
-from semfs.rows.devices import like
+from semfs.rows.device import like
 from semfs.selectors import training
 from semfs.selectors.base import LinearSelector, validated
 from semfs.selectors.new_classes import further_knowledge

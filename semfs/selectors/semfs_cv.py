@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
+from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty
 from semfs.rows import Plain
@@ -20,7 +21,7 @@ from semfs.selectors.base import LinearSelector
 from semfs.selectors.new_classes import LARGEST_SAMPLE
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training import FeatureLimits, Units
-from semfs.validation import check_integer, object_array
+from semfs.validation import check_integer
 
 FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
 N_CANDIDATES = 384  # features that enter the search within folds

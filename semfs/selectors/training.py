@@ -8,9 +8,10 @@ import scipy.sparse as sp
 from sklearn.utils import assert_all_finite
 
 from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.labels import Labels, label_array
 from semfs.method.moments import Moments
-from semfs.rows import ArrayRows, Labels, Plain, Rows, as_source, is_foreign
-from semfs.validation import feature_indices, label_array
+from semfs.rows import ArrayRows, Plain, Rows, as_source, is_foreign
+from semfs.validation import feature_indices
 
 #: scikit-learn's mark of a row without a label; None, NaN and NA say the same.
 UNLABELED = -1

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from semfs import SemFS, attributes
 from semfs.attributes import as_attribute_table, attributes_from_markers, read_attributes
 from semfs.attributes.files import write_table
-from semfs.files import FileError
+from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from semfs.attributes import describe_attributes, encode_class_names, read_names
-from semfs.files import FileError
+from semfs.io.safety import FileError
 
 pytest.importorskip("pandas")
 os.environ["HF_HUB_OFFLINE"] = "1"  # before the model packages are imported

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from semfs.attributes import attributes_from_ontology
-from semfs.files import FileError
+from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
 pronto = pytest.importorskip("pronto")

@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.io import loadmat, savemat
 
-import semfs.files
+import semfs.io.safety
 from semfs.datasets import load_npz, read_features
-from semfs.datasets.matlab import names_in_mat, read_mat
-from semfs.files import FileError
+from semfs.io.mat import names_in_mat, read_mat
+from semfs.io.safety import FileError
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("pandas")
@@ -201,7 +201,7 @@ def broken_mat(path, kind):
     ],
 )
 def test_broken_mat_is_one_line(tmp_path, monkeypatch, kind, message):
-    monkeypatch.setattr(semfs.files, "LARGE", 2**20)  # a small bomb will do
+    monkeypatch.setattr(semfs.io.safety, "LARGE", 2**20)  # a small bomb will do
     with pytest.raises(FileError, match=message) as caught:
         read_features(broken_mat(tmp_path / "x.mat", kind))
     assert "\n" not in str(caught.value)

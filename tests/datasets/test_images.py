@@ -12,7 +12,7 @@ from scipy.io import savemat
 
 from semfs.datasets import CIFAR10_CLASSES, load_apy, load_cifar10, load_sun, load_xlsa17
 from semfs.datasets.images import read_splits
-from semfs.files import FileError
+from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
 

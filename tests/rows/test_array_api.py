@@ -59,7 +59,7 @@ def test_results_stay_in_the_library_of_the_data(xp):
 
 def test_rows_are_not_moved_to_numpy(xp, monkeypatch):
     """Only sums come back: nothing with as many rows as X is converted."""
-    import semfs.rows.devices as module
+    import semfs.rows.device as module
 
     original, sizes = module._convert_to_numpy, []
 

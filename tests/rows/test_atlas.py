@@ -11,14 +11,14 @@ from numpy.testing import assert_allclose
 from scipy.io import mmread, mmwrite
 from sklearn.base import clone
 
-import semfs.files
+import semfs.io.safety
 import semfs.rows.blocks
 import semfs.rows.memory
-import semfs.rows.readers
+import semfs.io.reader
 from semfs import SemFS
-from semfs.files import FileError
+from semfs.io.safety import FileError
+from semfs.io.sparse import SparseReader, mtx_reader
 from semfs.rows import open_blocks
-from semfs.rows.sparse import SparseReader, mtx_reader
 
 pd = pytest.importorskip("pandas")
 h5py = pytest.importorskip("h5py")
@@ -322,7 +322,7 @@ def test_broken_matrix_market_files_are_explained(text, message, tmp_path):
 @pytest.mark.parametrize("field", ["real", "integer", "pattern"])
 @pytest.mark.parametrize("form", [sp.csc_array, sp.csr_array])  # sorted by cell, or by gene
 def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkeypatch):
-    monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 1000)
     path, packed = mtx(tmp_path)[0], mtx(tmp_path, packed=True)[0]
     mmwrite(path, form(COUNTS.T / (8 if field == "real" else 1)).tocoo(), "note", field)
     expected = mmread(path, spmatrix=False).T.toarray()
@@ -331,7 +331,7 @@ def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkey
     for found in (mtx_reader(path), pickle.loads(pickle.dumps(mtx_reader(packed)))):
         assert (found.load().toarray() == expected).all()
     if form is sp.csr_array:
-        monkeypatch.setattr(semfs.files, "memory_limit", lambda: 10_000)
+        monkeypatch.setattr(semfs.io.safety, "memory_limit", lambda: 10_000)
         with pytest.raises(FileError, match=r"not in the order of cells.* but the first 3 by"):
             mtx_reader(path)
 

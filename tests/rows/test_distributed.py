@@ -157,10 +157,10 @@ def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_
     testing = pytest.importorskip("typer.testing")
     pd = pytest.importorskip("pandas")
     from semfs.cli import app
-    from semfs.rows import readers
+    from semfs.io import reader
 
     if not in_memory:
-        monkeypatch.setattr(readers, "MEMORY", 0)
+        monkeypatch.setattr(reader, "MEMORY", 0)
     monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 2.0)
     X, y, A = make_problem(n=1000, d=20, C=6)
     np.save(tmp_path / "X.npy", X)

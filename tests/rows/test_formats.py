@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import StandardScaler
 
-import semfs.rows.readers
+import semfs.io.reader
 from problems import make_problem
 from semfs import SemFS
 from semfs.datasets import load_table
-from semfs.files import FileError
+from semfs.io.safety import FileError
 from semfs.rows import open_blocks
 from semfs.selectors.files import select_features
 
@@ -129,9 +129,9 @@ MEMORY = {"in memory": 512 * 2**20, "in blocks": 4000}
 def memory(request, monkeypatch):
     """Small limits send small files down the road of large ones."""
     limit = MEMORY[request.param]
-    monkeypatch.setattr(semfs.rows.readers, "MEMORY", limit)
-    monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", max(2048, limit // 32))
-    monkeypatch.setattr("semfs.rows.tables.LARGEST_GROUP", limit // 8)
+    monkeypatch.setattr(semfs.io.reader, "MEMORY", limit)
+    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", max(2048, limit // 32))
+    monkeypatch.setattr("semfs.io.tables.LARGEST_GROUP", limit // 8)
     return limit
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from semfs.attributes import read_attributes
 from semfs.datasets import load_npz
-from semfs.files import FileError
-from semfs.rows import open_blocks, scout
-from semfs.rows.readers import read_npz
+from semfs.io import probe
+from semfs.io.reader import read_npz
+from semfs.io.safety import FileError
+from semfs.rows import open_blocks
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -139,7 +140,7 @@ def test_a_wide_but_honest_sparse_matrix_is_read(tmp_path):
 
 
 def test_all_members_of_an_archive_are_counted_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("semfs.files.LARGE", 2**20)
+    monkeypatch.setattr("semfs.io.safety.LARGE", 2**20)
     arrays = {f"a{i}": np.zeros(2**15) for i in range(16)}  # 256 kB each, 4 MB in all
     np.savez_compressed(tmp_path / "a.npz", **arrays)
     assert read_npz(tmp_path / "a.npz", ["a0"])["a0"].shape == (2**15,)
@@ -154,7 +155,7 @@ def test_all_members_of_an_archive_are_counted_together(tmp_path, monkeypatch):
 
 
 def test_a_table_that_is_mostly_one_number_repeated_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("semfs.files.LARGE", 2**20)
+    monkeypatch.setattr("semfs.io.safety.LARGE", 2**20)
     frame = pd.DataFrame({f"g{j}": np.zeros(10**6) for j in range(4)}).assign(y="a")
     frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(FileError, match="the table would expand"):
@@ -180,7 +181,7 @@ def write_texts(path):
 
 @pytest.mark.parametrize("damage", [damaged_heap, endless_text])
 def test_texts_that_hdf5_does_not_survive_are_refused(damage, tmp_path, monkeypatch):
-    monkeypatch.setattr(scout, "SECONDS", 1.0)
+    monkeypatch.setattr(probe, "SECONDS", 1.0)
     path = tmp_path / "a.h5"
     write_texts(path)
     open_blocks(path, "y")
@@ -193,22 +194,22 @@ def test_texts_that_hdf5_does_not_survive_are_refused(damage, tmp_path, monkeypa
 def test_a_file_that_takes_forever_is_refused_and_the_next_one_is_read(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "endless.h5")  # nobody ever writes to it
     write_texts(tmp_path / "a.h5")
-    monkeypatch.setattr(scout, "SECONDS", 0.1)
-    assert not scout.survives(tmp_path / "endless.h5")
+    monkeypatch.setattr(probe, "SECONDS", 0.1)
+    assert not probe.survives(tmp_path / "endless.h5")
     monkeypatch.undo()
-    assert scout.survives(tmp_path / "a.h5")
+    assert probe.survives(tmp_path / "a.h5")
     monkeypatch.setattr(h5py.h5o, "get_info", None)  # damaged: hides nothing else
-    assert scout.explore(str(tmp_path / "a.h5")) == 3  # the file itself and two arrays
+    assert probe.explore(str(tmp_path / "a.h5")) == 3  # the file itself and two arrays
 
 
 def test_a_group_whose_attributes_cannot_be_listed_is_refused(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_group("var").attrs["_index"] = "gene"
-    assert scout.survives(tmp_path / "a.h5")
+    assert probe.survives(tmp_path / "a.h5")
     content = (tmp_path / "a.h5").read_bytes()
     at = content.index(b"_index\0") - 4  # the size of its type: more than there is
     (tmp_path / "b.h5").write_bytes(content[:at] + b"\xff" + content[at + 1 :])
-    assert not scout.survives(tmp_path / "b.h5")
+    assert not probe.survives(tmp_path / "b.h5")
 
 
 def test_an_array_of_chunks_that_are_not_there_is_refused(tmp_path):

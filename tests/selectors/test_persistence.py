@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from semfs import SemFS, SemFSCV, baselines, load, save
 from semfs.attributes import AttributeTable
 from semfs.datasets import load_sample
-from semfs.files import FileError
+from semfs.io.safety import FileError
 from semfs.selectors.persistence import FORMAT
 
 STORED = Path(__file__).parents[1] / "data" / "selector_format1.npz"

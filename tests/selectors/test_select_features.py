@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-import semfs.rows.readers
+import semfs.io.reader
 from semfs import SemFS
 from semfs.datasets import load_sample
 from semfs.rows import open_blocks
@@ -69,8 +69,8 @@ def rank(path, out, label, sample, *, key=None, drop=(), include=None, exclude=N
 def place(request, monkeypatch):
     """Small limits send small files down the road of large ones."""
     if request.param == "on disk":
-        monkeypatch.setattr(semfs.rows.readers, "MEMORY", 2**16)
-        monkeypatch.setattr(semfs.rows.readers, "BLOCK_BYTES", 2**17)
+        monkeypatch.setattr(semfs.io.reader, "MEMORY", 2**16)
+        monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)
 
 
 READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}

@@ -16,7 +16,8 @@ from sklearn import config_context
 from sklearn.utils import _array_api as api
 from sklearn.utils._array_api import check_same_namespace, get_namespace_and_device
 
-from semfs.rows.memory import PASS_ROWS, Rows, spans
+from semfs.arrays import batches
+from semfs.rows.memory import PASS_ROWS, Rows
 
 __all__ = ["ArrayRows", "as_numpy", "check_same_namespace", "is_foreign", "like"]
 
@@ -93,7 +94,7 @@ class ArrayRows:
         xp, device = self._xp()
         dtype = api._max_precision_float_dtype(xp, device) if precise else self.X.dtype
         options = {"dtype": dtype, "device": device}
-        for rows in spans(self.X.shape[0], PASS_ROWS):
+        for rows in batches(self.X.shape[0], PASS_ROWS):
             Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
             w: Any = 1.0
             if self.weights is not None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import need
+from semfs.io.hdf5 import GeneMatrix
+from semfs.io.reader import names_in_npz, read_npz
+from semfs.io.tables import TEXT_TABLES, TableReader
 from semfs.rows.blocks import BlockSource
-from semfs.rows.hdf5 import GeneMatrix
-from semfs.rows.readers import names_in_npz, read_npz
-from semfs.rows.tables import TEXT_TABLES, TableReader
+from semfs.system import import_optional
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
 
@@ -66,18 +66,18 @@ def _write_npz(path: Path, source: BlockSource, columns: np.ndarray) -> None:
 
 
 def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
-    pa = need("pyarrow", "data", what="A table")
+    pa = import_optional("pyarrow", "data", what="A table")
     parquet = path.suffix.lower() == ".parquet"
     batches = (b if parquet else _plain(b) for b in _batches(source, columns))
     first = next(batches)
     if path.name.lower().endswith(TEXT_TABLES):
-        csv = need("pyarrow.csv")
+        csv = import_optional("pyarrow.csv")
         options = csv.WriteOptions(delimiter="," if path.suffix == ".csv" else "\t")
         writer = csv.CSVWriter(path, first.schema, write_options=options)
     elif path.suffix.lower() == ".feather":
         writer = pa.ipc.new_file(path, first.schema)
     else:
-        writer = need("pyarrow.parquet").ParquetWriter(path, first.schema)
+        writer = import_optional("pyarrow.parquet").ParquetWriter(path, first.schema)
     with writer:
         writer.write_batch(first)
         for batch in batches:
@@ -86,7 +86,11 @@ def _write_table(path: Path, source: BlockSource, columns: np.ndarray) -> None:
 
 def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
     """Label, carried columns and chosen features, in the order of the file if it is a table."""
-    pa, reader, chosen = need("pyarrow"), source.reader, feature_names(source)[columns]
+    pa, reader, chosen = (
+        import_optional("pyarrow"),
+        source.reader,
+        feature_names(source)[columns],
+    )
     if isinstance(reader, TableReader):
         kept = {reader.label, *reader.left_out, *chosen}
         for batch in reader.scan([name for name in reader.order if name in kept]):
@@ -104,7 +108,7 @@ def _batches(source: BlockSource, columns: np.ndarray) -> Iterator[Any]:
 def _plain(batch: Any) -> Any:
     """The same batch without dictionaries, which may differ from batch to batch."""
     columns = [a.dictionary_decode() if hasattr(a, "dictionary") else a for a in batch.columns]
-    return need("pyarrow").RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return import_optional("pyarrow").RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def write_h5ad(
@@ -119,7 +123,7 @@ def write_h5ad(
     if origin is None or origin.suffix.lower() != ".h5ad":
         others = ", ".join(ending for ending in WRITTEN if ending != ".h5ad")
         raise ValueError(f"only .h5ad can be written as .h5ad. Give another ending: {others}.")
-    anndata = need("anndata", "data", what="An .h5ad file")
+    anndata = import_optional("anndata", "data", what="An .h5ad file")
     if kept is None:
         shutil.copyfile(origin, path)
     else:
@@ -128,7 +132,7 @@ def write_h5ad(
             genes = GeneMatrix(data, None, source.reader.frame == "raw/var", None)
             genes.keep(kept).to_memory().write_h5ad(path)
         columns = {name: values[kept] for name, values in columns.items()}
-    with need("h5py").File(path, "r+") as file:
+    with import_optional("h5py").File(path, "r+") as file:
         frame = "var" if kept is not None else source.reader.frame
         _add_columns(file[frame], columns)
         if frame != "var":
@@ -142,7 +146,7 @@ def write_h5ad(
 def _add_columns(frame: Any, columns: dict[str, np.ndarray]) -> None:
     order = list(frame.attrs["column-order"])
     for name, values in columns.items():
-        need("anndata.io").write_elem(frame, name, values)
+        import_optional("anndata.io").write_elem(frame, name, values)
     frame.attrs["column-order"] = [*order, *(n for n in columns if n not in order)]
 
 

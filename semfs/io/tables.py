@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from semfs.files import FileError, check_archive, check_declared_size, need, reading, unpacked
-from semfs.rows import readers
-from semfs.rows.memory import spans
-from semfs.rows.readers import ArrayReader, Blocks, Labels, Reader, Spilled, working_dtype
+from semfs.arrays import batches
+from semfs.io import reader
+from semfs.io.reader import ArrayReader, Blocks, Reader, Spilled, working_dtype
+from semfs.io.safety import FileError, check_archive, check_declared_size, file_errors, unpacked
+from semfs.labels import Labels
+from semfs.system import import_optional
 from semfs.validation import check_distinct, did_you_mean
 
 TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -30,7 +32,7 @@ _COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))(
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 
 # Row groups up to this size are read one at a time; larger ones would not stay within memory.
-LARGEST_GROUP = 4 * readers.BLOCK_BYTES
+LARGEST_GROUP = 4 * reader.BLOCK_BYTES
 
 
 def table_kind(path: Path) -> str | None:
@@ -50,15 +52,15 @@ class TableReader(Reader):
     """
 
     def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
-        need("pyarrow.dataset", "data", what="A table")
+        import_optional("pyarrow.dataset", "data", what="A table")
         self.label, self.table = label, None
         if isinstance(data, Path):
             self.path, self.kind = data, table_kind(data)
         else:
-            pa, self.kind = need("pyarrow"), "frame"
+            pa, self.kind = import_optional("pyarrow"), "frame"
             self.table = data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)
         self.name = self.path or "the frame"
-        with reading(Path(self.name), str(self.kind)):
+        with file_errors(Path(self.name), str(self.kind)):
             if self.kind == "Excel":
                 self.table = _excel_table(data)
             self._describe(drop)
@@ -77,7 +79,7 @@ class TableReader(Reader):
         index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
         stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
         others = [c for c in schema if c.name != self.label and c.name not in drop]
-        types = need("pyarrow").types
+        types = import_optional("pyarrow").types
         numeric = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
         numbers = [c for c in others if any(test(c.type) for test in numeric)]
         features = [c for c in numbers if c.name not in stored_index]
@@ -114,7 +116,7 @@ class TableReader(Reader):
         if self.kind != "csv":
             return ds.dataset(self.path, format=self.kind)
         # a column of whole numbers may hold 0.5 further down
-        pa, numbers = need("pyarrow"), set(self.columns)
+        pa, numbers = import_optional("pyarrow"), set(self.columns)
         types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
         types |= dict.fromkeys(self.flags, pa.bool_())
         return ds.dataset(self.path, format=ds.CsvFileFormat(**_csv_options(self.path, types)))
@@ -126,19 +128,21 @@ class TableReader(Reader):
         if self.path.stat().st_size == 0:
             raise FileError(f"{self.path} is empty.")
         if self.kind == "csv":
-            with need("pyarrow.csv").open_csv(self.path, **_csv_options(self.path)) as reader:
+            with import_optional("pyarrow.csv").open_csv(
+                self.path, **_csv_options(self.path)
+            ) as reader:
                 batch = next(iter(reader), None)
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
         for name, column in zip(batch.schema.names, batch.slice(0, 200).columns):
-            if name not in known and need("pyarrow").types.is_string(column.type):
+            if name not in known and import_optional("pyarrow").types.is_string(column.type):
                 _refuse_broken_numbers(self.path, name, column.to_pylist())
         return batch.schema
 
     def scan(self, columns: list[str]) -> Iterator[Any]:
         """Yield record batches of some columns, from first row to last."""
         options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
-        with reading(Path(self.name), str(self.kind)):
+        with file_errors(Path(self.name), str(self.kind)):
             for batch in self._dataset().scanner(columns=columns, **options).to_batches():
                 if self.kind == "feather":  # is taken as it lies there: wrong places crash
                     batch.validate(full=True)
@@ -156,10 +160,10 @@ class TableReader(Reader):
             yield from self._copied.blocks(start, stop, step)
             return
         done, stop = start, (self.n_rows or 0) if stop is None else stop
-        with reading(Path(self.name), str(self.kind)):
+        with file_errors(Path(self.name), str(self.kind)):
             for at, batch in self._batches(start, stop, step):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                for part in spans(max(high - low, 0), step):
+                for part in batches(max(high - low, 0), step):
                     if at + low + part.start != done:
                         break
                     rows = batch.slice(low + part.start, part.stop - part.start)
@@ -176,7 +180,7 @@ class TableReader(Reader):
                 yield at, batch
                 at += batch.num_rows
             return
-        parquet = need("pyarrow.parquet")
+        parquet = import_optional("pyarrow.parquet")
         for name in self._dataset().files:
             with parquet.ParquetFile(name, pre_buffer=False, buffer_size=2**16) as file:
                 for group in range(file.num_row_groups):
@@ -191,8 +195,8 @@ class TableReader(Reader):
     def _copied(self) -> ArrayReader:
         """The features in a temporary file, as many columns at a time as fit."""
         values, shape = Spilled(self.dtype), (self.n_rows or 0, self.n_features)
-        width = max(1, readers.BLOCK_BYTES // (8 * self.largest_group))
-        for part in spans(shape[1], width):
+        width = max(1, reader.BLOCK_BYTES // (8 * self.largest_group))
+        for part in batches(shape[1], width):
             first = 0
             for batch in self.scan(self.columns[part]):
                 values.append(self._matrix(batch, first, self.columns[part]))
@@ -229,7 +233,7 @@ class Slabs:
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
-        for part in spans(self.shape[1], self.width):
+        for part in batches(self.shape[1], self.width):
             place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
             found = self.values[place : place + out[:, part].size]
             out[:, part] = found.reshape(len(out), -1)
@@ -261,7 +265,9 @@ def sheet_columns(path: Path) -> list[tuple]:
     with zipfile.ZipFile(path) as archive:
         check_archive(path, archive.infolist())
         paid = 10_000 + sum(item.file_size for item in archive.infolist())
-    book = need("openpyxl", "data", what=str(path)).load_workbook(path, read_only=True)
+    book = import_optional("openpyxl", "data", what=str(path)).load_workbook(
+        path, read_only=True
+    )
     sheet, rows = book.worksheets[0], []
     sheet.reset_dimensions()  # what the file says of them may be wrong
     with contextlib.closing(book):
@@ -277,7 +283,7 @@ def sheet_columns(path: Path) -> list[tuple]:
 
 def _excel_table(path: Path) -> Any:
     """The first sheet as an arrow table; columns of several types are text."""
-    pa, names, arrays = need("pyarrow"), [], []
+    pa, names, arrays = import_optional("pyarrow"), [], []
     for name, *cells in sheet_columns(path):
         try:
             arrays.append(pa.array(cells))
@@ -294,7 +300,7 @@ def _csv_options(path: Any, types: dict[str, Any] | None = None) -> dict[str, An
     with unpacked(path) as file:
         header = file.readline(2**24).decode("utf-8-sig", "replace")
         first = [file.readline(2**20).decode("utf-8", "replace") for _ in range(20)]
-    block = min(max(readers.BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
+    block = min(max(reader.BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
     delimiter = max(",;\t", key=header.count)
     sign = decimal_sign(cell for row in csv.reader(first, delimiter=delimiter) for cell in row)
     convert = {"strings_can_be_null": False, "decimal_point": sign}

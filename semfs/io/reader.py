@@ -6,14 +6,11 @@ unpickled from a file; sizes are checked before they are believed.
 
 from __future__ import annotations
 
-import csv
 import mmap
-import re
 import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,8 +18,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import FileError, check_archive, open_existing, reading
-from semfs.validation import check_distinct, did_you_mean, is_missing, label_array
+from semfs.io.safety import FileError, check_archive, file_errors, open_existing
+from semfs.labels import Labels
+from semfs.validation import check_distinct
 
 #: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
 MEMORY = 512 * 2**20
@@ -30,119 +28,8 @@ MEMORY = 512 * 2**20
 BLOCK_BYTES = MEMORY // 32
 # One block is used while the next one is read.
 RING = 2
-#: Codes of rows without a label, and of rows that must not be used at all.
-NO_LABEL, LEFT_OUT = -1, -2
 Blocks = Iterator[tuple[int, Any, Any]]
 _OPENED = ("_array", "_arrays", "_copied")  # what readers keep open
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """Labels of n rows; a million rows of ten classes take four megabytes."""
-
-    classes: list  # distinct labels
-    codes: np.ndarray  # (n,) place of each row's label among them; -1 without one, -2 left out
-
-    @classmethod
-    def of(cls, values: Any) -> Labels:
-        """Return the labels of a 1-d array, list, or pandas, polars or arrow column."""
-        if isinstance(values, Labels):
-            return values
-        if hasattr(values, "categories") and hasattr(values, "codes"):  # pandas.Categorical
-            codes = np.asarray(values.codes, dtype=np.int32)
-            return cls(list(values.categories), codes)._coded()
-        values = values.to_numpy() if hasattr(values, "to_numpy") else values
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biufU":
-            classes, places = np.unique(values.reshape(-1), return_inverse=True)
-            return cls(classes.tolist(), places.reshape(-1).astype(np.int32))._coded()
-        position: dict[Any, int] = {}
-        if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
-            raise TypeError(f"y must hold one label per row, got {type(values).__name__}.")
-        items = (v.item() if isinstance(v, np.generic) else v for v in values)
-        codes = np.array(
-            [-1 if is_missing(v) else position.setdefault(v, len(position)) for v in items],
-            dtype=np.int32,
-        )
-        return cls(list(position), codes)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: slice) -> Labels:
-        return Labels(self.classes, self.codes[rows])
-
-    @property
-    def n_unlabelled(self) -> int:
-        return int((self.codes == NO_LABEL).sum())
-
-    def array(self) -> np.ndarray:
-        """Return the label of each row, None where there is none."""
-        labels = label_array(self.classes if (self.codes >= 0).all() else [*self.classes, None])
-        return labels[np.maximum(self.codes, NO_LABEL)]
-
-    def used(self) -> Labels:
-        return Labels(self.classes, self.codes[self.codes >= 0])
-
-    def tidied(self) -> Labels:
-        """Return labels as people mean them: text without blanks around it, blank is none."""
-        names = (c.strip() or None if isinstance(c, str) else c for c in self.classes)
-        return self._coded(list(names))
-
-    def whole_numbers(self) -> Labels:
-        """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        number = re.compile("0|-?[1-9][0-9]*")
-        whole = all(isinstance(c, str) and number.fullmatch(c) for c in self.classes)
-        return self._coded([int(c) for c in self.classes]) if whole else self
-
-    def without(self, classes: Iterable) -> Labels:
-        """Return the labels with the rows of some classes left out; text may name them."""
-        hidden = {_text(c) for c in classes}
-        unknown = hidden - {_text(c) for c in self.classes}
-        if unknown:
-            hint = did_you_mean(min(unknown), self.classes) or "."
-            raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data{hint}")
-        places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
-        codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
-        return Labels(self.classes, codes.astype(np.int32))._coded()
-
-    def unmarked(self, mark: Any) -> Labels:
-        """Return the labels with none where they are a mark."""
-        return self._coded([None if c == mark else c for c in self.classes])
-
-    def matched(self, known: Iterable) -> Labels:
-        """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
-        known = list(known)
-        by_text = {_text(item): item for item in known}
-        names = [by_text.get(_text(c), c) for c in self.classes]
-        same = set(self.classes) <= set(known) or not set(names) <= set(known)
-        return self if same else self._coded(names)
-
-    def _coded(self, classes: list | None = None) -> Labels:
-        """The same rows under new names of the classes: equal ones joined, unused ones gone."""
-        names = self.classes if classes is None else classes
-        used = np.bincount(self.codes[self.codes >= 0], minlength=len(names)) > 0
-        position: dict[Any, int] = {}
-        new = [
-            position.setdefault(name, len(position)) if use and not is_missing(name) else -1
-            for name, use in zip(names, used)
-        ]
-        lookup = np.array([*new, LEFT_OUT, NO_LABEL], dtype=np.int32)  # codes -2, -1: the last
-        return Labels(list(position), lookup[self.codes])
-
-
-def _text(label: Any) -> str:
-    whole = isinstance(label, float) and label.is_integer()
-    return str(int(label)) if whole else str(label)
-
-
-def classes_in(texts: Iterable[str], classes: Iterable) -> list:
-    """Return the classes that texts name: each is one class, or several as in a line of CSV."""
-    known, words = {_text(label): label for label in classes}, list[str]()
-    for text in texts:
-        line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
-        parts = [text] if text in known else [word.strip() for word in line]
-        words += [text] if known.keys().isdisjoint(parts) else parts
-    return [known.get(word, word) for word in words]
 
 
 class Reader:
@@ -169,7 +56,7 @@ class Reader:
         first, stop = start, (self.n_rows or 0) if stop is None else stop
         while first < stop:
             last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
-            with reading(Path(self.path or "the data"), "data"):
+            with file_errors(Path(self.path or "the data"), "data"):
                 rows = self.rows(first, last)
             yield first, rows, None
             first = last
@@ -215,7 +102,7 @@ def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
 def read_npy(path: Any) -> np.ndarray:
     """Return the array of a ``.npy`` file, memory-mapped."""
     path = open_existing(path)
-    with reading(path, ".npy"), np.errstate(over="ignore"):
+    with file_errors(path, ".npy"), np.errstate(over="ignore"):
         return _checked_text(path, np.lib.format.open_memmap(path, mode="r"))
 
 
@@ -227,14 +114,14 @@ def read_labels(path: Any) -> Labels:
         if values.ndim != 1:
             raise FileError(f"{path} has shape {values.shape}; one label per row was expected.")
         return Labels.of(values).tidied()
-    with reading(path, "label"):
+    with file_errors(path, "label"):
         return Labels.of(path.read_text("utf-8-sig").splitlines()).tidied().whole_numbers()
 
 
 def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None)."""
     path = open_existing(path)
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+    with file_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
         wanted = list(members) if names is None else [n for n in names if n in members]
         check_archive(path, [members[name] for name in wanted])
@@ -310,7 +197,7 @@ def sparse_from_npz(path: Path, name: str = "X") -> Any:
             "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
         )
     data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
-    with reading(path, "data set"):
+    with file_errors(path, "data set"):
         return sp.csr_array((data, indices, indptr), shape=shape.tolist())
 
 
@@ -333,7 +220,7 @@ class ArrayReader(Reader):
 
     def rows(self, first: int, last: int) -> Any:
         if not isinstance(self._array, np.memmap):
-            with reading(Path(self.path or "the data"), "data"):
+            with file_errors(Path(self.path or "the data"), "data"):
                 return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
         if self._array.mode == "r":  # pages that were read would count as this process's memory

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semfs.files import FileError, check_declared_size, open_existing, reading
+from semfs.io.safety import FileError, check_declared_size, file_errors, open_existing
 
 _MATRIX, _COMPRESSED = 14, 15
 #: Types of stored numbers, by the number the file gives them.
@@ -32,7 +32,7 @@ _START = 2**16  # of bytes that hold the name of a variable
 def names_in_mat(path: Any) -> list[str]:
     """Return the names of the variables of a file."""
     path = open_existing(path)
-    with reading(path, ".mat"):
+    with file_errors(path, ".mat"):
         return [name for name, _ in _Mat5(path).variables()]
 
 
@@ -42,7 +42,7 @@ def read_mat(path: Any, name: str, kind: type = np.ndarray) -> Any:
     Anything else (structs, objects, sparse matrices) is refused.
     """
     path = open_existing(path)
-    with reading(path, ".mat"):
+    with file_errors(path, ".mat"):
         found = [read() for key, read in _Mat5(path).variables() if key == name]
     if not found:
         raise FileError(f"{path} has no {name!r}; found {', '.join(names_in_mat(path))}.")

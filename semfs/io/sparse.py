@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import (
+from semfs.arrays import canonical
+from semfs.io import reader
+from semfs.io.reader import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
+from semfs.io.safety import (
     FileError,
     check_declared_size,
     check_memory,
-    need,
-    reading,
+    file_errors,
     stored_size,
     unpacked,
 )
-from semfs.rows import readers
-from semfs.rows.memory import canonical
-from semfs.rows.readers import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
+from semfs.system import import_optional
 
 #: Counts per cell after normalisation.
 TARGET_SUM = 1e4
@@ -75,7 +75,7 @@ class SparseReader(Reader):
         """Return rows first … last - 1 as CSR, or columns as CSC, for the caller to keep."""
         data, indices, indptr = self._arrays
         low, high = int(indptr[first]), int(indptr[last])
-        with reading(Path(self.path or "the data"), "data"):
+        with file_errors(Path(self.path or "the data"), "data"):
             values, places = data[low:high], np.asarray(indices[low:high])
             # what was just read is ours
             values = np.array(values, self.dtype, copy=None if values.base is None else True)
@@ -104,7 +104,7 @@ class SparseReader(Reader):
     @cached_property
     def row_factors(self) -> np.ndarray:
         """What rows (n,) of a matrix stored by columns are multiplied by to be normalised."""
-        ranges = self.ranges(0, self.n_features, 2 * readers.BLOCK_BYTES)
+        ranges = self.ranges(0, self.n_features, 2 * reader.BLOCK_BYTES)
         with ThreadPoolExecutor(2) as pool:
             parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
             return _factors(sum(parts, np.zeros(self.shape[0])), self.dtype)
@@ -124,7 +124,7 @@ class SparseReader(Reader):
     def some_values(self) -> np.ndarray:
         data = self._arrays[0]
         places = range(0, self.n_values, self.n_values // 4 + 1)
-        with reading(Path(self.path or "the data"), "data"):
+        with file_errors(Path(self.path or "the data"), "data"):
             return np.concatenate([data[at : at + 5000] for at in places] or [np.zeros(0)])
 
 
@@ -174,8 +174,8 @@ def _factors(row_sums: np.ndarray, dtype: Any) -> np.ndarray:
 
 def distinct(names: Any) -> list[str]:
     """Return names of genes; the second of two that are the same gets ``-1``."""
-    unique = need("anndata.utils", "data", what="AnnData").make_index_unique
-    return unique(need("pandas").Index([str(name) for name in names])).tolist()
+    unique = import_optional("anndata.utils", "data", what="AnnData").make_index_unique
+    return unique(import_optional("pandas").Index([str(name) for name in names])).tolist()
 
 
 def mtx_reader(path: Path) -> Reader:
@@ -252,7 +252,7 @@ class MtxFile:
         n_found = 0
         with unpacked(self.path) as file:
             file.seek(self.start)
-            while n_found <= self.n_entries and (text := file.read(readers.BLOCK_BYTES)):
+            while n_found <= self.n_entries and (text := file.read(reader.BLOCK_BYTES)):
                 text = (text + file.readline(LONGEST_LINE)).strip()
                 while b"\n\n" in text:
                     text = text.replace(b"\n\n", b"\n")

@@ -4,15 +4,15 @@ import bz2
 import contextlib
 import errno
 import gzip
-import importlib
 import os
-import re
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from semfs.system import memory_limit, size_text
 
 #: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
 LARGE = 2**28
@@ -74,7 +74,7 @@ def unpacked(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
+def file_errors(path: Path, kind: str) -> Iterator[None]:
     """Turn whatever a parser raises on a broken file into one `FileError`."""
     try:
         yield
@@ -128,7 +128,7 @@ def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def appearing(path: Any) -> Iterator[Path]:
+def atomic_write(path: Any) -> Iterator[Path]:
     """A name beside ``path``; what is written there is moved to it if the block succeeds."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,27 +140,6 @@ def appearing(path: Any) -> Iterator[Path]:
         if beside.is_dir():
             shutil.rmtree(beside, ignore_errors=True)
         beside.unlink(missing_ok=True)
-
-
-def need(name: str, extra: str | None = None, *, what: str = "This") -> Any:
-    """Return an optional package, or say how to install it: as an extra of semfs, or itself."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        missing = (error.name or name).split(".")[0]
-        remedy = "pip install " + (missing if extra is None else f"'semfs[{extra}]'")
-        raise ImportError(f"{what} needs {missing}. Install it with: {remedy}") from error
-
-
-def memory_limit() -> int:
-    """Bytes of memory that this process may have: no array may declare more."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        import resource
-    except (AttributeError, ImportError, OSError, ValueError):  # not a POSIX system
-        return 16 * 2**30
-    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return total if allowed == resource.RLIM_INFINITY else min(total, allowed)
 
 
 def check_memory(what: str, size: int, remedy: str) -> None:
@@ -194,24 +173,3 @@ def check_archive(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
     """Refuse members of a zip archive that are too large all together."""
     total = sum(item.file_size for item in members)
     check_declared_size(path, "its content", total, path.stat().st_size)
-
-
-def size_text(size: float) -> str:
-    """Return a number of bytes in words: ``\"3.2 MB\"``."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def parse_size(size: int | str) -> int:
-    """Return the number of bytes that a text such as ``"512MB"`` or ``"2GiB"`` means."""
-    found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", str(size).strip().lower())
-    try:
-        if isinstance(size, (int, float)) and size >= 1:
-            return int(size)
-        number, unit, binary = found.groups() if found else ("", "k", "")
-        return int(float(number) * (1024 if binary else 1000) ** ("kmg".index(unit) + 1))
-    except (ValueError, OverflowError):
-        raise ValueError(f'memory is {size!r}; give bytes, or text such as "512MB".') from None

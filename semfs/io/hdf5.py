@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.files import DAMAGED, FileError, check_declared_size, need, reading, stored_size
-from semfs.rows.readers import ArrayReader, Labels, Reader
-from semfs.rows.scout import survives
-from semfs.rows.sparse import SparseReader, array_reader, distinct
+from semfs.io.probe import survives
+from semfs.io.reader import ArrayReader, Reader
+from semfs.io.safety import DAMAGED, FileError, check_declared_size, file_errors, stored_size
+from semfs.io.sparse import SparseReader, array_reader, distinct
+from semfs.labels import Labels
+from semfs.system import import_optional
 
 try:
     from deflate import zlib_decompress  # beside others, and faster than HDF5's own
@@ -33,8 +35,8 @@ def is_zarr(path: Path) -> bool:
 def opened(path: Path) -> Any:
     """Return an HDF5 file, or a Zarr group or array."""
     if is_zarr(path):
-        return need("zarr", "data", what=str(path)).open(str(path), mode="r")
-    h5py = need("h5py", "data", what=str(path))
+        return import_optional("zarr", "data", what=str(path)).open(str(path), mode="r")
+    h5py = import_optional("h5py", "data", what=str(path))
     if not survives(path):
         text = "the HDF5 library crashed on it, or came to no end. Copy or download it again."
         raise FileError(f"{path} is damaged: {text}")
@@ -54,7 +56,7 @@ def node(path: Path, name: str) -> Any:
 
 def group_reader(path: Path, key: str | None) -> Reader:
     """Return a reader of a matrix, dense or sparse, in an HDF5 file or a Zarr group."""
-    with reading(path, "HDF5"):
+    with file_errors(path, "HDF5"):
         key = _matrix_name(path) if key is None else key
         if hasattr(node(path, key), "shape"):
             return ArrayReader(partial(open_array, path, key), path)
@@ -79,7 +81,7 @@ def _is_matrix(found: Any) -> bool:
 def _own_names(path: Path, group: Any) -> list[str]:
     if is_zarr(path):
         return list(group)
-    hard = need("h5py").HardLink
+    hard = import_optional("h5py").HardLink
     return [name for name in group if isinstance(group.get(name, getlink=True), hard)]
 
 
@@ -153,7 +155,9 @@ def _unpacked(array: Any, folder: Path) -> Any:
     codec = _zarr_codec(array)
     if codec not in ("blosc", "zstd") or array.dtype.byteorder == ">":
         return array
-    decode = need("numcodecs", "data", what=str(folder)).get_codec({"id": codec}).decode
+    decode = (
+        import_optional("numcodecs", "data", what=str(folder)).get_codec({"id": codec}).decode
+    )
     return Chunks(array, partial(_file_decoded, array, folder, decode))
 
 
@@ -298,7 +302,7 @@ class GeneMatrix:
             return self.adata[:, columns]
         reader, parts = self.reader(), ("obs", "uns", "obsm", "obsp")
         blocks = [X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)]
-        return need("anndata").AnnData(
+        return import_optional("anndata").AnnData(
             sp.csr_matrix(sp.vstack(blocks)) if reader.sparse else np.vstack(blocks),
             var=self.var.iloc[columns].copy(),
             **{name: getattr(self.adata, name).copy() for name in parts},
@@ -322,7 +326,7 @@ def file_reader(path: Path, layer: str | None) -> Reader:
 
 def file_column(path: Path, frame: str, column: str | None) -> Any:
     """Return a column of ``obs`` or ``var`` of a file as pandas has it; None: the index."""
-    io = need("anndata.io", "data", what=str(path))
+    io = import_optional("anndata.io", "data", what=str(path))
     group = opened(path).get(frame)
     if not hasattr(group, "keys"):
         raise FileError(f"{path} is no AnnData file (of 0.7 or later): no group {frame!r}.")

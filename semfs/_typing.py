@@ -1,0 +1,37 @@
+"""Names for types that many modules use, and the protocols that parts of the package meet by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: An array of floating-point numbers.
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
+#: An array of float64.
+Float64: TypeAlias = npt.NDArray[np.float64]
+#: Positions of features or samples.
+Indices: TypeAlias = npt.NDArray[np.intp]
+#: True where a feature or sample is meant.
+Mask: TypeAlias = npt.NDArray[np.bool_]
+#: A matrix in memory: dense, or sparse by rows or by columns.
+Matrix: TypeAlias = "Floats | sp.csr_array | sp.csc_array"
+#: Anything that `numpy.asarray` understands.
+ArrayLike: TypeAlias = npt.ArrayLike
+#: The path of a file or folder.
+PathLike: TypeAlias = "str | os.PathLike[str]"
+#: One class label.
+Label: TypeAlias = Hashable
+#: Class labels as users pass them.
+LabelsLike: TypeAlias = "npt.ArrayLike | Sequence[Hashable]"
+#: Class descriptions as users pass them.
+AttributesLike: TypeAlias = "pd.DataFrame | Mapping[Hashable, Sequence[float]] | npt.NDArray[Any] | Sequence[Sequence[float]]"
+#: Features as users name them: by index, by name.
+FeaturesLike: TypeAlias = Sequence[int | str]

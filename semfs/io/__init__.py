@@ -1,0 +1,1 @@
+"""File formats, one file each: opened without trust, read in blocks, written whole."""
