@@ -26,7 +26,7 @@ $(LEAN): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[plots]" typer rich pandas
 	@touch $(LEAN)
 
-demo: $(if $(wildcard $(STAMP)),install,$(LEAN)) ## Choose genes for cell types nobody has labelled; writes report.html and demo.png
+demo: $(if $(wildcard $(STAMP)),install,$(LEAN)) ## Choose genes for cell types nobody has labeled; writes report.html and demo.png
 	$(BIN)/semfs demo
 
 test: install ## Run the tests (the slow, browser and network ones excepted)

@@ -242,7 +242,7 @@ MEASURED = {
     "read once": read_once,
     "semfs": fit,
     "semfs, log1p": lambda path: fit(path, normalize="log1p"),
-    "10 types unlabelled": lambda path: fit(path, n_new=10, normalize="log1p"),
+    "10 types unlabeled": lambda path: fit(path, n_new=10, normalize="log1p"),
     "SemFSCV, log1p": lambda path: fit(path, selector="SemFSCV", normalize="log1p"),
     "scanpy HVG": scanpy,
 }
@@ -309,7 +309,7 @@ def main() -> None:
     for form in options.format or MEASURED_FORMATS:
         whats = ["read once", "semfs", "semfs, log1p"]
         if form == "csr-gzip":
-            whats += ["10 types unlabelled", "SemFSCV, log1p"]
+            whats += ["10 types unlabeled", "SemFSCV, log1p"]
         n = options.cells // (10 if form == "mtx.gz" else 1)  # text takes long to write
         rows += run(form, whats, n, options.genes, options.dir, options.runs)
     if options.scanpy:

@@ -99,15 +99,15 @@ def semfs_direct_labels(X, y, A):
     SemFS(K).fit(X, y)
 
 
-def semfs_unlabelled(X, y, A):
+def semfs_unlabeled(X, y, A):
     from semfs import SemFS
 
     rng = np.random.default_rng(1)
     new = np.arange(N_UNLABELLED) % N_NEW
     mixing = rng.standard_normal((A.shape[1], X.shape[1]))
-    centres = 0.3 * rng.random((N_NEW, A.shape[1])) @ mixing
+    centers = 0.3 * rng.random((N_NEW, A.shape[1])) @ mixing
     Xu = rng.standard_normal((N_UNLABELLED, X.shape[1]), dtype=np.float32)
-    Xu += centres.astype(np.float32)[new]
+    Xu += centers.astype(np.float32)[new]
     return lambda: SemFS(K, attributes=A).fit(X, y, X_unlabeled=Xu)
 
 
@@ -170,7 +170,7 @@ MEASURED = {
     "semfs direct": (semfs_direct, 3, "50 features, attributes, default parameters"),
     "semfs direct, gamma = 1": (semfs_direct_small_penalty, 3, "more columns of G are needed"),
     "semfs direct on labels": (semfs_direct_labels, 3, "attributes=None: one target per class"),
-    "semfs direct, unlabelled rows": (semfs_unlabelled, 3, "and 5,000 rows of new classes"),
+    "semfs direct, unlabeled rows": (semfs_unlabeled, 3, "and 5,000 rows of new classes"),
     "semfs alternating": (semfs_alternating, 3, "20 rounds, default penalty"),
     "semfs as published": (semfs_published, 3, "20 rounds, gamma = 0.1 absolute"),
     "ANOVA F": (anova, 2, "scikit-learn SelectKBest"),

@@ -6,7 +6,7 @@
 Every method ranks features for the unseen classes of random class splits; these are then
 clustered on the first k features (K-means on raw columns, ACC and NMI). Tables give each score
 divided by that of the **best baseline picked in hindsight** for each data set and k: five that
-know the labelled rows, or these and three that know the unlabelled rows (eight).
+know the labeled rows, or these and three that know the unlabeled rows (eight).
 1.00 is as good as an oracle among them. The first six splits are those, or as many as those,
 that chose the defaults; later ones had not been run then. Intervals are 95 %, bootstrapped over
 splits. A second part measures zero-shot classification of the unseen classes with 64 features.
@@ -68,7 +68,7 @@ class Split:
     yu: np.ndarray
 
     def few(self, per_class: int) -> Split:
-        """The same with so many unlabelled rows of each unseen class."""
+        """The same with so many unlabeled rows of each unseen class."""
         rng = np.random.default_rng(7 + self.number)
         rows = [np.flatnonzero(self.yu == c) for c in np.unique(self.yu)]
         kept = np.sort(np.concatenate([rng.permutation(r)[:per_class] for r in rows]))
@@ -162,9 +162,9 @@ INDUCTIVE: dict[str, Method] = {
     "Random": lambda split: np.random.default_rng(0).permutation(split.X.shape[1]),
 }
 ON_UNLABELLED: dict[str, Method] = {
-    "Variance of unlabelled rows": lambda split: descending(split.Xu.var(axis=0)),
-    "column-subset selection of unlabelled rows": lambda split: column_subset(split.Xu),
-    "MCFS of unlabelled rows": lambda split: (
+    "Variance of unlabeled rows": lambda split: descending(split.Xu.var(axis=0)),
+    "column-subset selection of unlabeled rows": lambda split: column_subset(split.Xu),
+    "MCFS of unlabeled rows": lambda split: (
         MCFS(max(KS), n_components=len(np.unique(split.yu))).fit(split.Xu).order_
     ),
 }
@@ -176,7 +176,7 @@ ON_UNLABELLED: dict[str, Method] = {
 def semfs_knowing(
     *, table: bool = True, to_come: bool = False, rows: int | None = 0, **parameters: object
 ) -> Method:
-    """SemFS with or without class descriptions, those of new classes, and unlabelled rows.
+    """SemFS with or without class descriptions, those of new classes, and unlabeled rows.
 
     ``rows`` per new class; None for all.
     """
@@ -190,14 +190,14 @@ def semfs_knowing(
         if own.get("n_new_classes") == "known":
             own["n_new_classes"] = len(np.unique(split.yu))
         selector = SemFS(max(KS), known, target_attributes=target, **own)
-        unlabelled = None if rows == 0 else (split if rows is None else split.few(rows)).Xu
-        return selector.fit(split.X, split.y, X_unlabeled=unlabelled).order_
+        unlabeled = None if rows == 0 else (split if rows is None else split.few(rows)).Xu
+        return selector.fit(split.X, split.y, X_unlabeled=unlabeled).order_
 
     return rank
 
 
 def default(rows: int | None = None, **parameters: object) -> Method:
-    """All defaults: the table if there is one, and unlabelled rows."""
+    """All defaults: the table if there is one, and unlabeled rows."""
 
     def rank(split: Split) -> np.ndarray | None:
         known = split.A is not None
@@ -210,10 +210,10 @@ METHODS: dict[str, Method] = {
     "labels": semfs_knowing(table=False),
     "attributes": semfs_knowing(),
     "attributes, new classes described": semfs_knowing(to_come=True),
-    "5 unlabelled rows per class": default(5),
-    "20 unlabelled rows per class": default(20),
-    "all unlabelled rows": default(),
-    "all unlabelled rows, number known": default(n_new_classes="known"),
+    "5 unlabeled rows per class": default(5),
+    "20 unlabeled rows per class": default(20),
+    "all unlabeled rows": default(),
+    "all unlabeled rows, number known": default(n_new_classes="known"),
     "labels of the new classes (upper end)": lambda s: SemFS(max(KS)).fit(s.Xu, s.yu).order_,
     "Markers": lambda split: Markers(max(KS)).fit(split.X, split.y).order_,
     **{f"attributes, gamma {g:g}": semfs_knowing(gamma=g) for g in (1.0, 30.0)},
@@ -389,7 +389,7 @@ def main() -> None:
         "k": KS,
         "data": {name: DATA[name][1] for name in names},
         "inductive": list(INDUCTIVE),
-        "on unlabelled rows": list(ON_UNLABELLED),
+        "on unlabeled rows": list(ON_UNLABELLED),
     }
     halves = {"chosen": range(CHOOSING), "confirmed": range(CHOOSING, options.splits)}
     for half, numbers in halves.items():
@@ -403,7 +403,7 @@ def main() -> None:
     pairs = {
         "new classes described − labels": ("attributes, new classes described", "labels"),
         "new classes described − Markers": ("attributes, new classes described", "Markers"),
-        "all unlabelled rows − labels": ("all unlabelled rows", "labels"),
+        "all unlabeled rows − labels": ("all unlabeled rows", "labels"),
     }
     document["pairs"] = {
         title: {

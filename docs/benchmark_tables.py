@@ -200,7 +200,7 @@ def digits_table(found: dict) -> str:
         "## Sanity: digits",
         "",
         "Mean 5-fold accuracy of a ridge classifier on ten pixels of scikit-learn's digits "
-        "(selection inside each fold, columns standardised for the classifier), best first.",
+        "(selection inside each fold, columns standardized for the classifier), best first.",
         "",
     ]
     chance = next(row["accuracy"] for row in found["rows"] if "spread" in row)
@@ -265,11 +265,11 @@ def distributed_table(found: dict) -> str:
 PARTS = {"chosen": "chose", "confirmed": "confirm"}
 #: What the short table shows, in its order.
 TOLD = {
-    "labels": "labelled rows of other classes",
+    "labels": "labeled rows of other classes",
     "attributes": "… and descriptions of these classes",
     "attributes, new classes described": "… and of the new classes",
-    "5 unlabelled rows per class": "… and five unlabelled rows of each new class",
-    "all unlabelled rows": "… and all unlabelled rows",
+    "5 unlabeled rows per class": "… and five unlabeled rows of each new class",
+    "all unlabeled rows": "… and all unlabeled rows",
 }
 
 

@@ -1,4 +1,4 @@
-"""Feature selection for classes nobody has labelled yet, from class descriptions.
+"""Feature selection for classes nobody has labeled yet, from class descriptions.
 
 >>> from semfs import SemFS
 >>> SemFS(n_features_to_select=10)

@@ -54,7 +54,7 @@ class Labels:
         return Labels(self.classes, self.codes[rows])
 
     @property
-    def n_unlabelled(self) -> int:
+    def n_unlabeled(self) -> int:
         return int((self.codes == NO_LABEL).sum())
 
     def array(self) -> np.ndarray:
@@ -65,12 +65,12 @@ class Labels:
     def used(self) -> Labels:
         return Labels(self.classes, self.codes[self.codes >= 0])
 
-    def tidied(self) -> Labels:
+    def strip_blank(self) -> Labels:
         """Return labels as people mean them: text without blanks around it, blank is none."""
         names = (c.strip() or None if isinstance(c, str) else c for c in self.classes)
         return self._coded(list(names))
 
-    def whole_numbers(self) -> Labels:
+    def as_int(self) -> Labels:
         """Return the labels as numbers if all of them are written as such (7, not 007)."""
         number = re.compile("0|-?[1-9][0-9]*")
         whole = all(isinstance(c, str) and number.fullmatch(c) for c in self.classes)
@@ -87,11 +87,11 @@ class Labels:
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._coded()
 
-    def unmarked(self, mark: Any) -> Labels:
+    def mask_label(self, mark: Any) -> Labels:
         """Return the labels with none where they are a mark."""
         return self._coded([None if c == mark else c for c in self.classes])
 
-    def matched(self, known: Iterable) -> Labels:
+    def align_to(self, known: Iterable) -> Labels:
         """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
         known = list(known)
         by_text = {_text(item): item for item in known}

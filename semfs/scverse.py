@@ -35,10 +35,10 @@ def select_genes(
     Parameters
     ----------
     adata : AnnData
-        Log-normalised cells, in memory or backed; or counts, with `normalize`.
+        Log-normalized cells, in memory or backed; or counts, with `normalize`.
     groupby : str
         Column of ``obs`` with the cell types. Cells whose type is missing count as
-        unlabelled.
+        unlabeled.
     n_genes : int or float, default=50
         Number of genes to choose, or their share (below 1).
     attributes : DataFrame, mapping, "cl" or path, optional
@@ -71,7 +71,7 @@ def select_genes(
         ``raw.var``, and in ``var`` for the genes it shares.
 
         ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``objective``
-        after each gene, ``versions``. It survives ``write_h5ad``.
+        after each gene, ``versions``. It probe_ok ``write_h5ad``.
 
     Examples
     --------

@@ -29,7 +29,7 @@ TABLE = pd.DataFrame(
 
 
 def matrix():
-    """Log-normalised expression (60, 12): four genes tell the types apart."""
+    """Log-normalized expression (60, 12): four genes tell the types apart."""
     rng = np.random.default_rng(0)
     means = np.vstack([3 * np.eye(4, 12)[c] + 0.4 for c in range(4)])
     X = np.log1p(rng.poisson(np.repeat(means, 15, axis=0)) * rng.uniform(0.9, 1.1, (60, 1)))
@@ -191,13 +191,13 @@ def test_new_cells_are_matched_by_gene_name(form):
 @pytest.mark.parametrize(
     "selector", [SemFS(3, TABLE), SemFSCV(3, attributes=TABLE, n_repeats=2)]
 )
-def test_unlabelled_cells_come_as_missing_types_or_as_anndata(selector):
+def test_unlabeled_cells_come_as_missing_types_or_as_anndata(selector):
     adata, hidden = cells(), np.arange(60) % 5 == 0
     adata.obs.loc[hidden, "cell_type"] = None
     selector.fit(adata, "cell_type")
     order = selector.order_
-    labelled, rest = adata[~hidden], adata[hidden].copy()[:, ::-1]
-    selector.fit(labelled, "cell_type", X_unlabeled=rest)
+    labeled, rest = adata[~hidden], adata[hidden].copy()[:, ::-1]
+    selector.fit(labeled, "cell_type", X_unlabeled=rest)
     assert_array_equal(selector.order_, order)
     plain = selector.fit(X[~hidden][:, HVG], TYPES[~hidden], X_unlabeled=X[hidden][:, HVG])
     assert_array_equal(plain.order_, order)
@@ -248,7 +248,7 @@ OTHERS = {
     "presence": np.sign(X),
     "small whole numbers": np.rint(X),
     "embedding": 40 * NORMAL,
-    "standardised": (X - X.mean(axis=0)) / X.std(axis=0),
+    "standardized": (X - X.mean(axis=0)) / X.std(axis=0),
     "intensities": 100 + 20 * NORMAL,
     "infinite": np.where(X == X.max(), np.inf, X),
 }

@@ -131,7 +131,7 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
         return self.source.encode()
 
 
-def survives(mutant: Mutant | None) -> bool:
+def probe_ok(mutant: Mutant | None) -> bool:
     """Whether the tests pass with this change (or with none), tried in a child process."""
     child = os.fork()
     if child == 0:
@@ -180,7 +180,7 @@ def main() -> None:
     import sklearn.metrics  # noqa: F401
 
     assert not any(name.startswith("semfs") for name in sys.modules)
-    if not survives(None):
+    if not probe_ok(None):
         sys.exit("The tests fail without any change.")
     every = [mutant for module in MODULES for mutant in mutants(module)]
     sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))
@@ -189,7 +189,7 @@ def main() -> None:
     alive = []
     for number, mutant in enumerate(sample, start=1):
         print(f"\r{number}/{len(sample)}", end="", file=sys.stderr)
-        if survives(mutant):
+        if probe_ok(mutant):
             alive.append(mutant)
             print(f"survived: {mutant.operator} {mutant.diff()}\n", flush=True)
     killed = len(sample) - len(alive)

@@ -2,8 +2,8 @@
 The whole thing: from names of lung cell types to a panel
 =========================================================
 
-Labelled cells of some types, and the *names* of types to come: that is all we have. The Cell Ontology says
-what the names mean; genes that predict what it says also tell apart types nobody has labelled.
+Labeled cells of some types, and the *names* of types to come: that is all we have. The Cell Ontology says
+what the names mean; genes that predict what it says also tell apart types nobody has labeled.
 """
 
 import warnings
@@ -22,7 +22,7 @@ warnings.simplefilter("ignore", UserWarning)  # terms that do not vary over seen
 
 data = load_sample()
 X_seen, y_seen, X_unseen, y_unseen = data.split()
-print("labelled:", *sorted(set(y_seen)), sep="\n  ")
+print("labeled:", *sorted(set(y_seen)), sep="\n  ")
 print("to come:", *data.unseen, sep="\n  ")
 
 # %%
@@ -58,7 +58,7 @@ print(*genes)
 # %%
 # What they look like
 # -------------------
-# Size is the share of cells that express a gene, colour its mean. The types in bold had no label when the
+# Size is the share of cells that express a gene, color its mean. The types in bold had no label when the
 # genes were chosen.
 
 everything = pd.DataFrame(data.X, columns=data.feature_names)[genes]
@@ -92,7 +92,7 @@ ways = {
     "variance": lambda X, y, new: VarianceSelector(50).fit(X, y),
     "labels alone": lambda X, y, new: SemFS(50).fit(X, y),
     "+ descriptions": lambda X, y, new: SemFS(50, attributes=table).fit(X, y),
-    "+ unlabelled cells": lambda X, y, new: SemFS(50, attributes=table).fit(
+    "+ unlabeled cells": lambda X, y, new: SemFS(50, attributes=table).fit(
         X, y, X_unlabeled=new
     ),
 }

@@ -1,9 +1,9 @@
 """
-A gene panel for cell types nobody has labelled
+A gene panel for cell types nobody has labeled
 ===============================================
 
 A panel of a few genes is ordered today; tomorrow it must tell apart cell types for which there
-are no labelled cells yet. What we have: labelled cells of *other* types, and a description of
+are no labeled cells yet. What we have: labeled cells of *other* types, and a description of
 each type (its surface markers and its lineage).
 """
 
@@ -48,8 +48,8 @@ ax.tick_params(axis="x", rotation=45)
 figure.tight_layout()
 
 # %%
-# Now the types that were never labelled. Do these genes tell them apart? K-means does not know
-# the labels; we use them only to colour the cells and to count.
+# Now the types that were never labeled. Do these genes tell them apart? K-means does not know
+# the labels; we use them only to color the cells and to count.
 
 small = selector.transform(pd.DataFrame(X_unseen, columns=data.feature_names))
 flat = PCA(2).fit_transform(small)

@@ -44,7 +44,7 @@ table.style.format(precision=1)
 
 # %%
 # One fit gives a nested ranking, so every size is a slice of it. Coordinates are judged by
-# nearest neighbours among the digits that were never seen.
+# nearest neighbors among the digits that were never seen.
 
 sizes = [4, 8, 16, 32, 64, 128]
 rankings = {

@@ -62,7 +62,7 @@ def read_attributes(path: Any) -> Any:
         if not labels or not values:
             found = f"{path} holds {len(labels)} classes and {len(values)} attributes"
             raise FileError(f"{found}; a header and rows of numbers were expected.")
-        classes = Labels.of(labels).whole_numbers().array().tolist()
+        classes = Labels.of(labels).as_int().array().tolist()
         return pandas.DataFrame(values, index=classes)
 
 
@@ -193,7 +193,7 @@ def attributes_from_markers(markers: Any) -> Any:
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
     values[class_codes, marker_codes] = weights
-    labels = Labels.of(classes).whole_numbers().array() if in_file else classes
+    labels = Labels.of(classes).as_int().array() if in_file else classes
     return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
 
 

@@ -15,7 +15,7 @@ from semfs.system import import_optional
 from semfs.validation import check_distinct
 
 _ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
-_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabelled")
+_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabeled")
 _LARGEST = 1e150  # number whose squares can be added up
 
 
@@ -155,10 +155,10 @@ def describe_attributes(table: Any) -> Any:
     Returns
     -------
     pandas.DataFrame
-        ``finding`` and ``what``: the size; the rank of the centred table (how many
+        ``finding`` and ``what``: the size; the rank of the centered table (how many
         independent facts tell the classes apart); attributes that are constant, or equal for
         all classes; classes with the same description, which nothing can tell apart; and
-        each class's nearest class by the cosine of the centred rows, the nearest first.
+        each class's nearest class by the cosine of the centered rows, the nearest first.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _varies(A: np.ndarray) -> np.ndarray:
 
 
 def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
-    """Neighbouring pairs within each group of equal rows."""
+    """Neighboring pairs within each group of equal rows."""
     groups: dict[bytes, list] = {}
     scale = np.abs(rows).max(initial=0.0) or 1.0
     for row, name in zip(np.round(rows / scale / _ALIKE).astype(np.int64), names):

@@ -73,7 +73,7 @@ def target_problem(
         fit_intercept=True,
     ).quadratic()
     weight = objective.quadratic().reach / max(problem.reach, np.finfo(float).tiny)
-    return problem.weighing(weight), model.r2, f"used: {said}"
+    return problem.scaled_by(weight), model.r2, f"used: {said}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +135,16 @@ class MeanModel:
     def predict(self, A: np.ndarray, same: np.ndarray | None = None) -> np.ndarray:
         """Return the feature means (U, d) of classes with attributes A (U, m)."""
         seen = self.A * self.scale
-        centre = KernelCenterer().fit(_kernel(seen, seen, self.width))
-        K = centre.transform(_kernel(A * self.scale, seen, self.width))
+        center = KernelCenterer().fit(_kernel(seen, seen, self.width))
+        K = center.transform(_kernel(A * self.scale, seen, self.width))
         out = self.mean + K @ self.dual
         return out + self.slope * same if self.slope and same is not None else out
 
 
 def _kernel(A: np.ndarray, seen: np.ndarray, width: float) -> np.ndarray:
     if width == 0.0:
-        centre = seen.mean(axis=0)
-        return (A - centre) @ (seen - centre).T
+        center = seen.mean(axis=0)
+        return (A - center) @ (seen - center).T
     distances = euclidean_distances(seen, squared=True)
     apart = distances[distances > 1e-12 * distances.max()]
     typical = float(np.median(apart)) if apart.size else 1.0

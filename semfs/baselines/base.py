@@ -129,7 +129,7 @@ def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
 def standardize_columns(
     X: np.ndarray, *, center: bool = True, scale: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a centred/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
+    """Return a centered/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
     divisor = X.std(axis=0, dtype=np.float64) if scale else np.ones(d)

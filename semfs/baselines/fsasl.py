@@ -1,4 +1,4 @@
-"""FSASL: weights of an embedding learned from sparse codes and neighbour probabilities."""
+"""FSASL: weights of an embedding learned from sparse codes and neighbor probabilities."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MOST_ENTRIES = 1000  # of rows into a code; four for each column is usual
 class FSASL(Baseline):
     """Feature Selection with Adaptive Structure Learning (Du and Shen, KDD 2015).
 
-    With ``Z = XW``, codes S and neighbour probabilities P the paper poses::
+    With ``Z = XW``, codes S and neighbor probabilities P the paper poses::
 
         min  ‖Zᵀ - ZᵀS‖² + α‖S‖₁ + λ2 Σ_ij (‖z_i - z_j‖² P_ij + μ P_ij²) + λ3‖W‖_{2,1}
         s.t. S_ii = 0,  P1 = 1, P ≥ 0,  WᵀXᵀXW = I
@@ -103,7 +103,7 @@ class FSASL(Baseline):
                 S = lasso_codes(Z, self.ratio, solve)
             distance, index = mcfs.nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
-                gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbour p + 1
+                gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbor p + 1
                 mu = float(np.mean(0.5 * gaps.sum(axis=1)))
             near = distance[:, :p], index[:, :p]
             P = neighbor_probabilities(*near, mu) if t else mcfs.neighbor_graph(*near, width)
@@ -171,7 +171,7 @@ def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
 
 
 def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
-    """Return the code s (n-1,), the minimiser of ``½‖z - Aᵀs‖² + λ‖s‖₁``, for A (n-1, c).
+    """Return the code s (n-1,), the minimizer of ``½‖z - Aᵀs‖² + λ‖s‖₁``, for A (n-1, c).
 
     The residual u is the point nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974,
     ch. 23) find such a point by non-negative least squares: of ``x = u - z`` least in norm

@@ -40,7 +40,7 @@ class L20ALM(Baseline):
         Start of V (d, m) and E (n, m): "ridge" from the unconstrained ridge fit, "random"
         uniform in [0, 1] as the original. With a pair constant columns take part.
     standardize : bool, default=True
-        Divide columns by their standard deviation (they are centred in any case).
+        Divide columns by their standard deviation (they are centered in any case).
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class L20ALM(Baseline):
         V, b, norms = self._iterate(data.T, RidgeSystem(X))
         self.coef_, self.intercept_ = data.raw(V, b, *scaling)
         self.n_iter_ = len(self.objective_)
-        # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardised
+        # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardized
         std = 1.0 if self.standardize else X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
@@ -148,10 +148,10 @@ class L20ALM(Baseline):
 
 
 class RidgeSystem:
-    """Minimise ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B; factorised once.
+    """Minimize ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B; factorized once.
 
     The penalty μ multiplies both terms, so the matrix ``I + XᵀX`` is the same for every μ
-    and k. With few samples ``I + XXᵀ`` is factorised instead.
+    and k. With few samples ``I + XXᵀ`` is factorized instead.
     """
 
     def __init__(self, X: np.ndarray) -> None:

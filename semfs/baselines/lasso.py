@@ -34,7 +34,7 @@ class LassoSelector(Baseline):
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
     fit_intercept, standardize : bool, default=True
-        Centre X and T; divide columns by their standard deviation.
+        Center X and T; divide columns by their standard deviation.
     tol : float or None, default=None
         Relative duality gap at which to stop. None is 1e-12, or 1e-4 for over 10⁶ entries.
     max_iter : int, default=10_000
@@ -42,7 +42,7 @@ class LassoSelector(Baseline):
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Row norms of W in standardised units; tiny negative scores rank zero rows by
+        Row norms of W in standardized units; tiny negative scores rank zero rows by
         ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         For raw X.
@@ -74,7 +74,7 @@ class LassoSelector(Baseline):
     def _scores(self, data: Training) -> np.ndarray:
         X = data.varying.astype(np.float64)
         X, *scaling = standardize_columns(X, center=self.fit_intercept, scale=self.standardize)
-        # X is centred with an intercept: then only centred targets matter
+        # X is centered with an intercept: then only centered targets matter
         mean = data.T.mean(axis=0) if self.fit_intercept else np.zeros(data.table.shape[1])
         T = data.T - mean
         G, Q, tol = X.T @ X, X.T @ T, self.tol
@@ -105,7 +105,7 @@ class LassoSelector(Baseline):
 
 @dataclass(frozen=True)
 class SparseRegression:
-    """Minimise ``½‖T - XW‖² + lam·Ω(W)``, by moments."""
+    """Minimize ``½‖T - XW‖² + lam·Ω(W)``, by moments."""
 
     G: np.ndarray  # (d, d), XᵀX
     Q: np.ndarray  # (d, c), XᵀT

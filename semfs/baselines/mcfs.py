@@ -26,7 +26,7 @@ SMALLEST_WEIGHT = 1e-200  # a heat weight that underflows stays an edge, if a we
 class MCFS(Baseline):
     """Multi-Cluster Feature Selection (Cai, Zhang and He, KDD 2010).
 
-    1. A nearest-neighbour graph W on the rows of X; the K smoothest non-trivial solutions
+    1. A nearest-neighbor graph W on the rows of X; the K smoothest non-trivial solutions
        of ``(D - W) y = λ D y`` embed the samples.
     2. Each coordinate is explained by ``n_features_to_select`` features,
        ``min_a ‖y_q - Xa‖²  s.t.  card(a) = k``, on the LARS-lasso path.
@@ -80,7 +80,7 @@ class MCFS(Baseline):
         W = neighbor_graph(*nearest_neighbors(X, self.n_neighbors), self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
-            raise ValueError("The neighbour graph has no coordinates: raise n_neighbors.")
+            raise ValueError("The neighbor graph has no coordinates: raise n_neighbors.")
         coef = lars_coefficients(X, self.embedding_, self._n_wanted(X.shape[1]))
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
@@ -172,7 +172,7 @@ def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
 
 
 def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_array:
-    """Return the symmetric union graph W (n, n) of neighbour lists (n, p)."""
+    """Return the symmetric union graph W (n, n) of neighbor lists (n, p)."""
     weights = np.ones(distance.shape)
     if width is not None:
         weights = np.maximum(np.exp(-((distance / width) ** 2) / 2.0), SMALLEST_WEIGHT)
@@ -181,7 +181,7 @@ def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_arr
 
 
 def neighbor_matrix(weights: np.ndarray, index: np.ndarray) -> sp.csr_array:
-    """Return the matrix (n, n) with weights (n, p) at the places of neighbours (n, p)."""
+    """Return the matrix (n, n) with weights (n, p) at the places of neighbors (n, p)."""
     n, p = index.shape
     rows = np.repeat(np.arange(n), p)
     return sp.csr_array((weights.ravel(), (rows, index.ravel())), shape=(n, n))
@@ -201,7 +201,7 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
     N = sp.csr_array(scale @ W @ scale)
     V, first = _eigenvectors_of_one(W, root, n_components)
     if V.shape[1] > 1:
-        message = f"The neighbour graph falls into {V.shape[1]} components: the first "
+        message = f"The neighbor graph falls into {V.shape[1]} components: the first "
         message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
         warnings.warn(message, stacklevel=3)
     values, rest = np.empty(0), np.empty((n, 0))
@@ -239,7 +239,7 @@ def _next_eigenvectors(
         values, U = eigsh(deflated, n_vectors, which="LA", **options)
     except ArpackNoConvergence as error:
         raise ValueError(
-            f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbour graph "
+            f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbor graph "
             "were found. Raise n_neighbors or heat_width, or pass at most 3,000 rows."
         ) from error
     ascending = np.argsort(values)

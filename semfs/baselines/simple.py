@@ -59,7 +59,7 @@ class Markers(Baseline):
 
     The features of a class are ranked by t, largest first (those that are *higher* in the
     class). Then the classes take turns: the best feature of each, the second best of each,
-    and so on, leaving out what was taken before. For counts pass normalised logarithms.
+    and so on, leaving out what was taken before. For counts pass normalized logarithms.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the o
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class WkNN(Baseline):
-    """Weighted nearest neighbours (Bugata and Drotár, Knowledge-Based Systems 2019).
+    """Weighted nearest neighbors (Bugata and Drotár, Knowledge-Based Systems 2019).
 
     All other samples vote by a kernel, and the feature weights in its distance are learned::
 
@@ -29,7 +29,7 @@ class WkNN(Baseline):
         ŷ_i = Σ_{j≠i} K_ij t_j / Σ_{j≠i} K_ij
         min_{w ≥ 0}  (1/n) Σ_i ℓ(t_i, ŷ_i) + λ0 Σ_f 2(σ(100 w_f) - ½) + λ1 Σ_f w_f + λ2 Σ_f w_f²
 
-    on standardised columns, by projected gradient steps of normalised length from
+    on standardized columns, by projected gradient steps of normalized length from
     ``w = 1/d``. ``score = w``.
 
     Parameters
@@ -98,7 +98,7 @@ class WkNN(Baseline):
         return break_ties(self.weights_, -slope)
 
     def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
-        """Minimise J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
+        """Minimize J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope, objective = np.zeros_like(w), []
@@ -110,7 +110,7 @@ class WkNN(Baseline):
             slope = (1.0 - share) * slope + share * new_slope
             penalty, penalty_gradient = self._penalty(w)
             gradient = new_slope + penalty_gradient
-            # normalised by the part of the gradient that projection keeps
+            # normalized by the part of the gradient that projection keeps
             lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
             norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
             w = np.maximum(w - eta * gradient / norm, 0.0)

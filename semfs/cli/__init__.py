@@ -82,7 +82,7 @@ VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show
 
 
 def _options(version: Annotated[bool, VERSION] = False) -> None:
-    """Choose the features that tell apart classes nobody has labelled yet."""
+    """Choose the features that tell apart classes nobody has labeled yet."""
 
 
 app = typer.Typer(

@@ -69,7 +69,7 @@ class Selection:
     normalize: Normalize = None
     scale: Scale = False
     subset: Annotated[bool, Option("--subset", help="H5AD: the chosen genes only.")] = False
-    alpha: Annotated[float, Option(help="Weight of the class-centre loss.")] = 1.0
+    alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help="Keep the selector here, for semfs.load.")] = None
@@ -79,7 +79,7 @@ class Selection:
 def select(options: Selection) -> None:
     """Select features in a data file: a ranked feature table and the reduced data come out.
 
-    Rows without a label count as unlabelled (`SemFS.fit`), and are in the reduced data.
+    Rows without a label count as unlabeled (`SemFS.fit`), and are in the reduced data.
 
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
@@ -109,7 +109,7 @@ def select(options: Selection) -> None:
         return
     chosen = done.features["feature"][done.features["selected"]]
     n_more, n_new = len(selector.unlabeled_labels_), selector.n_new_classes_
-    more = f" and {n_more} unlabelled rows, taken as {n_new} new classes" if n_new else ""
+    more = f" and {n_more} unlabeled rows, taken as {n_new} new classes" if n_new else ""
     say(
         f"{len(chosen)} of {len(done.features)} features chosen on {done.n_rows} rows of "
         f"{len(done.selector.classes_)} classes{more}; best: {', '.join(chosen[:5])}"
@@ -172,7 +172,7 @@ def demo(
     genes: Annotated[int, Option(help="Number of genes to choose.")] = 20,
     splits: Annotated[int, Option(help="Random splits into seen and unseen.")] = 20,
 ) -> None:
-    """Choose genes for lung cell types that were never labelled, and judge the choice.
+    """Choose genes for lung cell types that were never labeled, and judge the choice.
 
     Prints the genes and a comparison with other selectors; writes `report.html`, which opens
     offline, and `demo.png`.
@@ -199,12 +199,12 @@ def demo(
 def _print_demo(found: Any) -> None:
     facts, data = found.facts, found.data
     say(
-        f"{facts['n_seen']} labelled lung cells of {len(facts['seen'])} types, "
+        f"{facts['n_seen']} labeled lung cells of {len(facts['seen'])} types, "
         f"{data.X.shape[1]} genes; each type is described by its {data.attributes.shape[1]} "
         "possible ancestors in the Cell Ontology.\n"
-        f"Never labelled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
+        f"Never labeled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
         f"({'; '.join(map(str, data.unseen))}).\n"
-        "SemFS chooses genes on the labelled types; K-means then tells the others apart.\n"
+        "SemFS chooses genes on the labeled types; K-means then tells the others apart.\n"
     )
     numbered = enumerate(found.genes, start=1)
     genes = [(str(i), name, f"{share:.0%}", words) for i, (name, share, words) in numbered]

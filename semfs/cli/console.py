@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# No escape codes at all; left to themselves typer and rich would only leave out colours.
+# No escape codes at all; left to themselves typer and rich would only leave out colors.
 FORCE = False if os.environ.get("NO_COLOR") else None
 if FORCE is False:
     os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")

@@ -52,7 +52,7 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
 def load_sample(name: str = "lung") -> ZeroShotDataset:
     """Return one of the two bundled data sets: human lung cells or human blood cells.
 
-    Both hold log-normalised expression (natural log of 1 + counts scaled to 10,000 per cell),
+    Both hold log-normalized expression (natural log of 1 + counts scaled to 10,000 per cell),
     float32 and dense. Sources, licences, attributes, splits and weaknesses are in
     ``docs/sample-data.md``.
 

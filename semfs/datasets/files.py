@@ -58,7 +58,7 @@ def load_table(
     source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
     table, hidden = class_table(path, attributes, source.labels.classes)
     unseen = unseen if len(unseen) or label else hidden
-    labels = source.labels.matched(table.index)
+    labels = source.labels.align_to(table.index)
     kept = labels.codes >= 0
     with file_errors(path, "data set"):
         X = source.load()[0]

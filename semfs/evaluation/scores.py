@@ -1,7 +1,7 @@
 """How well columns tell unseen classes apart: the paper's clustering protocol.
 
 The K-means runs are scikit-learn's, with the limits of litekmeans, and in one thread: several
-would add up the centres in an order of their own, and runs on two machines might differ.
+would add up the centers in an order of their own, and runs on two machines might differ.
 """
 
 import numbers
@@ -152,7 +152,7 @@ def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
 def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
 
-    The normalisation of the paper, ``average_method="max"`` in scikit-learn, whose default,
+    The normalization of the paper, ``average_method="max"`` in scikit-learn, whose default,
     the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
 
     Examples

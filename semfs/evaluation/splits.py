@@ -39,7 +39,7 @@ class ClassKFold(_ClassSplitter):
     ----------
     n_splits : int
     shuffle : bool
-        Deal the classes at random; otherwise neighbours in sorted order share a fold.
+        Deal the classes at random; otherwise neighbors in sorted order share a fold.
     random_state : int, RandomState or None
         Used with ``shuffle=True``.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.io.probe import survives
+from semfs.io.probe import probe_ok
 from semfs.io.reader import ArrayReader, Reader
 from semfs.io.safety import DAMAGED, FileError, check_declared_size, file_errors, stored_size
 from semfs.io.sparse import SparseReader, array_reader, distinct
@@ -37,7 +37,7 @@ def opened(path: Path) -> Any:
     if is_zarr(path):
         return import_optional("zarr", "data", what=str(path)).open(str(path), mode="r")
     h5py = import_optional("h5py", "data", what=str(path))
-    if not survives(path):
+    if not probe_ok(path):
         text = "the HDF5 library crashed on it, or came to no end. Copy or download it again."
         raise FileError(f"{path} is damaged: {text}")
     return h5py.File(path, "r")
@@ -283,7 +283,7 @@ class GeneMatrix:
         if column not in self.adata.obs:
             found = ", ".join(map(str, list(self.adata.obs)[:8]))
             raise ValueError(f"obs has no column {column!r}; found: {found}.")
-        return Labels.of(self.adata.obs[column].array).tidied()
+        return Labels.of(self.adata.obs[column].array).strip_blank()
 
     def reader(self) -> Reader:
         """Return a reader of the cells in blocks."""
@@ -359,7 +359,7 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         what = "raw counts (whole numbers" if whole else "no logarithms (numbers"
         message = (
             f"the cells hold {what} up to {top:.0f}), among which the genes of highest "
-            'expression win. Normalise them on the fly: normalize="log1p" (of open_blocks, '
+            'expression win. Normalize them on the fly: normalize="log1p" (of open_blocks, '
             "load_table and select_genes); or name a layer that went through "
             "sc.pp.normalize_total and sc.pp.log1p (layer=...)."
         )

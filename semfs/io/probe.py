@@ -22,7 +22,7 @@ _processes: dict[int, subprocess.Popen[str]] = {}  # by the process that asks
 _survived: set[tuple[str, int, int]] = set()
 
 
-def survives(path: Path) -> bool:
+def probe_ok(path: Path) -> bool:
     """Whether a process that reads all of this HDF5 file comes back, in time and memory."""
     name, found = str(path.resolve()), path.stat()
     with _lock:

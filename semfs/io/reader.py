@@ -47,7 +47,7 @@ class Reader:
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
     of_cells: bool = False  # whether these are cells, which must not be raw counts
-    unlabelled: bool = False  # whether a row came with a label that is missing
+    unlabeled: bool = False  # whether a row came with a label that is missing
     rereadable: bool = True
     shared: bool = True  # whether another process can read the same rows in ranges
 
@@ -113,9 +113,9 @@ def read_labels(path: Any) -> Labels:
         values = read_npy(path)
         if values.ndim != 1:
             raise FileError(f"{path} has shape {values.shape}; one label per row was expected.")
-        return Labels.of(values).tidied()
+        return Labels.of(values).strip_blank()
     with file_errors(path, "label"):
-        return Labels.of(path.read_text("utf-8-sig").splitlines()).tidied().whole_numbers()
+        return Labels.of(path.read_text("utf-8-sig").splitlines()).strip_blank().as_int()
 
 
 def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
@@ -171,11 +171,11 @@ def npz_labels(path: Path, name: str) -> Labels:
 
 
 def named(where: str, values: np.ndarray, classes: list | None) -> Labels:
-    """Return names of classes as labels, or those of their 0-based ids; -1 is unlabelled."""
+    """Return names of classes as labels, or those of their 0-based ids; -1 is unlabeled."""
     values = values.reshape(-1)
     ids = values.astype(np.int64) if values.dtype.kind in "iuf" else values
     if classes is None or values.dtype.kind not in "iuf" or (ids != values).any():
-        return Labels.of(values).tidied()
+        return Labels.of(values).strip_blank()
     check_distinct(classes, f"{where}: classes has {{}} more than once.", FileError)
     low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
     if low < -1 or high >= len(classes):
@@ -185,7 +185,7 @@ def named(where: str, values: np.ndarray, classes: list | None) -> Labels:
             f"{where} holds class id {low if low < -1 else high}, but there are {len(classes)} "
             f"classes, with ids 0 to {len(classes) - 1}.{hint}"
         )
-    return Labels(classes, ids.astype(np.int32)).tidied()
+    return Labels(classes, ids.astype(np.int32)).strip_blank()
 
 
 def sparse_from_npz(path: Path, name: str = "X") -> Any:
@@ -228,7 +228,7 @@ class ArrayReader(Reader):
         return out
 
 
-class Spilled:
+class TempArray:
     """Numbers (n,) in a temporary file without a name; read by threads, not mapped."""
 
     def __init__(self, dtype: Any) -> None:

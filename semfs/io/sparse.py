@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from semfs.arrays import canonical
 from semfs.io import reader
-from semfs.io.reader import ArrayReader, Blocks, Reader, Spilled, check_matrix, working_dtype
+from semfs.io.reader import ArrayReader, Blocks, Reader, TempArray, check_matrix, working_dtype
 from semfs.io.safety import (
     FileError,
     check_declared_size,
@@ -28,7 +28,7 @@ from semfs.io.safety import (
 )
 from semfs.system import import_optional
 
-#: Counts per cell after normalisation.
+#: Counts per cell after normalization.
 TARGET_SUM = 1e4
 # What a column costs in any fit, however empty it is.
 COLUMN_BYTES = 128
@@ -103,7 +103,7 @@ class SparseReader(Reader):
 
     @cached_property
     def row_factors(self) -> np.ndarray:
-        """What rows (n,) of a matrix stored by columns are multiplied by to be normalised."""
+        """What rows (n,) of a matrix stored by columns are multiplied by to be normalized."""
         ranges = self.ranges(0, self.n_features, 2 * reader.BLOCK_BYTES)
         with ThreadPoolExecutor(2) as pool:
             parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
@@ -226,7 +226,7 @@ class MtxFile:
 
     def arrays(self) -> tuple[Any, Any, np.ndarray]:
         """Return values of the cells, their genes, and where each cell begins (n + 1,)."""
-        values, genes = Spilled(np.float32), Spilled(np.int32)
+        values, genes = TempArray(np.float32), TempArray(np.int32)
         starts, last = np.zeros(self.shape[0] + 1, dtype=np.int64), 0
         for data, rows, cells in self._entries():
             if cells[0] < last or (np.diff(cells) < 0).any():

@@ -15,7 +15,7 @@ import numpy as np
 
 from semfs.arrays import batches
 from semfs.io import reader
-from semfs.io.reader import ArrayReader, Blocks, Reader, Spilled, working_dtype
+from semfs.io.reader import ArrayReader, Blocks, Reader, TempArray, working_dtype
 from semfs.io.safety import FileError, check_archive, check_declared_size, file_errors, unpacked
 from semfs.labels import Labels
 from semfs.system import import_optional
@@ -151,8 +151,10 @@ class TableReader(Reader):
     def labels(self) -> Labels:
         assert self.label is not None
         batches = self.scan([self.label])
-        found = Labels.of(v for batch in batches for v in batch.column(0).to_pylist()).tidied()
-        return found.whole_numbers() if self.kind == "csv" else found
+        found = Labels.of(
+            v for batch in batches for v in batch.column(0).to_pylist()
+        ).strip_blank()
+        return found.as_int() if self.kind == "csv" else found
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
@@ -194,14 +196,14 @@ class TableReader(Reader):
     @cached_property
     def _copied(self) -> ArrayReader:
         """The features in a temporary file, as many columns at a time as fit."""
-        values, shape = Spilled(self.dtype), (self.n_rows or 0, self.n_features)
+        values, shape = TempArray(self.dtype), (self.n_rows or 0, self.n_features)
         width = max(1, reader.BLOCK_BYTES // (8 * self.largest_group))
         for part in batches(shape[1], width):
             first = 0
             for batch in self.scan(self.columns[part]):
                 values.append(self._matrix(batch, first, self.columns[part]))
                 first += batch.num_rows
-        return ArrayReader(partial(Slabs, values, shape, self.dtype, width), self.path)
+        return ArrayReader(partial(ColumnSlabs, values, shape, self.dtype, width), self.path)
 
     def _matrix(self, batch: Any, first: int, columns: list[str] | None = None) -> np.ndarray:
         """The features of a batch as one matrix."""
@@ -223,10 +225,10 @@ class TableReader(Reader):
 
 
 @dataclass(frozen=True)
-class Slabs:
+class ColumnSlabs:
     """A matrix, some columns of all rows after the others."""
 
-    values: Spilled
+    values: TempArray
     shape: tuple[int, int]
     dtype: np.dtype
     width: int

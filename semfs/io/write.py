@@ -45,7 +45,7 @@ def write_columns(source: BlockSource, columns: np.ndarray, path: Path) -> None:
 def _chosen(source: BlockSource, columns: np.ndarray) -> Iterator[np.ndarray]:
     """Blocks (r, k) of the columns, dense."""
     reader = source.reader
-    found = (reader.load()[:, columns],) if source.fits else None
+    found = (reader.load()[:, columns],) if source.fits_in_memory else None
     for X in found or (X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)):
         yield X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
 

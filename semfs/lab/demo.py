@@ -14,7 +14,7 @@ from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.io.safety import atomic_write
 from semfs.lab.methods import Case, Ranking, scores
 from semfs.lab.paper import case_of, random_splits, split_facts
-from semfs.lab.report import METRICS, Panel, Section, Table, colours, lead, score_panels
+from semfs.lab.report import METRICS, Panel, Section, Table, colors, lead, score_panels
 from semfs.lab.runner import run
 from semfs.lab.store import Cell, Result, Store
 from semfs.selectors.semfs import SemFS
@@ -27,14 +27,14 @@ DOT, MOST_DRAWN = 110, 30  # area of the largest dot, genes in the picture
 OURS, LABELS, MARKERS = "SemFS + descriptions", "SemFS (labels)", "Markers per type"
 RIVALS = (LABELS, MARKERS)
 DOTS = "Chosen genes by cell type"
-SIZES = "Dots: size is the share of cells that express a gene, colour the mean expression."
+SIZES = "Dots: size is the share of cells that express a gene, color the mean expression."
 CAUTION = "Paired over class splits, with 95 % intervals: too narrow, as splits share classes."
 
 #: The lines of the figure: a fitted selector from the seen cells of a split. None: all genes.
 LINES: dict[str, Callable[[Case], Any]] = {
     OURS: lambda c: SemFS(50, c.attributes).fit(c.X, c.y),
     "SemFS": lambda c: SemFS(50, c.attributes, target_attributes=None).fit(c.X, c.y),
-    "SemFS + unlabelled cells": lambda c: SemFS(50, c.attributes).fit(
+    "SemFS + unlabeled cells": lambda c: SemFS(50, c.attributes).fit(
         c.X, c.y, X_unlabeled=c.X_unseen
     ),
     LABELS: lambda c: SemFS(50).fit(c.X, c.y),
@@ -170,7 +170,7 @@ def draw(demo: Demo, path: Any) -> Path:
 
 
 def _draw_lines(axes: Any, panels: list[Panel], bars: bool) -> None:
-    looks = colours(LINES)
+    looks = colors(LINES)
     for ax, panel in zip(axes, panels):
         for i, (name, points) in enumerate(panel.series.items()):
             at = np.arange(len(points)) + (0.2 * i - 0.1) * bars
@@ -194,9 +194,9 @@ def _draw_dots(ax: Any, demo: Demo) -> None:
     ax.set_xticks(range(n), [name for name, *_ in demo.genes[:n]], rotation=60)
     ax.set_yticks(range(len(types)), types)
     for text in ax.get_yticklabels()[n_seen:]:
-        text.set(color=colours(LINES)[OURS], weight="bold")
+        text.set(color=colors(LINES)[OURS], weight="bold")
     ax.axhline(n_seen - 0.5, color="0.4", lw=0.8)
-    ax.set_title(f"The {n} genes chosen first, by cell type (bold: never labelled)")
+    ax.set_title(f"The {n} genes chosen first, by cell type (bold: never labeled)")
     ax.set(xlim=(-0.7, n - 0.3), ylim=(len(types) - 0.4, -0.6), axisbelow=True)
     ax.grid(alpha=0.3)
     ax.figure.colorbar(dots, ax=ax, label="mean expression", fraction=0.03, pad=0.02)

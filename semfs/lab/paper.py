@@ -4,7 +4,7 @@
 `reproduce` and `evaluate` are what the commands call. One fit on the seen classes gives a
 ranking for all numbers of features k. Scores are means over single K-means runs on the unseen
 classes, from the same starting rows for all. Baselines use class labels, at their defaults
-and, labelled "(oracle)", at the best point of the paper's grid for every k and measure.
+and, labeled "(oracle)", at the best point of the paper's grid for every k and measure.
 """
 
 import zipfile
@@ -38,7 +38,7 @@ KS = tuple(range(5, 55, 5))
 FAST_SPLITS = 2
 RANDOM_SPLITS = 5
 UNSEEN_SHARE = 0.3
-DRAWS, FAST_DRAWS = 5, 2  # of the rows of a labelled share
+DRAWS, FAST_DRAWS = 5, 2  # of the rows of a labeled share
 SETTINGS = ("ratio", "targets", "n", "d")  # what changes the case, not the selector
 
 

@@ -1,4 +1,4 @@
-// The report's behaviour: draw the panels, hide and show methods, hand out the CSV file.
+// The report's behavior: draw the panels, hide and show methods, hand out the CSV file.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -34,7 +34,7 @@
   for (const details of all("details")) details.addEventListener("toggle", hint);
 
   // --- figures
-  const { panels, colours } = JSON.parse(byId("plots").textContent);
+  const { panels, colors } = JSON.parse(byId("plots").textContent);
   const boxes = all(".plot");
   if (!panels.length) return;
 
@@ -49,10 +49,10 @@
   const hover = (name, ...lines) => [`<b>${label(name)}</b>`, ...lines.map(label)].join("<br>");
   const symbols = "circle square diamond triangle-up x star triangle-down cross".split(" ");
 
-  const names = Object.keys(colours);
+  const names = Object.keys(colors);
   function curve(panel, name, points) {
     const place = names.indexOf(name);
-    const color = colours[name];
+    const color = colors[name];
     const oracle = /\((oracle|reference)\)$/i.test(name); // nobody could choose like that
     const text = ([x, y, spread, remark]) =>
       hover(name, `${panel.x}: ${x}`,

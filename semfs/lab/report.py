@@ -35,7 +35,7 @@ MOST_CURVES = 8  # drawn at once; a click shows the others
 CSV_COLUMNS = ["experiment", "dataset", "split", "method", "label", "k", "acc", "acc_sd", "nmi"]
 CSV_COLUMNS += ["nmi_sd", "seconds", "seed", "params", "features", "extra", "semfs_version"]
 
-#: The paper as data: its experiments and data sets, titles of data sets, colours of curves.
+#: The paper as data: its experiments and data sets, titles of data sets, colors of curves.
 PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
 
 Row = Mapping[str, Any]
@@ -209,7 +209,7 @@ class Panel:
     y: str
     series: Mapping[str, Sequence[tuple]]
     log: str = ""  # the axes that are logarithmic: "x", "xy"
-    kind: str = "lines"  # "dots": rows of (x, colour, size from 0 to 1, remark)
+    kind: str = "lines"  # "dots": rows of (x, color, size from 0 to 1, remark)
 
 
 @dataclass(frozen=True)
@@ -224,13 +224,13 @@ class Section:
     leads: Mapping[tuple[str, str, str], Interval] = field(default_factory=dict)
 
 
-def colours(labels: Iterable[str]) -> dict[str, str]:
-    """Give every method a colour and an order: SemFS and its variants first, oracles last.
+def colors(labels: Iterable[str]) -> dict[str, str]:
+    """Give every method a color and an order: SemFS and its variants first, oracles last.
 
-    >>> colours(["MCFS", "MCFS (oracle)", "SemFS"])
+    >>> colors(["MCFS", "MCFS (oracle)", "SemFS"])
     {'SemFS': '#e0245e', 'MCFS': '#1f77d0', 'MCFS (oracle)': '#128a5e'}
     """
-    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(PAPER["colours"])))
+    return dict(zip(sorted(dict.fromkeys(labels), key=_place), cycle(PAPER["colors"])))
 
 
 def is_oracle(label: str) -> bool:
@@ -437,7 +437,7 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
     # The verdict, then what has a picture, then the tables.
     parts[1:] = sorted(parts[1:], key=lambda part: not part.panels)
     panels = [panel for part in parts for panel in part.panels]
-    found = colours(name for p in panels if p.kind == "lines" for name in p.series)
+    found = colors(name for p in panels if p.kind == "lines" for name in p.series)
     script = HERE.joinpath("report.js").read_text("utf-8")
     plotly = (
         import_optional("plotly.offline", "plots", what="The report").get_plotlyjs()
@@ -457,9 +457,9 @@ def render(rows: Sequence[Row], failures: Any, info: Row, sections: Iterable = (
         info=info,
         seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
         n_rows=len(rows),
-        colours=found,
+        colors=found,
         hidden=_hidden(panels),
-        plots={"panels": [*map(asdict, panels)], "colours": found},
+        plots={"panels": [*map(asdict, panels)], "colors": found},
         csv=_packed(_csv(rows)),
         plotly=_packed(plotly),
         script=script,

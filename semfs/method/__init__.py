@@ -1,1 +1,1 @@
-"""The method: moments of labelled rows, the objective they make, and its two solvers."""
+"""The method: moments of labeled rows, the objective they make, and its two solvers."""

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh_tridiagonal
 from semfs.method.objective import Factor, Monitor, Objective, Solution
 
 STEP_RULES = ("lipschitz", "exact")
-# Up to this many features each W-step is a Cholesky factorisation of its own.
+# Up to this many features each W-step is a Cholesky factorization of its own.
 SMALL = 1024
 # Beyond, W solves Eq. 12 to this residual, relative to its right-hand side; in the rounds
 # before the last a looser one serves, as J is computed for the W at hand.
@@ -88,19 +88,21 @@ class _WStep:
 
         U = U₀ + ω v e',   H U₀ = D,   H v = μ,   e = (ā − U₀'μ) / (1 + ω μ'v)
 
-    Then e = ā − U'μ, and J = q₀ − tr(U'D) + ω e'ā with q₀ that of the centred problem.
+    Then e = ā − U'μ, and J = q₀ − tr(U'D) + ω e'ā with q₀ that of the centered problem.
     """
 
     def __init__(self, objective: Objective) -> None:
-        centred = objective.centred()
+        centered = objective.centered()
         self.weight, self.mean = objective.origin_weight, objective.mean
         self.average = objective.shares @ objective.targets / objective.shares.sum()
-        factor = centred.factor()
-        self.q = centred.q
-        self.D = centred.B if factor is None else factor.adjoint(factor.targets)
+        factor = centered.factor()
+        self.q = centered.q
+        self.D = centered.B if factor is None else factor.adjoint(factor.targets)
         right = np.column_stack([self.D, self.mean]) if self.weight else self.D
         self.system: Any = (
-            _RowSystem(centred.gamma, factor, right) if factor else _GramSystem(centred, right)
+            _RowSystem(centered.gamma, factor, right)
+            if factor
+            else _GramSystem(centered, right)
         )
 
     def solve(self, s: np.ndarray, *, last: bool = False) -> tuple[np.ndarray, float]:
@@ -119,11 +121,11 @@ class _WStep:
 
     def curvature(self, W: np.ndarray) -> Times:
         """v → Q v with Q = G∘(WW') (d, d), half the Hessian of J in s."""
-        centred = self.system.curvature(W)
+        centered = self.system.curvature(W)
         if not self.weight:
-            return centred
+            return centered
         far = np.sqrt(self.weight) * self.mean[:, None] * W
-        return lambda v: centred(v) + far @ (far.T @ v)
+        return lambda v: centered(v) + far @ (far.T @ v)
 
 
 class _GramSystem:
@@ -161,13 +163,13 @@ class _GramSystem:
         if on.any():
             ridge = self.gamma / s[on, None] ** 2
             if self.exact:
-                V[on] = cho_solve(self._factorise(ridge), self.right[on])
+                V[on] = cho_solve(self._factorize(ridge), self.right[on])
             else:
                 equations = _Equations(s[on], self.G, ridge, self.right[on], goal)
                 V[on], left[on] = self._iterate(equations)
         return V, left
 
-    def _factorise(self, ridge: np.ndarray) -> tuple:
+    def _factorize(self, ridge: np.ndarray) -> tuple:
         """Cholesky factor of H, in float64 if float32 does not suffice."""
         H: np.ndarray = self.G.T.astype(self.dtype, order="F")  # as LAPACK wants it
         H[np.diag_indices_from(H)] += ridge[:, 0].astype(self.dtype)
@@ -177,7 +179,7 @@ class _GramSystem:
             if self.dtype is np.float64:
                 raise ValueError(PENALTY_LOST) from None
         self.dtype = np.float64
-        return self._factorise(ridge)
+        return self._factorize(ridge)
 
     def _iterate(self, equations: _Equations) -> tuple[np.ndarray, np.ndarray]:
         V, GV = np.zeros_like(equations.right), np.zeros_like(equations.right)
@@ -189,7 +191,7 @@ class _GramSystem:
         fresh = self.slow if self.factor is None else self.steps >= MANY_STEPS
         for _ in range(3):
             if fresh:
-                self.factor = self._factorise(equations.ridge)
+                self.factor = self._factorize(equations.ridge)
             if self._descend(V, GV, equations):
                 break
             if fresh:  # a current factor that does not help needs more digits

@@ -1,4 +1,4 @@
-"""Forward selection on the paper's 0/1 problem (Eq. 4), by pivoted Cholesky factorisation.
+"""Forward selection on the paper's 0/1 problem (Eq. 4), by pivoted Cholesky factorization.
 
 For a set S the best W is closed form and J = q − F(S) with F(S) = tr(B_S'(G_SS + γI)⁻¹B_S),
 so each feature that enters is one column of a Cholesky factor of G + γI, pivoted by the gain

@@ -28,7 +28,7 @@ KEEP_ROWS_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Class counts, class means and total scatter of labelled rows; additive.
+    """Class counts, class means and total scatter of labeled rows; additive.
 
     Build it with `from_data` or `from_blocks`; add two with ``+``.
 
@@ -47,7 +47,7 @@ class Moments:
         another device, or in a file or cluster that can be read again.
     scatter_matrix : ndarray of shape (d, d) or None
         The scatter matrix about the overall mean, once the rows are gone.
-    itemsize_error : float
+    eps : float
         Rounding unit of the data (that of float32 or float64).
 
     Examples
@@ -70,7 +70,7 @@ class Moments:
     scatter_diag: np.ndarray
     rows: Any
     scatter_matrix: np.ndarray | None
-    itemsize_error: float
+    eps: float
 
     # ---- building -------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Moments:
             X = canonical(X.tocsr())
         rows = (ArrayRows if is_foreign(X) else Rows)(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-        shift, sums, squares = rows.totals(len(classes))
+        shift, sums, squares = rows.class_totals(len(classes))
         offset = sums.sum(axis=0) / counts.sum()  # overall mean, about the shift
         if not (np.isfinite(offset).all() and np.isfinite(squares).all()):
             check_all_finite(X)
@@ -126,7 +126,7 @@ class Moments:
             if sums is not None:
                 sums.add(as_matrix(X), y)
                 continue
-            pending.append(cls.from_data(X, y).own())  # the caller may fill X again
+            pending.append(cls.from_data(X, y).copy())  # the caller may fill X again
             if not _rows_stay(pending):
                 sums = Accumulator(pending[0].n_features)
                 for part in pending:
@@ -177,7 +177,7 @@ class Moments:
                 "of all classes. Build one Moments per group of classes and add some of them."
             )
         kept = np.array([c in wanted for c in known])
-        rows = rows.of_classes(kept)
+        rows = rows.keep_classes(kept)
         return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
 
     def without_empty_classes(self) -> Moments:
@@ -185,13 +185,13 @@ class Moments:
         full = self.counts > 0
         if full.all():
             return self
-        rows = None if self.rows is None else self.rows.of_classes(full)
+        rows = None if self.rows is None else self.rows.keep_classes(full)
         names = ("classes", "counts", "means")
         return replace(self, rows=rows, **{name: getattr(self, name)[full] for name in names})
 
-    def own(self) -> Moments:
+    def copy(self) -> Moments:
         """Return the same with a copy of the rows, which the caller may change."""
-        return self if self.rows is None else replace(self, rows=self.rows.own())
+        return self if self.rows is None else replace(self, rows=self.rows.copy())
 
     def compact(self, *, precise: bool = False) -> Moments:
         """Return the same moments with the scatter matrix in place of the rows."""
@@ -223,7 +223,7 @@ class Moments:
 
     def constant(self) -> np.ndarray:
         """Return a mask (d,) of the columns whose spread is below rounding error."""
-        noise = 8.0 * self.itemsize_error * np.abs(self.mean)
+        noise = 8.0 * self.eps * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
     def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
@@ -236,7 +236,7 @@ class Moments:
         asked = columns.tolist(), precise
         if self.__dict__.get("_asked") != asked:
             how = {"far": self._far_from_origin(), "precise": precise}
-            found = self.rows.columns(columns, self.mean, self.total, **how)
+            found = self.rows.gram_columns(columns, self.mean, self.total, **how)
             self.__dict__.update(_asked=asked, _last=found)
         return self.__dict__["_last"]
 
@@ -295,6 +295,6 @@ def _accumulated(moments: Moments) -> Accumulator:
     """An accumulator that has collected what the moments hold."""
     sums, counts = Accumulator(moments.n_features, matrix=False), moments.counts
     sums.pool(moments.classes, counts, moments.means, moments.mean, moments.scatter_diag)
-    sums.upper, sums.rounding = moments.scatter().copy(), moments.itemsize_error
+    sums.upper, sums.rounding = moments.scatter().copy(), moments.eps
     sums.sparse = isinstance(moments.rows, Rows) and sp.issparse(moments.rows.X)
     return sums

@@ -12,7 +12,7 @@ within classes S_w = X'X − M'N M this reads G = S_w + (1 + α) M'N M, and noth
 classes told apart be those whose scatter is taken, or count as often as they have rows: M and N
 may be those of classes that are only expected, or of classes that all count alike. Equivalently
 J is plain ridge regression of √(1+α) Y_s on F = X + (√(1+α) − 1) X̄, as F'F = G. With an
-intercept, X and A are centred: both losses have the same optimal one.
+intercept, X and A are centered: both losses have the same optimal one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Quadratic:
         """How much all features together would lower J if each entered first."""
         return float((self.B**2).sum() / max((self.diag + self.gamma).sum(), 1e-300))
 
-    def weighing(self, weight: float) -> Quadratic:
+    def scaled_by(self, weight: float) -> Quadratic:
         """Return the same J, multiplied by a weight."""
         return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
 
@@ -174,13 +174,13 @@ class Objective:
         """Return what forward selection needs to know."""
         rows = self.moments.rows
         parts = (self.q, self.B, self.diag, self.gamma, self.columns)
-        out = Quadratic(*parts, self.moments.itemsize_error)
+        out = Quadratic(*parts, self.moments.eps)
         if getattr(rows, "preview", None) is not None:
             out = replace(out, preview=self.estimate)
         known = getattr(rows, "known", None)
         return out if known is None else replace(out, known=known[0])
 
-    def centred(self) -> Objective:
+    def centered(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
 
         J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
@@ -224,7 +224,7 @@ class Objective:
         then as precise as those with X, and take half the time."""
         safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
         safe = safe and self.alpha <= 1e6  # and sums stay within its range
-        single = safe and self.moments.itemsize_error > np.finfo(np.float64).eps
+        single = safe and self.moments.eps > np.finfo(np.float64).eps
         return np.float32 if single else np.float64
 
     def _root(self, columns: Any, *, between: bool = True) -> np.ndarray:
@@ -270,7 +270,7 @@ class Objective:
             np.subtract(self.means, self.mean if self.fit_intercept else 0.0, out=out)
             out *= ((1.0 + self.alpha) * self.shares).astype(out.dtype)[:, None]
             return out.T
-        centre = self.moments.mean if self._own else self.mean
+        center = self.moments.mean if self._own else self.mean
         counts = self.moments.counts if self._own else self.shares
         weights = (1.0 + self.alpha) * self._ratio * np.sqrt(counts)
         T = (weights[:, None] * self.given).astype(self._dtype).T
@@ -279,7 +279,7 @@ class Objective:
             out[:, some] = T @ self._root(some)
         if self.fit_intercept:
             return out.T
-        return out.T + np.outer(centre, (1.0 + self.alpha) * (self.shares @ self.given))
+        return out.T + np.outer(center, (1.0 + self.alpha) * (self.shares @ self.given))
 
     @property
     def targets(self) -> np.ndarray:
@@ -354,7 +354,7 @@ class Objective:
         out = self.moments.scatter(precise=self.precise)
         if out is self.moments.scatter_matrix:
             out = out.copy()
-        single = self.moments.itemsize_error > np.finfo(np.float64).eps and not self.precise
+        single = self.moments.eps > np.finfo(np.float64).eps and not self.precise
         for root, weights in self._between(slice(None)):
             add_products(out, root, weights, np.float32 if single else np.float64)
         for weight, v in self._outer():
@@ -367,7 +367,7 @@ class Objective:
         if not isinstance(rows, (Rows, ArrayRows)) or rows.X.shape[0] >= self.n_features:
             return None
         if isinstance(rows, ArrayRows):
-            rows = rows.own()  # n × n problems are solved in numpy
+            rows = rows.copy()  # n × n problems are solved in numpy
         X = rows.X.astype(np.float64)
         if self.fit_intercept and not sp.issparse(X):
             X = X - self.mean
@@ -392,7 +392,7 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """F = T X (n, d) with F'F = G: rows √w_i (x_i + (t_i − 1) x̄_i), centred if asked for.
+    """F = T X (n, d) with F'F = G: rows √w_i (x_i + (t_i − 1) x̄_i), centered if asked for.
 
     t_i is the stretch of the row's class. T (n, n) comes after X, so sparse rows stay sparse.
     """

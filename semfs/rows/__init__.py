@@ -1,4 +1,4 @@
-"""Labelled rows, wherever they are, and the sums over them that the method needs.
+"""Labeled rows, wherever they are, and the sums over them that the method needs.
 
 They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `sparse`,
 `tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
@@ -18,9 +18,9 @@ from semfs.rows.opening import (
     column_places,
     open_blocks,
     plain_blocks,
-    unlabelled_source,
+    unlabeled_source,
 )
 
 __all__ = ["FAR", "NEAR", "Accumulator", "ArrayRows", "BlockSource", "Labels", "Plain", "Rows"]
 __all__ += ["add_outer", "as_genes", "as_matrix", "as_plain", "as_source", "column_places"]
-__all__ += ["is_foreign", "open_blocks", "plain_blocks", "batches", "unlabelled_source", "view"]
+__all__ += ["is_foreign", "open_blocks", "plain_blocks", "batches", "unlabeled_source", "view"]

@@ -53,17 +53,17 @@ class Block(NamedTuple):
     weights: np.ndarray | None
 
 
-class StayingRows:
+class OutOfCoreRows:
     """What rows have in common that stay where they are."""
 
-    def of_classes(self, full: np.ndarray) -> Self:
+    def keep_classes(self, full: np.ndarray) -> Self:
         """Return the same rows: those of empty classes have no weight."""
         return self
 
-    def own(self) -> Self:
+    def copy(self) -> Self:
         return self
 
-    def matched(self, known: Iterable) -> Self:
+    def align_to(self, known: Iterable) -> Self:
         return self
 
     def sums(
@@ -106,10 +106,10 @@ class StayingRows:
         known, products = np.array(own) >= 0, self.known[1]
         return known, 0.0 if products is None else products[:, [t for t in own if t >= 0]]
 
-    def sample(self: Any, n: int, *, labelled: bool) -> tuple[Any, np.ndarray]:
+    def sample(self: Any, n: int, *, labeled: bool) -> tuple[Any, np.ndarray]:
         """Return at most n random rows with a label, or without one, and their labels."""
         codes = self.labels.codes
-        used = np.flatnonzero(codes >= 0 if labelled else codes == NO_LABEL)
+        used = np.flatnonzero(codes >= 0 if labeled else codes == NO_LABEL)
         n = min(n, max(2000, self.memory // (32 * self.n_features)))  # a quarter of it
         if len(used) > n:
             used = np.sort(np.random.default_rng(0).choice(used, n, replace=False))
@@ -123,7 +123,7 @@ class StayingRows:
             memory.check_matrix_fits(self.n_features, self.memory, WITHOUT_MATRIX)
         sums = self.accumulated(matrix=matrix, precise=precise)
         if not sums.total:
-            raise ValueError("there are no labelled rows, or all their weights are zero.")
+            raise ValueError("there are no labeled rows, or all their weights are zero.")
         return sums
 
     def scatter(self: Any, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
@@ -132,8 +132,8 @@ class StayingRows:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSource(StayingRows):
-    """Labelled rows that are read block by block; make it with `open_blocks`."""
+class BlockSource(OutOfCoreRows):
+    """Labeled rows that are read block by block; make it with `open_blocks`."""
 
     reader: Reader
     labels: Labels | None = None  # None: they come with the blocks
@@ -164,7 +164,7 @@ class BlockSource(StayingRows):
         return self.reader.feature_names
 
     @property
-    def fits(self) -> bool:
+    def fits_in_memory(self) -> bool:
         """Whether the data are so small that they had better be loaded."""
         free = self.passes == "auto" and self.block_rows is None and self.n_rows is not None
         return free and (self.n_rows or 0) * self.reader.row_bytes <= self.memory // 2
@@ -192,7 +192,7 @@ class BlockSource(StayingRows):
                 yield block
 
     def prepared(self, X: Any, some: slice = slice(None)) -> Any:
-        """Some columns, normalised and scaled."""
+        """Some columns, normalized and scaled."""
         if self.normalize:  # of columns alone the reader knows the sums of rows
             reader: Any = self.reader
             X = normalized(X, reader.row_factors if getattr(X, "format", "") == "csc" else None)
@@ -213,7 +213,7 @@ class BlockSource(StayingRows):
         labels = Labels.of(y) if own.labels is None else own.labels
         if len(labels) != X.shape[0]:
             raise ValueError(f"a block has {X.shape[0]} rows but {len(labels)} labels.")
-        self.reader.unlabelled |= self.labels is None and labels.n_unlabelled > 0
+        self.reader.unlabeled |= self.labels is None and labels.n_unlabeled > 0
         y, weights, used = labels.array(), own.weights, labels.codes >= 0
         used &= True if weights is None else weights > 0
         if not used.all():
@@ -241,15 +241,19 @@ class BlockSource(StayingRows):
         labels = None if self.labels is None else self.labels.without(classes)
         return replace(self, labels=labels)
 
-    def matched(self, known: Iterable) -> BlockSource:
+    def align_to(self, known: Iterable) -> BlockSource:
         """Return the source with labels in the type of the known ones: 3 and "3" are one."""
-        return self if self.labels is None else replace(self, labels=self.labels.matched(known))
+        return (
+            self if self.labels is None else replace(self, labels=self.labels.align_to(known))
+        )
 
-    def unmarked(self, mark: Any) -> BlockSource:
+    def mask_label(self, mark: Any) -> BlockSource:
         """Return the source with no label where it is a mark."""
-        return self if self.labels is None else replace(self, labels=self.labels.unmarked(mark))
+        return (
+            self if self.labels is None else replace(self, labels=self.labels.mask_label(mark))
+        )
 
-    def labelled(self) -> BlockSource:
+    def labeled(self) -> BlockSource:
         """Return the same rows with their labels known, read first if they come with them."""
         if self.labels is not None:
             return self
@@ -305,11 +309,11 @@ class BlockSource(StayingRows):
             except ValueError as error:
                 where = f"rows {block.first} to {block.stop - 1}"
                 raise ValueError(f"{error} (in {where})") from error
-        known = self.labels is not None and self.labels.n_unlabelled > 0
-        sums.unlabelled = self.reader.unlabelled or known
+        known = self.labels is not None and self.labels.n_unlabeled > 0
+        sums.unlabeled = self.reader.unlabeled or known
         return sums
 
-    def columns(
+    def gram_columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         out = np.zeros((len(mean), len(columns)))
@@ -317,7 +321,7 @@ class BlockSource(StayingRows):
             weights = block.weights
             n = block.X.shape[0] if weights is None else float(weights.sum())
             rows = Rows(block.X, block.y, weights)
-            out += rows.columns(columns, mean, n, far=far, precise=precise)
+            out += rows.gram_columns(columns, mean, n, far=far, precise=precise)
         return out
 
     def _watched(self, title: str, matrix: bool = False) -> Iterator[Block]:
@@ -402,7 +406,7 @@ class SparseSource(BlockSource):
         if not self.reader.by_columns:
             return super()._assigned(places, classes)
         # what columns add to the projection of a row is summed up; then the nearest is found
-        out, (K, p) = np.empty(len(places), dtype=np.int32), classes.centres.shape
+        out, (K, p) = np.empty(len(places), dtype=np.int32), classes.centers.shape
         for some in batches(len(places), max(1, self.memory // (8 * p))):
             Z = np.zeros((len(places[some]), p))
             for where, X in self._mapped("new classes", partial(self._picked, places[some])):
@@ -455,7 +459,7 @@ class SparseSource(BlockSource):
         counts = np.bincount(codes, weights, C)[:-1].astype(np.float64)
         out = Accumulator(d, matrix=False)
         out.rounding, out.sparse = float(np.finfo(self.reader.dtype).eps), True
-        out.unlabelled = self.labels.n_unlabelled > 0
+        out.unlabeled = self.labels.n_unlabeled > 0
         out.add_totals(classes, counts, sums[:-1], squares)
         out.known = None if columns is None else (columns, products)
         # rows that weigh as much, class by class, as all of them
@@ -467,7 +471,7 @@ class SparseSource(BlockSource):
             out.sample = [(X, codes[chosen], w * share[codes[chosen]])]
         return out
 
-    def columns(
+    def gram_columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         n, weights, title = len(self.labels), self._rows[1], f"{len(columns)} Gram columns"

@@ -22,7 +22,7 @@ from semfs.arrays import batches
 from semfs.io.reader import MEMORY
 from semfs.io.sparse import array_reader
 from semfs.labels import Labels
-from semfs.rows.blocks import SAMPLE, BlockSource, StayingRows, source_of
+from semfs.rows.blocks import SAMPLE, BlockSource, OutOfCoreRows, source_of
 from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries
 from semfs.system import import_optional
 from semfs.validation import check_weights
@@ -48,7 +48,7 @@ class ClusterError(ConnectionError):
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterRows(StayingRows):
+class ClusterRows(OutOfCoreRows):
     """Rows on a cluster; make it with `dask_rows` or `on_cluster`."""
 
     parts: list[Any]  # chunks (X, y, weights), or ranges of a source
@@ -70,7 +70,7 @@ class ClusterRows(StayingRows):
             return self.source.wants_matrix(n_select)
         return n_select is None or 8 * self.n_features**2 <= self.memory
 
-    def columns(
+    def gram_columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         place = {"columns": columns, "mean": mean, "total": total}
@@ -79,7 +79,7 @@ class ClusterRows(StayingRows):
         if known.any():  # by the parts too, but for the products
             own = columns[known], None
             rows = replace(rows, parts=[replace(part, known=own) for part in rows.parts])
-        out = np.array(rows._added_up("columns", far=far, precise=precise, **place))
+        out = np.array(rows._added_up("gram_columns", far=far, precise=precise, **place))
         out[:, known] += products
         return out
 
@@ -87,7 +87,7 @@ class ClusterRows(StayingRows):
         sparse = self.source is not None and self.source.reader.sparse
         return np.sum([part.piloted() for part in self.parts], axis=0) if sparse else ()
 
-    def labelled(self) -> Any:
+    def labeled(self) -> Any:
         """Return the same rows with their labels here; those of a file as they are there."""
         if self.source is not None:
             return self.source
@@ -96,10 +96,10 @@ class ClusterRows(StayingRows):
         labels = Labels.of([label for y in found for label in y])
         return replace(self, parts=parts, labels=labels)
 
-    def unmarked(self, mark: Any) -> ClusterRows:
+    def mask_label(self, mark: Any) -> ClusterRows:
         if self.source is not None:
-            return on_cluster(self.source.unmarked(mark), self.client)
-        return self._with_labels(lambda _, y: Labels.of(y).unmarked(mark).array())
+            return on_cluster(self.source.mask_label(mark), self.client)
+        return self._with_labels(lambda _, y: Labels.of(y).mask_label(mark).array())
 
     def named(self, classes: Any) -> ClusterRows:
         return self._with_labels(functools.partial(_named, classes.assign))
@@ -278,7 +278,7 @@ def _pieces(X: Any, values: Any, name: str) -> list[Any]:
 def on_cluster(source: BlockSource, client: Any) -> Any:
     """Return a source as rows on a cluster: workers read ranges of the same file."""
     n = source.n_rows
-    if source.fits:  # reading it here takes less time
+    if source.fits_in_memory:  # reading it here takes less time
         return source
     if n is None or not source.reader.shared:
         found = f"data that each worker can read in part; {source.reader.path} is not"

@@ -101,7 +101,7 @@ class ArrayRows:
                 w = xp.asarray(self.weights[rows], **options)[:, None]
             yield rows, Z, w
 
-    def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def class_totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         xp, device = self._xp()
         shift = self._host(self.X[: min(64, self.X.shape[0]), :]).mean(axis=0)
         shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
@@ -115,7 +115,7 @@ class ArrayRows:
             squares += self._host(xp.sum(Z * Z * w, axis=0))
         return shift, sums, squares
 
-    def columns(
+    def gram_columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         xp, device = self._xp()
@@ -131,12 +131,12 @@ class ArrayRows:
             out += self._host(Z.T @ (Z * w))
         return out
 
-    def own(self) -> Rows:
+    def copy(self) -> Rows:
         """Return a copy of the rows in numpy."""
         X = np.array(api._convert_to_numpy(self.X, self._xp()[0]))
         return Rows(X, self.codes, self.weights)
 
-    def of_classes(self, full: np.ndarray) -> ArrayRows:
+    def keep_classes(self, full: np.ndarray) -> ArrayRows:
         xp, device = self._xp()
         chosen = np.flatnonzero(full[self.codes])
         weights = None if self.weights is None else self.weights[chosen]

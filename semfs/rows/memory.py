@@ -1,4 +1,4 @@
-"""Labelled rows in memory, and sums over rows: totals, Gram columns, scatter matrix.
+"""Labeled rows in memory, and sums over rows: totals, Gram columns, scatter matrix.
 
 Products are taken in the precision of the rows, block by block, and added up in float64.
 `Rows` has all rows at hand; an `Accumulator` sees them once, block by block.
@@ -50,7 +50,7 @@ class Rows:
     """The data themselves, the thinnest factor of the scatter matrix when n is not large.
 
     X (n, d) dense or CSR and never copied, codes (n,), weights (n,) or None. `ArrayRows`,
-    `BlockSource` and `ClusterRows` offer the same `columns`, `scatter`, `of_classes` and
+    `BlockSource` and `ClusterRows` offer the same `columns`, `scatter`, `keep_classes` and
     `own` for rows that are elsewhere, and `Moments` treats them alike.
     """
 
@@ -66,7 +66,7 @@ class Rows:
     def rounding(self) -> float:
         return float(np.finfo(self.X.dtype).eps)
 
-    def of_classes(self, full: np.ndarray) -> Rows:
+    def keep_classes(self, full: np.ndarray) -> Rows:
         """Return the rows of the classes in a mask (C,), under new codes."""
         chosen = np.flatnonzero(full[self.codes])
         weights = None if self.weights is None else self.weights[chosen]
@@ -86,17 +86,17 @@ class Rows:
         X = self.X[few][:, features].toarray() if sparse else self.X[few[:, None], features]
         return X, self.codes[few], weights
 
-    def own(self) -> Rows:
+    def copy(self) -> Rows:
         """Return a copy, which the caller may keep while the data change."""
         return Rows(self.X.copy(), self.codes, self.weights)
 
-    def totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def class_totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return a shift (d,), class sums (C, d) and column sums of squares (d,) about it."""
         shift = None if sp.issparse(self.X) else _typical_row(self.X)
         sums, squares = totals(self.X, self.codes, n_classes, self.weights, shift)
         return np.zeros_like(squares) if shift is None else shift.astype(float), sums, squares
 
-    def columns(
+    def gram_columns(
         self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
     ) -> np.ndarray:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
@@ -107,7 +107,7 @@ class Rows:
             for product in sparse_products(self.X, columns, self.weights, kind):
                 out += product
             return out
-        centre = mean[columns].astype(np.float64 if far else dtype)
+        center = mean[columns].astype(np.float64 if far else dtype)
         out = np.zeros((len(columns), self.X.shape[1]))
         for rows in batches(self.X.shape[0], PASS_ROWS):
             X = self.X[rows]
@@ -115,7 +115,7 @@ class Rows:
 
             def fill(part: slice, X: Any = X, Z: Any = Z) -> None:
                 picked = np.take(X[part], columns, axis=1)
-                np.subtract(picked, centre, out=Z[part], casting="same_kind")
+                np.subtract(picked, center, out=Z[part], casting="same_kind")
 
             in_threads(fill, len(X), Z.size)
             if self.weights is not None:
@@ -331,10 +331,10 @@ def libraries() -> ThreadpoolController:
 
 
 class Accumulator:
-    """Sums over blocks of labelled rows, in memory that does not grow with their number.
+    """Sums over blocks of labeled rows, in memory that does not grow with their number.
 
-    A block is centred about the mean of all rows so far, multiplied in its own precision and
-    pooled in float64 as in Chan, Golub and LeVeque; sparse ones are not centred.
+    A block is centered about the mean of all rows so far, multiplied in its own precision and
+    pooled in float64 as in Chan, Golub and LeVeque; sparse ones are not centered.
 
     ``matrix`` says whether to form the d × d scatter matrix, or its diagonal only; ``precise``
     whether products of float32 rows are taken in float64.
@@ -346,7 +346,7 @@ class Accumulator:
         self.counts, self.means = np.zeros(0), np.zeros((0, n_features))
         self.total, self.mean, self.diag = 0.0, np.zeros(n_features), np.zeros(n_features)
         self.upper = np.zeros((n_features, n_features)) if matrix else None
-        self.rounding, self.unlabelled = 0.0, False  # whether there are rows without a label
+        self.rounding, self.unlabeled = 0.0, False  # whether there are rows without a label
         self.sparse = False  # whether there are sums about the origin
         # some rows, positions of their classes, and weights: those of all rows of a class
         self.sample: list[tuple[Any, np.ndarray, np.ndarray]] = []
@@ -365,32 +365,32 @@ class Accumulator:
         self.rounding = max(self.rounding, float(np.finfo(X.dtype).eps))
         self.sparse |= sp.issparse(X)
         dtype = np.float64 if self.precise or sp.issparse(X) else X.dtype
-        centre = np.zeros(self.n_features)
+        center = np.zeros(self.n_features)
         if not sp.issparse(X):
             with np.errstate(all="ignore"):
                 mean = self.mean if self.total else X[:BLOCK_ROWS].mean(axis=0, dtype=float)
-                centre = np.where(np.isfinite(mean), mean, 0.0).astype(dtype)
-                X = X - centre
+                center = np.where(np.isfinite(mean), mean, 0.0).astype(dtype)
+                X = X - center
         sums, squares = totals(X, codes, len(labels), weights)
         if not (np.isfinite(sums).all() and np.isfinite(squares).all()):
             check_all_finite(X)
         if self.upper is not None and counts.sum():
             add_products(self.upper, X, weights, dtype)
             add_outer(self.upper, -counts.sum(), sums.sum(axis=0) / counts.sum())
-        self.add_totals(labels, counts, sums, squares, centre)
+        self.add_totals(labels, counts, sums, squares, center)
 
     def add_totals(
-        self, labels: Iterable, counts: Any, sums: Any, squares: Any, centre: Any = 0.0
+        self, labels: Iterable, counts: Any, sums: Any, squares: Any, center: Any = 0.0
     ) -> None:
-        """Add counts (C,), sums (C, d) and squares (d,) about a centre of labelled rows."""
+        """Add counts (C,), sums (C, d) and squares (d,) about a center of labeled rows."""
         n = counts.sum()
         if n:
             offset = sums.sum(axis=0) / n
-            means = centre + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
-            self.pool(labels, counts, means, centre + offset, squares - n * offset**2)
+            means = center + sums / np.maximum(counts, np.finfo(float).tiny)[:, None]
+            self.pool(labels, counts, means, center + offset, squares - n * offset**2)
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
-        self.unlabelled |= other.unlabelled
+        self.unlabeled |= other.unlabeled
         if other.known is not None:
             products = other.known[1] + (0.0 if self.known is None else self.known[1])
             self.known = other.known[0], products

@@ -37,7 +37,7 @@ def open_blocks(
     passes: str = "auto",
     normalize: str | None = None,
 ) -> BlockSource:
-    """Return labelled rows that are read block by block, for ``SemFS.fit(source)``.
+    """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def open_blocks(
     y : array-like of shape (n,) or str, optional
         Labels, or where they are: a column (tables, ``obs`` of AnnData), an array of the same
         file (HDF5, Zarr, NPZ: by default ``y``), or a file with one label per row (NPY). Not
-        for (X, y) blocks. Rows whose label is missing are unlabelled.
+        for (X, y) blocks. Rows whose label is missing are unlabeled.
     sample_weight : array-like of shape (n,), optional
         Row weights.
     key : str, optional
@@ -112,19 +112,19 @@ def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
 
 
-def unlabelled_source(data: Any) -> Any:
+def unlabeled_source(data: Any) -> Any:
     """Return rows without labels that are beyond memory as a source, None for others."""
     if hasattr(data, "__dask_graph__"):
         from semfs.rows.cluster import dask_rows
 
         return dask_rows(data, np.full(data.shape[0], np.nan))
-    rows = data if hasattr(data, "of_classes") else None
+    rows = data if hasattr(data, "keep_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
     if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
         rows = source_of(_opened(data, None if _is_pairs(data) else ())[0])
-    if rows is None or (rows is not data and rows.fits):
+    if rows is None or (rows is not data and rows.fits_in_memory):
         return None
-    n = rows.n_rows if rows.n_rows is not None else len(rows.labelled().labels)
+    n = rows.n_rows if rows.n_rows is not None else len(rows.labeled().labels)
     return replace(rows, labels=Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
 
 
@@ -241,13 +241,13 @@ def _file(path: Path, y: Any, key: str | None, drop: Any) -> tuple[Reader, Label
         with file_errors(path, ".h5ad"):
             column = name or ("" if y is None else None)
             found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
-            return hdf5.file_reader(path, key), found.tidied()
+            return hdf5.file_reader(path, key), found.strip_blank()
     if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
         inside = name is not None and not text and not Path(name).is_file()
         labels = None if inside else _given(y, path)
         with file_errors(path, "Matrix Market" if text else "HDF5"):
             if labels is None:
-                labels = Labels.of(hdf5.texts(path, y)).tidied()
+                labels = Labels.of(hdf5.texts(path, y)).strip_blank()
             return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
     if table_kind(path) is not None:
         return _table(path, y, drop)

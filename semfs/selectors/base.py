@@ -374,7 +374,7 @@ class LinearSelector(RankingSelector):
             gains and weights are explained.
         n_bootstraps : int, default=100
             Bootstraps of the classes for the stability of the selection; 0 for none. They
-            take labelled rows into account, not `target_attributes` or unlabelled rows.
+            take labeled rows into account, not `target_attributes` or unlabeled rows.
         random_state : int, default=0
             Seed of the bootstraps.
 

@@ -97,9 +97,9 @@ class Explanation:
         figure, ax = _panel(4.2, 1.0 + 0.17 * len(found))
         at = np.arange(len(found))[::-1]
         middle, low, high = (found[name].astype(float) for name in ("frequency", "low", "high"))
-        colours = np.where(found["chosen"], RED, GREY)
+        colors = np.where(found["chosen"], RED, GREY)
         interval = [middle - low, high - middle]
-        ax.barh(at, middle, xerr=interval, color=colours, ecolor="#444444", capsize=1.5)
+        ax.barh(at, middle, xerr=interval, color=colors, ecolor="#444444", capsize=1.5)
         ax.set_yticks(at, _as_they_are(found.index), fontsize=7)
         ax.set(xlabel=f"share of {self.n_bootstraps} class bootstraps", xlim=(0, 1))
         ax.margins(y=0.01)

@@ -97,7 +97,7 @@ def select_features(
         feature_indices(parameter, wanted, source.n_features, source.feature_names)
     seen = source.without(unseen)
     if selector.attributes is not None:
-        seen = seen.matched(as_attribute_table(selector.attributes).classes.tolist())
+        seen = seen.align_to(as_attribute_table(selector.attributes).classes.tolist())
     seen = seen.scaled() if scale else seen
     assert seen.labels is not None
     if scheduler is None:

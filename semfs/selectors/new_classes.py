@@ -1,4 +1,4 @@
-"""Classes among rows that nobody has labelled: clusters of them, found with what is known.
+"""Classes among rows that nobody has labeled: clusters of them, found with what is known.
 
 The seen classes tell along which directions rows of one class differ anyway (a metric), and how
 wide a class is (their number). Clusters are found in the leading principal components of all
@@ -25,8 +25,8 @@ from semfs.selectors.training import RESCALE, StreamedRows, Units
 N_COMPONENTS = 32  # principal components to cluster in
 SAMPLE = 1000  # at most so many rows of either kind decide on components and metric
 NUMBER_SAMPLE = 2000  # and on the number
-LARGEST_SAMPLE = 20_000  # unlabelled rows to cluster; the others join the nearest cluster
-FEWEST_ROWS = 10  # fewer unlabelled rows are not clustered
+LARGEST_SAMPLE = 20_000  # unlabeled rows to cluster; the others join the nearest cluster
+FEWEST_ROWS = 10  # fewer unlabeled rows are not clustered
 NEW_CLASS_PENALTY = 0.1  # of clusters, whose means are targets, in units of gamma
 EQUAL_ROWS = 5.0  # seen classes weigh as new ones of so many rows each, and less next to more
 MOST_CLASSES, N_HALVES = 40, 2  # seen classes that tell of metric and width, in halves
@@ -49,11 +49,11 @@ def further_knowledge(
             warnings.warn(f"target_attributes was {note}.", stacklevel=5)
     if unlabeled is not None:
         if not direct:
-            raise ValueError('unlabelled rows need solver="direct".')
+            raise ValueError('unlabeled rows need solver="direct".')
         streamed, wanted = isinstance(unlabeled, StreamedRows), selector.n_new_classes
-        n = unlabeled.rows.labels.n_unlabelled if streamed else unlabeled.X.shape[0]
+        n = unlabeled.rows.labels.n_unlabeled if streamed else unlabeled.X.shape[0]
         labels, K, problem, note = _new_class_problem(objective, unlabeled, n, wanted)
-        said["unlabelled rows"] = f"{n} rows, {note}"
+        said["unlabeled rows"] = f"{n} rows, {note}"
         problems.append(problem)
     found: dict[str, Any] = {"knowledge_": said, "new_table_": new, "target_r2_": r2}
     found |= {"n_new_classes_": K, "unlabeled_labels_": labels}
@@ -63,7 +63,7 @@ def further_knowledge(
 def _new_class_problem(
     objective: Objective, unlabeled: Any, n: int, n_new_classes: int | str
 ) -> tuple[np.ndarray, int, Quadratic | None, str]:
-    """Clusters of n unlabelled rows, their number, and the problem of telling them apart."""
+    """Clusters of n unlabeled rows, their number, and the problem of telling them apart."""
     seen = objective.moments.rows
     wanted = FEWEST_ROWS if n_new_classes == "auto" else max(FEWEST_ROWS, int(n_new_classes))
     note = ""
@@ -72,7 +72,7 @@ def _new_class_problem(
     if n < wanted:
         note = f"not used: {n} are too few to cluster. Give at least {wanted} or none"
     if note:
-        warnings.warn(f"unlabelled rows were {note}.", stacklevel=6)
+        warnings.warn(f"unlabeled rows were {note}.", stacklevel=6)
         return np.full(n, -1), 0, None, note
     if isinstance(unlabeled, Rows):
         X = unlabeled.X
@@ -98,7 +98,7 @@ def _new_class_problem(
     weight = objective.q / max(share * problem.q, np.finfo(float).tiny)
     where = "in a metric of the seen classes" if found.metric else "as they are"
     note = f"used: {K} clusters {where}, seen classes weigh {share:.2f} of them"
-    return labels, K, problem.weighing(weight) if problem.q > 0 else None, note
+    return labels, K, problem.scaled_by(weight) if problem.q > 0 else None, note
 
 
 def _streamed_classes(
@@ -106,13 +106,13 @@ def _streamed_classes(
 ) -> tuple["NewClasses", Moments, np.ndarray]:
     """The same beyond memory: clusters of a sample, and moments of all rows near each."""
     rows = unlabeled.rows
-    X, _ = rows.sample(LARGEST_SAMPLE, labelled=False)
+    X, _ = rows.sample(LARGEST_SAMPLE, labeled=False)
     size = float(abs(X).max())
     if X.dtype == np.float32 and size and not 1e-12 < size < 1e12:
-        raise ValueError(f"unlabelled rows have numbers as large as {size:.0e}. {RESCALE}")
+        raise ValueError(f"unlabeled rows have numbers as large as {size:.0e}. {RESCALE}")
     seen = getattr(seen, "preview", None)  # a sample of them, if there is one already
     if seen is None:
-        X_seen, y = unlabeled.seen.sample(SAMPLE, labelled=True)
+        X_seen, y = unlabeled.seen.sample(SAMPLE, labeled=True)
         seen = Rows(X_seen, encode_labels(y)[1], None)
     found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
     named = rows.named(found)
@@ -123,9 +123,9 @@ def _streamed_classes(
 
 @dataclass(frozen=True)
 class NewClasses:
-    """Centres of the new classes in a space that rows are projected to."""
+    """Centers of the new classes in a space that rows are projected to."""
 
-    centres: np.ndarray  # (K, p)
+    centers: np.ndarray  # (K, p)
     labels: np.ndarray | None  # of the rows, if all of them were clustered
     directions: np.ndarray  # (d, p) of the projection Z = X @ directions - offset
     offset: np.ndarray  # (p,)
@@ -142,7 +142,7 @@ class NewClasses:
     def nearest(self, products: np.ndarray) -> np.ndarray:
         """Return the nearest new class (n,), given X @ directions (n, p)."""
         Z = products - self.offset
-        return np.argmin((self.centres**2).sum(axis=1) - 2.0 * Z @ self.centres.T, axis=1)
+        return np.argmin((self.centers**2).sum(axis=1) - 2.0 * Z @ self.centers.T, axis=1)
 
 
 def find_new_classes(
@@ -197,7 +197,7 @@ def _principal_directions(
             for part, Z in zip(parts, images)
         ) - np.outer(mean, sum(Z.sum(axis=0) for Z in images))
         if not np.abs(V).max() < 1e150:  # as of X in its units
-            raise ValueError("unlabelled rows are far larger than X. Give both in one unit.")
+            raise ValueError("unlabeled rows are far larger than X. Give both in one unit.")
         values, Q = np.linalg.eigh(V.T @ V)  # orthonormal in a fraction of the time of a QR
         V = V @ (Q / np.sqrt(np.maximum(values, 1e-14 * values[-1] + np.finfo(float).tiny)))
     Z = np.concatenate([_project(part, V) - mean @ V for part in parts])
@@ -259,7 +259,7 @@ def _matching_number(Z_seen: np.ndarray, n_seen: int, Z: np.ndarray) -> int:
 
 
 def _width(Z: np.ndarray, k: int) -> float:
-    """Mean squared distance from the centre of the cluster, for k clusters."""
+    """Mean squared distance from the center of the cluster, for k clusters."""
     return 0.0 if k >= len(Z) else _kmeans(Z, k, n_init=1).inertia_ / (len(Z) - k)
 
 

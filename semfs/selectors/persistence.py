@@ -36,7 +36,7 @@ TYPES += ["LassoSelector", "L20ALM", "WkNN"]
 # What an estimator remembers besides parameters and fitted attributes, and may be kept.
 # Callbacks are functions, and metadata requests belong to the pipeline around the selector.
 _SETTINGS = ("_sklearn_output_config",)
-_MOMENTS = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "itemsize_error")
+_MOMENTS = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "eps")
 
 
 def save(selector: Any, path: Any) -> Path:
@@ -145,7 +145,7 @@ def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> 
     return frame
 
 
-# How values are recognised, taken apart and made again.
+# How values are recognized, taken apart and made again.
 Kind = tuple[Callable[[Any], bool], Callable[[Any], Mapping[str, Any]], Callable[..., Any]]
 KINDS: dict[str, Kind] = {
     "tuple": (lambda v: type(v) is tuple, lambda v: {"items": [*v]}, lambda items: (*items,)),

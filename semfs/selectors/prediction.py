@@ -16,7 +16,7 @@ from semfs.attributes.targets import MeanModel
 
 #: How far covariances are shrunk to their diagonal.
 SHRINKAGE = 0.5
-#: How far predicted means are brought to the usual distance from the centre, and at most so
+#: How far predicted means are brought to the usual distance from the center, and at most so
 #: many times: regression shrinks some more than others, and rows would go to the nearest.
 EVENNESS, MOST_STRETCH = 0.75, 10.0
 #: Share of the covariance of prediction errors that is added for predicted means.
@@ -50,10 +50,10 @@ class ClassPredictor:
         asked = zip(table.classes.tolist(), table.values.tolist())
         place = np.array([known.get((label, *row), -1) for label, row in asked])
         out = np.empty((len(Z), len(place)))
-        sd, centre = self.sd, self.means.mean(axis=0)  # near it differences keep their digits
-        Z, V = (Z - centre) / sd, self.within / sd / sd[:, None]
+        sd, center = self.sd, self.means.mean(axis=0)  # near it differences keep their digits
+        Z, V = (Z - center) / sd, self.within / sd / sd[:, None]
         np.fill_diagonal(V, 1.0)
-        seen, new, M = place >= 0, place < 0, (self.means - centre) / sd
+        seen, new, M = place >= 0, place < 0, (self.means - center) / sd
         if seen.any():
             root, constant = _whitening(V)
             distances = cdist(Z @ root, M[place[seen]] @ root, "sqeuclidean")
@@ -62,7 +62,7 @@ class ClassPredictor:
             means, errors = self._predicted(table.values[new])
             E = errors / sd
             root, constant = _whitening(V + ERROR_SHARE * (E.T @ E) / len(E))
-            P = ((means - centre) / sd) @ root
+            P = ((means - center) / sd) @ root
             usual = np.median(np.linalg.norm((M - E) @ root, axis=1))  # of classes left out
             lengths = np.maximum(np.linalg.norm(P, axis=1), usual / MOST_STRETCH)
             P *= ((usual or 1.0) / np.where(lengths > 0.0, lengths, 1.0))[:, None] ** EVENNESS

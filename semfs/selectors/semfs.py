@@ -15,12 +15,12 @@ from semfs.method.alternating import STEP_RULES, solve_alternating
 from semfs.method.direct import forward_selection, likely_features
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY, Objective, Solution, reduce_rank
-from semfs.rows import open_blocks, unlabelled_source
+from semfs.rows import open_blocks, unlabeled_source
 from semfs.rows.device import like
 from semfs.selectors import training
 from semfs.selectors.base import LinearSelector, validated
 from semfs.selectors.new_classes import further_knowledge
-from semfs.selectors.training import UNLABELED, FeatureLimits, TrainingData, Units, describes
+from semfs.selectors.training import UNLABELED, Candidates, TrainingData, Units, describes
 from semfs.validation import check_option, class_weights
 
 #: Share of the variance of X beyond which one column is named: its unit may be another.
@@ -43,9 +43,9 @@ AS_PUBLISHED: dict[str, Any] = {
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SemFS(CallbackSupportMixin, LinearSelector):
-    """Select the features that tell apart classes nobody has labelled yet.
+    """Select the features that tell apart classes nobody has labeled yet.
 
-    Features are chosen on labelled *seen* classes so that they predict the *attributes*
+    Features are chosen on labeled *seen* classes so that they predict the *attributes*
     (descriptions) of a class, of which unseen classes are other combinations. The objective
     is that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
     Knowledge"::
@@ -78,7 +78,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         nested: the first j features are the answer for j. "alternating" is the paper's
         Algorithm 1, kept as a reference.
     fit_intercept : bool, default=True
-        Whether to centre X and the attributes.
+        Whether to center X and the attributes.
     class_weight : "balanced", mapping or None, default="balanced"
         What a row of each class counts for when classes are told apart: "balanced" lets every
         class count the same, None every row. The scatter within classes is that of all rows.
@@ -91,7 +91,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         as well, by "direct". Not used if descriptions predict nothing of seen classes left
         out, or if these are fewer than 8 (see ``knowledge_``). None switches it off.
     n_new_classes : int or "auto", default="auto"
-        Number of classes expected among unlabelled rows, if `fit` is given some; "auto" makes
+        Number of classes expected among unlabeled rows, if `fit` is given some; "auto" makes
         clusters of them as narrow as clusters of the seen rows are.
     include, exclude : sequence of int or str, optional
         Features, by index or by name, that are chosen before all others or never.
@@ -100,7 +100,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     tol : float, default=1e-4
         "alternating" stops when a round lowers J by less than this fraction.
     step : {"lipschitz", "exact"} or float, default="lipschitz"
-        Step length of "alternating": 1/λ_max of the Hessian, the minimiser along the
+        Step length of "alternating": 1/λ_max of the Hessian, the minimizer along the
         gradient, or a fixed length (halved while J would rise).
     s_init : array-like of shape (d,), optional
         Start of "alternating"; by default all ones.
@@ -132,12 +132,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Means of the selected features, and their covariance within classes.
     knowledge_ : dict of str
         What was used, and why not: of ``"seen classes"``, ``"classes to come"`` and
-        ``"unlabelled rows"`` where there were any.
+        ``"unlabeled rows"`` where there were any.
     new_table_, target_r2_ : AttributeTable or None, and float
         The descriptions of the classes to come, and the share of the spread of class means
         that descriptions predict for classes left out, at most 1; nan without any.
     n_new_classes_, unlabeled_labels_ : int and ndarray of shape (n_unlabeled,)
-        Number of clusters of unlabelled rows, and the cluster of each: those of X in their
+        Number of clusters of unlabeled rows, and the cluster of each: those of X in their
         order, then those of ``X_unlabeled``. Empty for Dask arrays.
     n_features_in_, feature_names_in_, attribute_names_in_
         Number and names of features (if X has names) and names of the attributes.
@@ -198,11 +198,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         y : array-like of shape (n,)
             Their class labels, of any one hashable type; or the name of the column that holds
             them. Not for (X, y) blocks. -1 (unless `attributes` describes a class -1), None,
-            NaN and NA mark unlabelled rows.
+            NaN and NA mark unlabeled rows.
         sample_weight : array-like of shape (n,), optional
             Row weights.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabelled rows, or where they are: as X. Beyond memory, clusters are found
+            More unlabeled rows, or where they are: as X. Beyond memory, clusters are found
             in a sample and all rows assigned to them.
         """
         with self._all_or_nothing():
@@ -218,7 +218,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
         if UNLABELED in moments.classes.tolist() and not describes(self.attributes, UNLABELED):
             raise ValueError(  # sums cannot be taken apart again
-                f"some rows have the label {UNLABELED}, which means unlabelled, and were summed"
+                f"some rows have the label {UNLABELED}, which means unlabeled, and were summed"
                 " up with others. Mark them by None or NaN, or pass labels and rows apart."
             )
         with self._all_or_nothing():
@@ -239,10 +239,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             data = self._data(X, y, sample_weight, reset=collected is None)
             if data.unlabeled is not None:
                 raise ValueError(
-                    "partial_fit takes labelled rows only. Drop the others, or use fit."
+                    "partial_fit takes labeled rows only. Drop the others, or use fit."
                 )
             align_attributes(self.attributes, data.moments.classes)  # refuse before adding
-            moments = data.moments.own() if collected is None else collected + data.moments
+            moments = data.moments.copy() if collected is None else collected + data.moments
             self.moments_ = moments
             if (moments.counts > 0).sum() > 1:
                 self._fit_from(TrainingData(data.X, moments, None), y)
@@ -254,11 +254,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         """Moments of rows wherever they are, and rows without a label."""
         self._check_parameters()
         rows = training.rows_beyond_memory(X, y, sample_weight, self.attributes)
-        apart = unlabelled_source(X_unlabeled)
+        apart = unlabeled_source(X_unlabeled)
         here = X_unlabeled if apart is None else None
         if rows is not None and not reset and (d := rows.n_features) != self.n_features_in_:
             raise ValueError(f"X has {d} features, those before had {self.n_features_in_}.")
-        if rows is not None and rows.fits:
+        if rows is not None and rows.fits_in_memory:
             (X, y, sample_weight), rows = training.loaded(rows), None
         source, direct = apart if rows is None else rows, self.solver == "direct"
         options = {
@@ -270,11 +270,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             data = self._training_data(X, y, sample_weight, X_unlabeled=here, reset=reset)
         else:
             alone = (
-                direct and X_unlabeled is None and not getattr(rows.labels, "n_unlabelled", 1)
+                direct and X_unlabeled is None and not getattr(rows.labels, "n_unlabeled", 1)
             )
             sums, again = rows.sums(**options, foretell=self._foretold if alone else None)
             if UNLABELED in sums.position and not describes(self.attributes, UNLABELED):
-                rows = rows.labelled().unmarked(UNLABELED)  # marks came with the blocks
+                rows = rows.labeled().mask_label(UNLABELED)  # marks came with the blocks
                 sums, again = rows.sums(**options)
             data = TrainingData(None, Moments.from_sums(sums, again), None)
             self.n_features_in_ = rows.n_features
@@ -284,7 +284,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             if here is not None:
                 here = validated(self, here, "X_unlabeled", accept_sparse="csr", reset=False)
                 apart = open_blocks(here, np.full(here.shape[0], np.nan))
-            if sums.unlabelled:
+            if sums.unlabeled:
                 data = data.with_streamed(rows, rows, options)
         if apart is None:
             return data
@@ -304,7 +304,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             warnings.simplefilter("ignore")
             table = align_attributes(self.attributes, moments.classes)
             objective = self._objective(moments, self._targets(table, self.label_weight)[0])
-            limits = FeatureLimits.of(moments, self.include, self.exclude, rows.feature_names)
+            limits = Candidates.of(moments, self.include, self.exclude, rows.feature_names)
             more = further_knowledge(self, objective, table, Units(), None)[1]
             k = min(self._n_wanted(moments.n_features), moments.n_features)
             own = limits.candidates, limits.include
@@ -323,7 +323,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         params = units.params(self)
         targets, basis = self._targets(table, params["label_weight"])
         objective = self._objective(moments, targets, gamma=params["gamma"])
-        limits = FeatureLimits.of(
+        limits = Candidates.of(
             moments, self.include, self.exclude, getattr(self, "feature_names_in_", None)
         )
         k = self._n_wanted(moments.n_features)
@@ -386,7 +386,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return Objective.from_moments(moments, targets, class_weight=weights, **own)
 
     def _solve(
-        self, objective: Objective, more: list, limits: FeatureLimits, monitor: Any, step: Any
+        self, objective: Objective, more: list, limits: Candidates, monitor: Any, step: Any
     ) -> Solution:
         d = objective.n_features
         if self.solver == "direct":
@@ -431,7 +431,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             "n_iter_": len(solution.objective),
         }
 
-    def _ranking(self, solution: Solution, limits: FeatureLimits) -> dict[str, Any]:
+    def _ranking(self, solution: Solution, limits: Candidates) -> dict[str, Any]:
         """Scores and order; forced features first, constant ones last, then forbidden ones."""
         scores = solution.scores
         found = (scores[limits.candidates], solution.V, solution.objective)

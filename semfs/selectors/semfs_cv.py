@@ -20,7 +20,7 @@ from semfs.selectors import training
 from semfs.selectors.base import LinearSelector
 from semfs.selectors.new_classes import LARGEST_SAMPLE
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import FeatureLimits, Units
+from semfs.selectors.training import Candidates, Units
 from semfs.validation import check_integer
 
 FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
@@ -123,12 +123,12 @@ class SemFSCV(LinearSelector):
             self._check_parameters()
             self._check_n_features_to_select()
             rows = training.rows_beyond_memory(X, y, sample_weight, self.attributes)
-            if rows is not None and rows.fits:
+            if rows is not None and rows.fits_in_memory:
                 X, y, sample_weight = training.loaded(rows)
             few = X, y, sample_weight
-            if rows is not None and not rows.fits:
+            if rows is not None and not rows.fits_in_memory:
                 X, y, sample_weight = rows, None, None
-                X_few, y_few = rows.labelled().sample(LARGEST_SAMPLE, labelled=True)
+                X_few, y_few = rows.labeled().sample(LARGEST_SAMPLE, labeled=True)
                 few = Plain(X_few, y_few, rows.feature_names), y_few, None
             moments = self._training_data(*few).moments.without_empty_classes()
             training.check_two_classes(moments)
@@ -310,7 +310,7 @@ class ClassFolds:
         n_candidates: int,
     ) -> None:
         self.settings, self.moments, self.table = settings, moments, table
-        limits = FeatureLimits.of(moments, settings[0].include, settings[0].exclude, names)
+        limits = Candidates.of(moments, settings[0].include, settings[0].exclude, names)
         self.columns = np.arange(moments.n_features)
         self.diagonals: list[float] = []  # of each setting; empty if all features are searched
         if n_candidates < moments.n_features:
@@ -329,7 +329,7 @@ class ClassFolds:
         X = X.toarray() if sp.issparse(X) else X
         return Moments.from_checked(X, codes, self.moments.classes[own], weights).compact()
 
-    def _screen(self, limits: FeatureLimits, n_candidates: int) -> None:
+    def _screen(self, limits: Candidates, n_candidates: int) -> None:
         """Keep the features to include and, from the tops of the settings' rankings by the gain
         of entering first, in turn, others."""
         rankings, allowed = [], limits.candidates

@@ -1,4 +1,4 @@
-"""What a selector is fitted to: moments of labelled rows, and rows without a label."""
+"""What a selector is fitted to: moments of labeled rows, and rows without a label."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -32,9 +32,9 @@ class StreamedRows:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Labelled rows and rows without a label."""
+    """Labeled rows and rows without a label."""
 
-    X: Any  # labelled rows, None if they are not in memory
+    X: Any  # labeled rows, None if they are not in memory
     moments: Moments  # of these
     unlabeled: Rows | StreamedRows | None
 
@@ -52,7 +52,7 @@ class TrainingData:
         if hidden is None and X_unlabeled is None:
             return cls(X, _moments(X, codes, classes, weights), None)
         if is_foreign(X):
-            raise ValueError("unlabelled rows need numpy or sparse X. Convert X, or drop them.")
+            raise ValueError("unlabeled rows need numpy or sparse X. Convert X, or drop them.")
         hidden = np.zeros(len(codes), dtype=bool) if hidden is None else hidden
         apart, weights_apart = X[hidden], None if weights is None else weights[hidden]
         assert_all_finite(apart.data if sp.issparse(apart) else apart, input_name="X")
@@ -72,14 +72,14 @@ class TrainingData:
         return cls(X, moments, Rows(apart, no_class, weights_apart))
 
     def with_streamed(self, rows: Any, seen: Any, options: dict[str, Any]) -> Self:
-        """Return the same with unlabelled rows beyond memory."""
+        """Return the same with unlabeled rows beyond memory."""
         if self.unlabeled is not None:
             raise ValueError(
                 "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
                 "only one of them can be used: put these rows together."
             )
-        seen = None if seen is None else seen.labelled()
-        return replace(self, unlabeled=StreamedRows(rows.labelled(), seen, options))
+        seen = None if seen is None else seen.labeled()
+        return replace(self, unlabeled=StreamedRows(rows.labeled(), seen, options))
 
 
 def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Moments:
@@ -104,7 +104,7 @@ class Units:
     @classmethod
     def of(cls, moments: Moments, table: AttributeTable, unlabeled: Any = None) -> Self:
         """Return the units that make numbers ordinary."""
-        single = moments.itemsize_error > np.finfo(np.float64).eps
+        single = moments.eps > np.finfo(np.float64).eps
         here = isinstance(moments.rows, (Rows, ArrayRows, type(None)))
         here &= not isinstance(unlabeled, StreamedRows)
         spread = np.sqrt(moments.scatter_diag.max() / moments.total)
@@ -120,7 +120,7 @@ class Units:
         if isinstance(rows, (Rows, ArrayRows)):
             X = rows.X * factor
             return Moments.from_checked(X, rows.codes, moments.classes, rows.weights)
-        single = moments.itemsize_error > np.finfo(np.float64).eps
+        single = moments.eps > np.finfo(np.float64).eps
         if rows is not None or (single and abs(self.x) > 40):  # squares were taken already
             raise ValueError(f"X has numbers as large as {2.0**self.x:.0e}. {RESCALE}")
         scatter = moments.scatter_matrix
@@ -132,7 +132,7 @@ class Units:
         )
 
     def rows(self, rows: Any) -> Any:
-        """Return unlabelled rows in these units."""
+        """Return unlabeled rows in these units."""
         if not self.x or rows is None:
             return rows
         if not isinstance(rows, Rows):
@@ -179,7 +179,7 @@ def _exponent(size: float, most: int, ordinary: tuple[float, float] = ORDINARY) 
 
 
 @dataclass(frozen=True)
-class FeatureLimits:
+class Candidates:
     """Constant columns (a mask), and indices of features to include and to exclude."""
 
     constant: np.ndarray
@@ -260,7 +260,7 @@ def describes(attributes: Any, label: Any) -> bool:
 
 def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> Any:
     """Data that must not be held whole, as rows to pass over; None for arrays and frames."""
-    if hasattr(X, "of_classes"):  # rows already
+    if hasattr(X, "keep_classes"):  # rows already
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         rows = X
@@ -273,8 +273,8 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> A
     if rows is None:
         return None
     if attributes is not None:
-        rows = rows.matched(as_attribute_table(attributes).classes.tolist())
-    return rows if describes(attributes, UNLABELED) else rows.unmarked(UNLABELED)
+        rows = rows.align_to(as_attribute_table(attributes).classes.tolist())
+    return rows if describes(attributes, UNLABELED) else rows.mask_label(UNLABELED)
 
 
 def loaded(rows: Any) -> tuple[Plain, Any, Any]:

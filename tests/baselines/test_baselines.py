@@ -33,7 +33,7 @@ each = pytest.mark.parametrize("selector", ALL, ids=name_of)
 
 
 def blobs(seed=0, n=40, d=8, n_classes=4):
-    """Rows around class centres; the last two columns are constant."""
+    """Rows around class centers; the last two columns are constant."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     X = 2.0 * rng.normal(size=(n_classes, d))[y] + rng.normal(size=(n, d))

@@ -41,7 +41,7 @@ def farm(tmp_path):
     pd = pytest.importorskip("pandas")
     kind = np.array(["cow", "hen", "bée"])[np.arange(60) % 3]
     X = np.random.default_rng(0).normal(size=(60, 5)) + 3.0 * np.eye(3, 5)[np.arange(60) % 3]
-    rows = pd.DataFrame(X, columns=["wéight", "height", "speed", "colour", "noise"])
+    rows = pd.DataFrame(X, columns=["wéight", "height", "speed", "color", "noise"])
     rows.assign(kind=kind).to_csv(tmp_path / "rows.csv", index=False)
     table = pd.DataFrame({"legs": [4, 2, 6], "flies": [0, 0, 1]}, index=["cow", "hen", "bée"])
     table.to_csv(tmp_path / "classes.csv")
@@ -136,7 +136,7 @@ def test_rows_without_a_label_are_counted_and_a_share_of_features_is_chosen(farm
     text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",")
     (farm / "rows.csv").write_text(text, "utf-8")
     done = invoke(*select(farm, "-k", "0.4"))
-    assert "2 of 5 features chosen on 40 rows of 2 classes and 20 unlabelled" in done.stdout
+    assert "2 of 5 features chosen on 40 rows of 2 classes and 20 unlabeled" in done.stdout
 
 
 def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):

@@ -68,8 +68,8 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
         lead(rows, "acc", "SemFS", "LASSO")
 
 
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -77,6 +77,6 @@ def luminance(colour):
 @pytest.mark.parametrize("background", ["#ffffff", "#14171c"])
 def test_colours_have_the_contrast_that_graphics_need(background):
     """WCAG 2: at least 3:1, on the light and on the dark page."""
-    for colour in PAPER["colours"]:
-        low, high = sorted([luminance(colour), luminance(background)])
+    for color in PAPER["colors"]:
+        low, high = sorted([luminance(color), luminance(background)])
         assert (high + 0.05) / (low + 0.05) >= 3

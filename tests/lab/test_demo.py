@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from semfs.cli import app
 from semfs.lab.demo import LINES, OURS, run_demo
-from semfs.lab.report import colours
+from semfs.lab.report import colors
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +21,16 @@ def demo():
 def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(tmp_path):
     done = CliRunner().invoke(app, ["demo", "--splits", "1", "--out", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
-    for text in ("Never labelled", "Genes chosen", "NMI on unseen classes", "Lead of", *LINES):
+    for text in ("Never labeled", "Genes chosen", "NMI on unseen classes", "Lead of", *LINES):
         assert text in done.output
     page = (tmp_path / "new" / "report.html").read_text()
     assert "S100A9" in page
     assert "Chosen genes by cell type" in page
     picture = image.imread(tmp_path / "new" / "demo.png")[..., :3]
     curves, dots = np.split((255 * picture).round().astype(int), 2)
-    ours = [int(colours(LINES)[OURS][i : i + 2], 16) for i in (1, 3, 5)]
+    ours = [int(colors(LINES)[OURS][i : i + 2], 16) for i in (1, 3, 5)]
     assert (curves == ours).all(axis=2).any()
-    assert (dots == ours).all(axis=2).any()  # names of the types that were never labelled
+    assert (dots == ours).all(axis=2).any()  # names of the types that were never labeled
     assert len(np.unique(dots.reshape(-1, 3), axis=0)) > 100  # shades of expression
 
 

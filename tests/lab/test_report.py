@@ -71,7 +71,7 @@ def section_of(rows, title):
 def test_every_experiment_has_a_section_and_pictures_come_before_tables(page):
     text = render(all_rows(), failures(), info())
     names = ("Objects (aPascal and aYahoo)", "Animals", "Small images (CIFAR-10)")
-    drawn = ["Labelled share of seen classes", "Attributes or labels as targets"]
+    drawn = ["Labeled share of seen classes", "Attributes or labels as targets"]
     drawn += ["Effect of α", "Convergence", "Scaling"]
     tables = ["Standings", "Selected features", "Failures", "How this was made"]
     pictures = [*(f"Clustering: {name}" for name in names), *drawn]
@@ -122,8 +122,8 @@ def test_at_most_eight_curves_are_shown_at_once_ours_and_the_best(page):
     assert first["SemFS"]
     assert first["SemFS/c"]
     assert any("data-spread" in a and "checked" in a for _, a in page.elements)
-    colours = json.loads(page.scripts["plots"])["colours"]
-    assert len(set(colours.values())) == len(colours) > 12
+    colors = json.loads(page.scripts["plots"])["colors"]
+    assert len(set(colors.values())) == len(colors) > 12
 
 
 def test_features_of_several_splits_are_counted():
@@ -179,7 +179,7 @@ def test_tables_have_captions_and_headers_and_figures_have_words(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     for _, attributes in page.elements:
-        assert attributes.get("aria-labelledby", ids[0]) in ids
+        assert attributes.get("aria-labeledby", ids[0]) in ids
 
 
 def test_the_csv_in_the_page_holds_all_rows_with_full_precision(page):

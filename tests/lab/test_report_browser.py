@@ -36,7 +36,7 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture
 def browser(chromium, report):
-    """The page, freshly loaded and drawn, at desktop width in light colours."""
+    """The page, freshly loaded and drawn, at desktop width in light colors."""
     resize(chromium, 1280)
     prefer(chromium, "light")
     chromium.get_log("browser")  # drop what earlier tests left
@@ -190,8 +190,8 @@ def test_figures_follow_the_colour_scheme(browser):
 
 
 def test_csv_can_be_downloaded(browser, tmp_path):
-    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path)}
-    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
     buttons = browser.find_elements(By.CSS_SELECTOR, "button[data-csv]")
     next(b for b in buttons if b.text.startswith("All results")).click()
     path = tmp_path / "scores.csv"

@@ -51,7 +51,7 @@ def test_columns_beyond_the_budget_are_fetched_by_passes_over_a_dense_file(tmp_p
     np.save(tmp_path / "X.npy", X)
     source = open_blocks(tmp_path / "X.npy", y, memory="8MB")  # d × d would take 72 MB
     assert not source.wants_matrix(15)
-    assert not source.fits
+    assert not source.fits_in_memory
     selector = SemFS(15).fit(open_blocks(tmp_path / "X.npy", y, memory="8MB", block_rows=50))
     assert selector.order_[:15].tolist() == SemFS(15).fit(X, y).order_[:15].tolist()
 

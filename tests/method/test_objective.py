@@ -113,8 +113,8 @@ def test_all_losses_and_penalties_count_1_unless_said_otherwise():
 def test_a_weight_multiplies_J_and_all_gains():
     G, B = np.diag([1.0, 4.0]), np.array([[1.0, 2.0], [3.0, 0.0]])
     quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
-    assert quadratic.weighing(4.0).q == 40.0
-    assert_allclose(quadratic.weighing(4.0).reach, 4.0 * quadratic.reach)
+    assert quadratic.scaled_by(4.0).q == 40.0
+    assert_allclose(quadratic.scaled_by(4.0).reach, 4.0 * quadratic.reach)
 
 
 def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
@@ -122,10 +122,10 @@ def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
     objective = make_objective(X, y, A, alpha=0.5, gamma=2.0)
     W, s = random_point(2, 12, 3)
     error = A[y].mean(axis=0) - X.mean(axis=0) @ (s[:, None] * W)
-    expected = objective.centred().value(W, s) + objective.origin_weight * (error @ error)
+    expected = objective.centered().value(W, s) + objective.origin_weight * (error @ error)
     assert_allclose(objective.value(W, s), expected)
     assert objective.origin_weight == 1.5 * 60
-    assert objective.centred().origin_weight == 0.0
+    assert objective.centered().origin_weight == 0.0
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

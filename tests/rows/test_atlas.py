@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from scipy.io import mmread, mmwrite
 from sklearn.base import clone
 
+import semfs.io.reader
 import semfs.io.safety
 import semfs.rows.blocks
 import semfs.rows.memory
-import semfs.io.reader
 from semfs import SemFS
 from semfs.io.safety import FileError
 from semfs.io.sparse import SparseReader, mtx_reader

@@ -147,7 +147,7 @@ def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_pa
     path, label = FORMATS[name](tmp_path)
     source = open_blocks(path, label)
     table = table_for(source)
-    assert source.fits == (memory > 10**6)
+    assert source.fits_in_memory == (memory > 10**6)
     fitted = SemFS(4, table).fit(path, label)
     assert fitted.order_.tolist() == ORDER
     if source.feature_names is not None:
@@ -182,7 +182,7 @@ def missing(labels=KINDS):
     ],
     ids=["h5ad", "h5ad categories", "parquet", "csv", "feather", "excel", "npz"],
 )
-def test_rows_without_a_label_are_unlabelled(write, tmp_path):
+def test_rows_without_a_label_are_unlabeled(write, tmp_path):
     path, label = write(tmp_path)
     marked = missing()
     marked[:20] = -1
@@ -253,10 +253,10 @@ def test_an_anndata_file_is_a_data_set(form, tmp_path):
     path, label = h5ad(tmp_path, form, labels=missing())
     with pytest.warns(UserWarning, match="rows without a label are left out"):
         data = load_table(path, label, TEXTS, layer="double", unseen=["dog"])
-    labelled = pd.notna(missing())
+    labeled = pd.notna(missing())
     assert sp.issparse(data.X) == (form is sp.csr_matrix)
-    assert_array_equal(data.X.toarray() if sp.issparse(data.X) else data.X, 2 * X[labelled])
-    assert_array_equal(data.y, KINDS[labelled])
+    assert_array_equal(data.X.toarray() if sp.issparse(data.X) else data.X, 2 * X[labeled])
+    assert_array_equal(data.y, KINDS[labeled])
     assert (data.name, data.unseen.tolist()) == ("data", ["dog"])
     assert list(data.feature_names) == NAMES
 

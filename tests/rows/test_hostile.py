@@ -195,9 +195,9 @@ def test_a_file_that_takes_forever_is_refused_and_the_next_one_is_read(tmp_path,
     os.mkfifo(tmp_path / "endless.h5")  # nobody ever writes to it
     write_texts(tmp_path / "a.h5")
     monkeypatch.setattr(probe, "SECONDS", 0.1)
-    assert not probe.survives(tmp_path / "endless.h5")
+    assert not probe.probe_ok(tmp_path / "endless.h5")
     monkeypatch.undo()
-    assert probe.survives(tmp_path / "a.h5")
+    assert probe.probe_ok(tmp_path / "a.h5")
     monkeypatch.setattr(h5py.h5o, "get_info", None)  # damaged: hides nothing else
     assert probe.explore(str(tmp_path / "a.h5")) == 3  # the file itself and two arrays
 
@@ -205,11 +205,11 @@ def test_a_file_that_takes_forever_is_refused_and_the_next_one_is_read(tmp_path,
 def test_a_group_whose_attributes_cannot_be_listed_is_refused(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_group("var").attrs["_index"] = "gene"
-    assert probe.survives(tmp_path / "a.h5")
+    assert probe.probe_ok(tmp_path / "a.h5")
     content = (tmp_path / "a.h5").read_bytes()
     at = content.index(b"_index\0") - 4  # the size of its type: more than there is
     (tmp_path / "b.h5").write_bytes(content[:at] + b"\xff" + content[at + 1 :])
-    assert not probe.survives(tmp_path / "b.h5")
+    assert not probe.probe_ok(tmp_path / "b.h5")
 
 
 def test_an_array_of_chunks_that_are_not_there_is_refused(tmp_path):

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_digits
 
-import semfs.rows.memory as memory_module
 import semfs.io.reader as readers_module
+import semfs.rows.memory as memory_module
 from problems import make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.datasets import load_sample

@@ -165,7 +165,7 @@ def test_names_go_in_and_out_and_forced_features_are_kept():
     assert clone(selector).get_params()["include"] == ["g9"]
 
 
-def test_unlabelled_rows_are_left_to_the_final_fit():
+def test_unlabeled_rows_are_left_to_the_final_fit():
     X, y, A = problem()
     hidden = np.arange(len(y)) % 5 == 0
     marked = SemFSCV(4, A, param_grid=GRID, cv=3).fit(X, np.where(hidden, -1, y))

@@ -302,10 +302,10 @@ def test_predicted_attributes_are_a_ridge_regression_on_the_chosen_columns(solve
     classes = [np.flatnonzero(y == c)[0] for c in range(4)]
     means, within = M[classes], (Z - M).T @ (Z - M) / len(y)
     total = within + np.cov(means.T, bias=True)
-    sd, centre = np.sqrt(np.diag(total)), means.mean(axis=0)
+    sd, center = np.sqrt(np.diag(total)), means.mean(axis=0)
     H = total / np.outer(sd, sd) + 0.1 * np.eye(5)
-    W = np.linalg.solve(H, ((means - centre) / sd).T @ (A - A.mean(axis=0)) / 4)
-    expected = A.mean(axis=0) + (Z - centre) / sd @ W
+    W = np.linalg.solve(H, ((means - center) / sd).T @ (A - A.mean(axis=0)) / 4)
+    expected = A.mean(axis=0) + (Z - center) / sd @ W
     assert_allclose(selector.predict_attributes(data), expected, atol=1e-8)
 
 

@@ -1,4 +1,4 @@
-"""Labels beside attributes, unlabelled rows, and descriptions of the classes to come."""
+"""Labels beside attributes, unlabeled rows, and descriptions of the classes to come."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
     assert_array_equal(mixed.predict(X).shape, y.shape)
 
 
-# ---- unlabelled rows ------------------------------------------------------------------
+# ---- unlabeled rows ------------------------------------------------------------------
 
 
 def unlabeled_problem():
@@ -76,7 +76,7 @@ def test_new_classes_and_their_number_are_found():
     assert selector.n_new_classes_ == 4
     pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
     assert len(pairs) == 4
-    assert "160 rows, used: 4 clusters" in selector.knowledge_["unlabelled rows"]
+    assert "160 rows, used: 4 clusters" in selector.knowledge_["unlabeled rows"]
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
 
@@ -107,7 +107,7 @@ def test_clusters_point_at_what_the_new_classes_differ_in():
     assert {20, 21} & set(SemFS(4).fit(X, y, X_unlabeled=X_new).order_[:4].tolist())
 
 
-def test_too_few_unlabelled_rows_are_not_used_and_a_remedy_is_named():
+def test_too_few_unlabeled_rows_are_not_used_and_a_remedy_is_named():
     X, y, X_new, _ = corners()
     with pytest.warns(UserWarning, match="too few to cluster. Give at least 10"):
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
@@ -133,7 +133,7 @@ def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
 
 
 @pytest.mark.parametrize("make", [SemFS, SemFSCV])
-def test_unlabelled_rows_are_checked_as_others_are(make):
+def test_unlabeled_rows_are_checked_as_others_are(make):
     X, y, A, hidden = unlabeled_problem()
     with pytest.raises(ValueError, match="features"):
         make(5, A).fit(X, y, X_unlabeled=X[:, :3])
@@ -145,14 +145,14 @@ def test_unlabelled_rows_are_checked_as_others_are(make):
         make(5, A).fit(X[~hidden], y[~hidden], X_unlabeled=broken)
 
 
-def test_what_does_not_go_with_unlabelled_rows_is_refused():
+def test_what_does_not_go_with_unlabeled_rows_is_refused():
     X, y, A, _ = unlabeled_problem()
     few = [(X[:, :3], None)]
     for refused, message in (
         (lambda: SemFS(5, A, solver="alternating").fit(X, y), 'solver="direct"'),
         (lambda: SemFS(5, A, label_weight=-1).fit(X, y), "label_weight"),
-        (lambda: SemFS(5).partial_fit(X, y), "labelled rows only"),
-        (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabelled"),
+        (lambda: SemFS(5).partial_fit(X, y), "labeled rows only"),
+        (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabeled"),
         (lambda: SemFS(5).fit(iter([(X, y)])), "can be read only once"),
         (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "put these rows together"),
         (lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few), "3 columns that are not the 10 of"),
@@ -161,7 +161,7 @@ def test_what_does_not_go_with_unlabelled_rows_is_refused():
             refused()
 
 
-# ---- unlabelled rows beyond memory ----------------------------------------------------
+# ---- unlabeled rows beyond memory ----------------------------------------------------
 
 
 def as_npy(X, y, folder, **options):
@@ -308,7 +308,7 @@ def test_target_classes_have_predicted_means_and_the_seen_scatter():
     whole = Objective.of_means(moments, means, shares, np.eye(6), **options)
     assert_allclose(whole.gram(), G)
     assert_allclose(target.q, 1.5 * share * (np.eye(6) - 1 / 6).trace())
-    assert_allclose(target.weighing(4.0).B, 2.0 * target.B)
+    assert_allclose(target.scaled_by(4.0).B, 2.0 * target.B)
 
 
 def test_good_descriptions_are_used_and_point_at_what_the_new_classes_differ_in():
@@ -365,7 +365,7 @@ def test_target_tables_that_do_not_fit_are_refused(attributes, target, message):
         SemFS(4, A, target_attributes=A, solver="alternating").fit(X, y)
 
 
-def test_rows_go_to_the_class_in_their_direction_not_to_one_near_the_centre():
+def test_rows_go_to_the_class_in_their_direction_not_to_one_near_the_center():
     turn = np.arange(12) * np.pi / 6
     A = np.c_[np.cos(turn), np.sin(turn)]
     classes, new = np.arange(12), np.array([[0.1, 0.0], [0.0, 3.0]])
