@@ -62,7 +62,7 @@ class ClusterRows(OutOfCoreRows):
     known: tuple[np.ndarray, np.ndarray | None] | None = None
     verbose: int = 0
 
-    fits = False
+    fits_in_memory = False
 
     def wants_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
