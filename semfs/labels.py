@@ -1,51 +1,108 @@
-"""Labels of rows: the one place that encodes them and says which mean "no label"."""
+"""Labels of samples: the one place that encodes them, and says which mean "no label"."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.utils import column_or_1d
 
+from semfs._typing import Indices, Label, LabelsLike
 from semfs.validation import did_you_mean
 
-#: Codes of rows without a label, and of rows that must not be used at all.
-NO_LABEL = -1
+#: Code of a sample without a label, and the label by which scikit-learn marks such samples.
+UNLABELED = -1
+#: Code of a sample that must not be used at all.
 LEFT_OUT = -2
+NO_LABEL = UNLABELED  # alias until all branches are merged
+
+#: An array of labels (C,) or (n,): of numbers, of text, or of objects.
+LabelArray = npt.NDArray[Any]
+#: Codes (n,) in four bytes each: a million samples take four megabytes.
+Codes = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels of n rows; a million rows of ten classes take four megabytes."""
+    """Labels of n samples: distinct classes, and for each sample its place among them.
 
-    classes: list  # distinct labels
-    codes: np.ndarray  # (n,) place of each row's label among them; -1 without one, -2 left out
+    Examples
+    --------
+    >>> labels = Labels.of(["cat", None, "ant", "cat"])
+    >>> labels.classes, labels.codes.tolist()
+    (['cat', 'ant'], [0, -1, 1, 0])
+    >>> labels.sorted().codes.tolist()
+    [1, -1, 0, 1]
+    """
+
+    classes: list[Label]  # distinct labels
+    codes: Codes  # (n,) place of the label among the classes, UNLABELED or LEFT_OUT
+
+    # ---- making ----------------------------------------------------------------------
 
     @classmethod
     def of(cls, values: Any) -> Labels:
-        """Return the labels of a 1-d array, list, or pandas, polars or arrow column."""
+        """Return the labels of a 1-d array, list, or pandas, polars or arrow column.
+
+        Nothing is refused but what is not 1-d; missing values are UNLABELED.
+        """
         if isinstance(values, Labels):
             return values
         if hasattr(values, "categories") and hasattr(values, "codes"):  # pandas.Categorical
             codes = np.asarray(values.codes, dtype=np.int32)
-            return cls(list(values.categories), codes)._coded()
-        values = values.to_numpy() if hasattr(values, "to_numpy") else values
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biufU":
-            classes, places = np.unique(values.reshape(-1), return_inverse=True)
-            return cls(classes.tolist(), places.reshape(-1).astype(np.int32))._coded()
-        position: dict[Any, int] = {}
+            return cls(list(values.categories), codes)._renamed(list(values.categories))
+        if hasattr(values, "to_numpy"):
+            values = values.to_numpy()
         if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
             raise TypeError(f"y must hold one label per row, got {type(values).__name__}.")
-        items = (v.item() if isinstance(v, np.generic) else v for v in values)
-        codes = np.array(
-            [-1 if is_missing(v) else position.setdefault(v, len(position)) for v in items],
-            dtype=np.int32,
-        )
-        return cls(list(position), codes)
+        if isinstance(values, np.ndarray) and values.dtype.kind not in "OV":
+            return cls._of_array(values)
+        return cls._of_objects(values)
+
+    @classmethod
+    def from_target(cls, y: LabelsLike | None, n_samples: int | None = None) -> Labels:
+        """Return the labels of the target y (n,) of a fit, classes sorted.
+
+        Labels may be of any one hashable type. Missing labels are UNLABELED. A mix of numbers
+        and text is refused because it is nearly always a reading error; other refusals are
+        those that scikit-learn's estimator checks ask for.
+        """
+        labels = cls.of(_label_vector(y))
+        if n_samples is not None and len(labels) != n_samples:
+            raise ValueError(
+                f"X has {n_samples} rows but y has {len(labels)} labels: inconsistent numbers "
+                "of samples. Pass one label per row."
+            )
+        _check_classes(labels.classes)
+        return labels.sorted()
+
+    @classmethod
+    def _of_array(cls, values: LabelArray) -> Labels:
+        """Labels of an array of numbers, text or times."""
+        classes, codes = np.unique(values, return_inverse=True)
+        if classes.dtype.kind in "Mm":
+            names = list(classes)  # as Python's own, times in nanoseconds would be integers
+        else:
+            names = classes.tolist()
+        return cls(names, codes.reshape(-1).astype(np.int32))._renamed(names)
+
+    @classmethod
+    def _of_objects(cls, values: Iterable[Any]) -> Labels:
+        """Labels of any hashable kind, classes in the order of their first sample."""
+        position: dict[Label, int] = {}
+        codes = []
+        for value in values:
+            label = value.item() if isinstance(value, np.generic) else value
+            missing = is_missing(label)
+            codes.append(UNLABELED if missing else position.setdefault(label, len(position)))
+        return cls(list(position), np.array(codes, dtype=np.int32))
+
+    # ---- reading ---------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -55,118 +112,157 @@ class Labels:
 
     @property
     def n_unlabeled(self) -> int:
-        return int((self.codes == NO_LABEL).sum())
+        """Number of samples without a label."""
+        return int((self.codes == UNLABELED).sum())
 
-    def array(self) -> np.ndarray:
-        """Return the label of each row, None where there is none."""
-        labels = label_array(self.classes if (self.codes >= 0).all() else [*self.classes, None])
-        return labels[np.maximum(self.codes, NO_LABEL)]
+    def array(self) -> LabelArray:
+        """Return the label (n,) of each sample, None where there is none."""
+        if (self.codes >= 0).all():
+            return self.class_array()[self.codes]
+        names = label_array([*self.classes, None])
+        return names[np.maximum(self.codes, UNLABELED)]
+
+    def class_array(self) -> LabelArray:
+        """Return the classes as an array (C,)."""
+        return label_array(self.classes)
+
+    # ---- changing --------------------------------------------------------------------
 
     def used(self) -> Labels:
+        """Return the labels of the samples that have one."""
         return Labels(self.classes, self.codes[self.codes >= 0])
 
+    def sorted(self) -> Labels:
+        """Return the labels with sorted classes; classes without an order stay as they are."""
+        try:
+            order = sorted(range(len(self.classes)), key=self.classes.__getitem__)  # type: ignore[arg-type]
+        except TypeError:
+            return self
+        if any(isinstance(label, frozenset) for label in self.classes):
+            # `<` of sets is inclusion, which is no total order
+            return self
+        new_place = np.empty(len(order) + 2, dtype=np.int32)
+        new_place[order] = np.arange(len(order))
+        new_place[-2:] = (LEFT_OUT, UNLABELED)  # codes -2 and -1 look up the last two
+        return Labels([self.classes[i] for i in order], new_place[self.codes])
+
     def strip_blank(self) -> Labels:
-        """Return labels as people mean them: text without blanks around it, blank is none."""
-        names = (c.strip() or None if isinstance(c, str) else c for c in self.classes)
-        return self._coded(list(names))
+        """Return the labels without blanks around text; blank text is no label."""
+        names: list[Label] = []
+        for label in self.classes:
+            names.append((label.strip() or None) if isinstance(label, str) else label)
+        return self._renamed(names)
 
     def as_int(self) -> Labels:
-        """Return the labels as numbers if all of them are written as such (7, not 007)."""
-        number = re.compile("0|-?[1-9][0-9]*")
-        whole = all(isinstance(c, str) and number.fullmatch(c) for c in self.classes)
-        return self._coded([int(c) for c in self.classes]) if whole else self
+        """Return the labels as integers if all are written as such (7, but not 007)."""
+        integer = re.compile("0|-?[1-9][0-9]*")
+        numbers: list[Label] = []
+        for label in self.classes:
+            if not isinstance(label, str) or not integer.fullmatch(label):
+                return self
+            numbers.append(int(label))
+        return self._renamed(numbers)
 
-    def without(self, classes: Iterable) -> Labels:
-        """Return the labels with the rows of some classes left out; text may name them."""
-        hidden = {_text(c) for c in classes}
-        unknown = hidden - {_text(c) for c in self.classes}
+    def leave_out(self, classes: Iterable[Label]) -> Labels:
+        """Return the labels with the samples of these classes LEFT_OUT; text may name them."""
+        names = {_text(label) for label in classes}
+        unknown = names - {_text(label) for label in self.classes}
         if unknown:
             hint = did_you_mean(min(unknown), self.classes) or "."
             raise ValueError(f"unseen class {min(unknown)!r} does not occur in the data{hint}")
-        places = [i for i, c in enumerate(self.classes) if _text(c) in hidden]
+        places = [i for i, label in enumerate(self.classes) if _text(label) in names]
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
-        return Labels(self.classes, codes.astype(np.int32))._coded()
+        return Labels(self.classes, codes.astype(np.int32))._renamed(self.classes)
 
-    def mask_label(self, mark: Any) -> Labels:
-        """Return the labels with none where they are a mark."""
-        return self._coded([None if c == mark else c for c in self.classes])
+    without = leave_out  # alias until all branches are merged
 
-    def align_to(self, known: Iterable) -> Labels:
-        """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class."""
+    def mark_unlabeled(self, described: Iterable[Label] = ()) -> Labels:
+        """Return the labels with none where they are -1, unless -1 is a described class.
+
+        This is the rule of the whole package: missing values, and -1 unless the attribute
+        table describes a class -1, mark samples without a label.
+
+        >>> Labels.of([3, -1]).mark_unlabeled().codes.tolist()
+        [0, -1]
+        >>> Labels.of([3, -1]).mark_unlabeled(described=[3, -1]).codes.tolist()
+        [1, 0]
+        """
+        if UNLABELED not in self.classes or UNLABELED in list(described):
+            return self
+        return self.mask_label(UNLABELED)
+
+    def mask_label(self, mark: Label) -> Labels:
+        """Return the labels with none where they equal ``mark``."""
+        return self._renamed([None if label == mark else label for label in self.classes])
+
+    def align_to(self, known: Iterable[Label]) -> Labels:
+        """Return the labels in the type of a table's: 3, 3.0 and "3" are the same class.
+
+        They stay as they are if that would leave a class without a counterpart.
+        """
         known = list(known)
-        by_text = {_text(item): item for item in known}
-        names = [by_text.get(_text(c), c) for c in self.classes]
-        same = set(self.classes) <= set(known) or not set(names) <= set(known)
-        return self if same else self._coded(names)
+        if set(self.classes) <= set(known):
+            return self
+        by_text = {_text(label): label for label in known}
+        names = [by_text.get(_text(label), label) for label in self.classes]
+        if not set(names) <= set(known):
+            return self
+        return self._renamed(names)
 
-    def _coded(self, classes: list | None = None) -> Labels:
-        """The same rows under new names of the classes: equal ones joined, unused ones gone."""
-        names = self.classes if classes is None else classes
-        used = np.bincount(self.codes[self.codes >= 0], minlength=len(names)) > 0
-        position: dict[Any, int] = {}
-        new = [
-            position.setdefault(name, len(position)) if use and not is_missing(name) else -1
-            for name, use in zip(names, used)
-        ]
-        lookup = np.array([*new, LEFT_OUT, NO_LABEL], dtype=np.int32)  # codes -2, -1: the last
+    def _renamed(self, names: Sequence[Label]) -> Labels:
+        """Return the same samples under new names of the classes.
+
+        Classes of equal names are joined, unused ones dropped; a missing name is no label.
+        """
+        is_used = np.bincount(self.codes[self.codes >= 0], minlength=len(names)) > 0
+        position: dict[Label, int] = {}
+        new_code = []
+        for name, use in zip(names, is_used):
+            keep = use and not is_missing(name)
+            new_code.append(position.setdefault(name, len(position)) if keep else UNLABELED)
+        # codes -2 and -1 look up the last two entries
+        lookup = np.array([*new_code, LEFT_OUT, UNLABELED], dtype=np.int32)
         return Labels(list(position), lookup[self.codes])
 
 
-def _text(label: Any) -> str:
-    whole = isinstance(label, float) and label.is_integer()
-    return str(int(label)) if whole else str(label)
+def encode_labels(
+    y: LabelsLike | None, *, n_samples: int | None = None
+) -> tuple[LabelArray, Indices]:
+    """Return the sorted class labels (C,) and the code (n,) of each sample's class.
 
-
-def classes_in(texts: Iterable[str], classes: Iterable) -> list:
-    """Return the classes that texts name: each is one class, or several as in a line of CSV."""
-    known, words = {_text(label): label for label in classes}, list[str]()
-    for text in texts:
-        line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
-        parts = [text] if text in known else [word.strip() for word in line]
-        words += [text] if known.keys().isdisjoint(parts) else parts
-    return [known.get(word, word) for word in words]
-
-
-def encode_labels(y: Any, *, n_samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted class labels (C,) and the code (n,) of each row's class.
-
-    Labels may be of any one hashable type; missing labels and a mix of numbers and
-    text are refused because they are nearly always a reading error.
+    As `Labels.from_target`, but every sample needs a label.
 
     Examples
     --------
     >>> encode_labels(["cat", "ant", "cat"])
     (array(['ant', 'cat'], dtype='<U3'), array([1, 0, 1]))
     """
-    y = _label_vector(y)
-    if n_samples is not None and y.shape[0] != n_samples:
+    labels = Labels.from_target(y, n_samples)
+    if labels.n_unlabeled:
+        # check_supervised_y_no_nan looks for these words
         raise ValueError(
-            f"X has {n_samples} rows but y has {y.shape[0]} labels: inconsistent numbers "
-            "of samples. Pass one label per row."
+            "Input y contains NaN or None: missing labels. Drop those rows, or label them."
         )
-    if y.dtype.kind == "O":
-        return _encode_objects(y)
-    if y.dtype.kind in "fc":
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
-        for odd in y[y != np.floor(y)][:1]:
-            found = f"y must hold class labels, found numbers such as {odd}"
-            raise ValueError(f"Unknown label type: continuous. {found}.")
-    classes, codes = np.unique(y, return_inverse=True)
-    return classes, codes.reshape(-1)
+    return labels.class_array(), labels.codes.astype(np.intp)
 
 
-def label_array(labels: list) -> np.ndarray:
-    """Return labels as a 1-d array of numpy's own type if there is one, else of objects."""
-    kinds = {type(label) for label in labels}
-    if len(kinds) == 1 and kinds <= {str, bool, int, float}:
-        found = np.array(labels)
-        if int not in kinds or found.dtype.kind in "iu":  # of 64 bits
-            return found
-    return object_array(labels)
+def label_array(labels: Sequence[Any]) -> LabelArray:
+    """Return labels as a 1-d array of one of numpy's types if they have one, else of objects."""
+    types = {type(label) for label in labels}
+    if len(types) == 1:
+        only = types.pop()
+        if only in (str, bool, float, np.datetime64, np.timedelta64):
+            return np.array(labels)
+        if only is int:
+            found = np.array(labels)
+            if found.dtype.kind in "iu":  # none is beyond 64 bits
+                return found
+    if types == {int, float} and all(abs(label) <= 2**53 for label in labels):
+        return np.array(labels, dtype=np.float64)
+    return object_array(list(labels))
 
 
-def object_array(items: list) -> np.ndarray:
+def object_array(items: list[Any]) -> LabelArray:
     """Return items as they are, tuples and lists too, in a 1-d array of objects."""
     out = np.empty(len(items), dtype=object)
     out[:] = items
@@ -177,44 +273,67 @@ def is_missing(label: Any) -> bool:
     """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(label, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(label))
     return isinstance(label, (float, np.floating)) and label != label
 
 
-def _label_vector(y: Any) -> np.ndarray:
-    if y is None:
+def classes_in(texts: Iterable[str], classes: Iterable[Label]) -> list[Label]:
+    """Return the classes that texts name: each is one class, or several as in a line of CSV."""
+    known = {_text(label): label for label in classes}
+    words: list[str] = []
+    for text in texts:
+        line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
+        parts = [text] if text in known else [word.strip() for word in line]
+        is_list = not known.keys().isdisjoint(parts)
+        words += parts if is_list else [text]
+    return [known.get(word, word) for word in words]
+
+
+def _text(label: Label) -> str:
+    """How a label is written; 3.0 as 3."""
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def _label_vector(y: Any) -> LabelArray:
+    """The target as a 1-d array that keeps the types of its labels."""
+    if y is None:  # check_requires_y_none looks for these words
         raise ValueError("This selector requires y to be passed, but the target y is None.")
-    if isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y):
-        return label_array(list(y))
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    if isinstance(y, list) and (len(kinds := {type(v) for v in y}) > 1 or kinds == {int}):
-        y = label_array(y)  # np.asarray would turn [1, "a"] into text, [2**63, -5] into floats
+    if isinstance(y, (list, tuple)):
+        types = {type(label) for label in y}
+        if types & {tuple, frozenset}:
+            return object_array(list(y))  # labels that numpy would take for rows
+        if isinstance(y, list) and (len(types) > 1 or types == {int}):
+            # np.asarray would turn [1, "a"] into text and [2**63, -5] into floats
+            y = y if list in types else label_array(y)
+    # check_supervised_y_2d: a column is taken as a vector, with a DataConversionWarning
     y = column_or_1d(y, warn=True)
-    if y.shape[0] == 0:
+    if y.shape[0] == 0:  # check_estimators_empty_data_messages
         raise ValueError("y is empty. Pass one class label per row of X.")
     return y
 
 
-def _encode_objects(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    labels = [v.item() if isinstance(v, np.generic) else v for v in y]
-    if any(map(is_missing, labels)):
+def _check_classes(classes: list[Label]) -> None:
+    """Refuse labels of several types, infinite ones, and numbers that are measurements."""
+    types = set()
+    for label in classes:
+        types.add("number" if isinstance(label, (int, float)) else type(label).__name__)
+    if len(types) > 1:
         raise ValueError(
-            "Input y contains NaN or None: missing labels. Drop those rows, or label them."
-        )
-    kinds = {"number" if isinstance(v, (int, float)) else type(v).__name__ for v in labels}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"y mixes labels of different types ({', '.join(sorted(kinds))}). "
+            f"y mixes labels of different types ({', '.join(sorted(types))}). "
             "Convert them to one type, for example y.astype(str)."
         )
-    if kinds == {"number"}:
-        found = np.array(labels)
-        if found.dtype.kind in "iu" or any(isinstance(v, float) for v in labels):
-            return encode_labels(found)  # none is beyond 64 bits
-    try:
-        ordered = sorted(set(labels))
-    except TypeError:  # hashable but without an order: first come, first served
-        ordered = list(dict.fromkeys(labels))
-    position = {label: i for i, label in enumerate(ordered)}
-    codes = np.fromiter((position[v] for v in labels), dtype=np.intp, count=len(labels))
-    return label_array(ordered), codes
+    for label in classes:
+        if not isinstance(label, float):
+            continue
+        if np.isinf(label):  # check_supervised_y_no_nan
+            raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
+        if not label.is_integer():  # check_classifiers_regression_target
+            raise ValueError(
+                "Unknown label type: continuous. y must hold class labels, found numbers such "
+                f"as {label}."
+            )
