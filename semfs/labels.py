@@ -185,7 +185,7 @@ class Labels:
         >>> Labels.of([3, -1]).mark_unlabeled().codes.tolist()
         [0, -1]
         >>> Labels.of([3, -1]).mark_unlabeled(described=[3, -1]).codes.tolist()
-        [1, 0]
+        [0, 1]
         """
         if UNLABELED not in self.classes or UNLABELED in list(described):
             return self
