@@ -394,4 +394,4 @@ def _place(X: Matrix, row: int, column: int, names: Sequence[object] | None) -> 
         row_text += " of the rows in use"  # those without a label may have been left out
     elif labels[row] != row:
         row_text += f" ({str(labels[row])!r})"
-    return f"row {row_text}, column {column_text} (counting from 0)"
+    return f"row {row_text}, column {column_text}, counting from 0"
