@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,97 @@ def check_distinct(
     repeated = [item for item, times in Counter(items).items() if times > 1]
     if repeated:
         raise error(message.replace("{}", repr(repeated[0]), 1))
+
+
+# ---- constraints on parameters --------------------------------------------------------
+
+
+class Constraint:
+    """What values a parameter may have; an estimator lists one for each of its parameters."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `ParameterError` or `ParameterTypeError` if the value is not allowed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AtLeast(Constraint):
+    """A finite number, not below ``limit``."""
+
+    limit: float
+
+    def check(self, name: str, value: object) -> None:
+        check_number(name, value, at_least=self.limit)
+
+
+@dataclass(frozen=True)
+class Above(Constraint):
+    """A finite number, larger than ``limit``."""
+
+    limit: float
+
+    def check(self, name: str, value: object) -> None:
+        check_number(name, value, above=self.limit)
+
+
+@dataclass(frozen=True)
+class WholeNumber(Constraint):
+    """An integer, not below ``limit``."""
+
+    limit: int
+
+    def check(self, name: str, value: object) -> None:
+        check_integer(name, value, self.limit)
+
+
+@dataclass(frozen=True, init=False)
+class OneOf(Constraint):
+    """One of some words. ``OneOf("auto") | WholeNumber(2)`` also allows a number.
+
+    >>> (OneOf("auto") | WholeNumber(2)).check("n_new_classes", 1)
+    Traceback (most recent call last):
+    semfs.validation.ParameterError: n_new_classes must be at least 2, got 1.
+    """
+
+    words: tuple[str, ...]
+
+    def __init__(self, *words: str) -> None:
+        object.__setattr__(self, "words", words)
+
+    def __or__(self, number: Constraint) -> Constraint:
+        return WordOrNumber(self, number)
+
+    def check(self, name: str, value: object) -> None:
+        check_option(name, value, self.words)
+
+
+@dataclass(frozen=True)
+class WordOrNumber(Constraint):
+    """Text must be one of the words; anything else must meet the constraint on numbers."""
+
+    word: OneOf
+    number: Constraint
+
+    def check(self, name: str, value: object) -> None:
+        constraint = self.word if isinstance(value, str) else self.number
+        constraint.check(name, value)
+
+
+@dataclass(frozen=True)
+class FeatureCount(Constraint):
+    """A number of features, or a share of them above 0 and below 1."""
+
+    hint: str = ""  # what to use instead of a word or None
+
+    def check(self, name: str, value: object) -> None:
+        if isinstance(value, (float, np.floating)) and 0 < value < 1:
+            return
+        wanted = "must be a whole number of at least 1, or a share of the features below 1"
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            hint = self.hint if value is None or isinstance(value, str) else ""
+            raise ParameterTypeError(name, f"{wanted}, got {value!r}.{hint}")
+        if int(value) < 1:
+            raise ParameterError(name, f"must be at least 1, got {value}.")
 
 
 # ---- weights --------------------------------------------------------------------------
