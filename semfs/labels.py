@@ -73,13 +73,9 @@ class Labels:
         those that scikit-learn's estimator checks ask for.
         """
         labels = cls.of(_label_vector(y))
-        if n_samples is not None and len(labels) != n_samples:
-            raise ValueError(
-                f"X has {n_samples} rows but y has {len(labels)} labels: inconsistent numbers "
-                "of samples. Pass one label per row."
-            )
-        _check_classes(labels.classes)
-        return labels.sorted()
+        if n_samples is not None:
+            labels.check_length(n_samples)
+        return labels.checked()
 
     @classmethod
     def _of_array(cls, values: LabelArray) -> Labels:
@@ -115,6 +111,21 @@ class Labels:
         """Number of samples without a label."""
         return int((self.codes == UNLABELED).sum())
 
+    def check_length(self, n_samples: int) -> None:
+        """Raise unless there is one label for each of n samples."""
+        if len(self) != n_samples:
+            raise ValueError(
+                f"X has {n_samples} rows but y has {len(self)} labels: inconsistent numbers "
+                "of samples. Pass one label per row."
+            )
+
+    def check_complete(self) -> None:
+        """Raise unless every sample has a label."""
+        if self.n_unlabeled:  # check_supervised_y_no_nan looks for these words
+            raise ValueError(
+                "Input y contains NaN or None: missing labels. Drop those rows, or label them."
+            )
+
     def array(self) -> LabelArray:
         """Return the label (n,) of each sample, None where there is none."""
         if (self.codes >= 0).all():
@@ -127,6 +138,11 @@ class Labels:
         return label_array(self.classes)
 
     # ---- changing --------------------------------------------------------------------
+
+    def checked(self) -> Labels:
+        """Return the labels with sorted classes; raise if these cannot be class labels."""
+        _check_classes(self.classes)
+        return self.sorted()
 
     def used(self) -> Labels:
         """Return the labels of the samples that have one."""
@@ -238,16 +254,12 @@ def encode_labels(
     (array(['ant', 'cat'], dtype='<U3'), array([1, 0, 1]))
     """
     labels = Labels.from_target(y, n_samples)
-    if labels.n_unlabeled:
-        # check_supervised_y_no_nan looks for these words
-        raise ValueError(
-            "Input y contains NaN or None: missing labels. Drop those rows, or label them."
-        )
+    labels.check_complete()
     return labels.class_array(), labels.codes.astype(np.intp)
 
 
 def label_array(labels: Sequence[Any]) -> LabelArray:
-    """Return labels as a 1-d array of one of numpy's types if they have one, else of objects."""
+    """Return labels as a 1-d array of one of numpy's types, of objects if there is none."""
     types = {type(label) for label in labels}
     if len(types) == 1:
         only = types.pop()
@@ -265,7 +277,8 @@ def label_array(labels: Sequence[Any]) -> LabelArray:
 def object_array(items: list[Any]) -> LabelArray:
     """Return items as they are, tuples and lists too, in a 1-d array of objects."""
     out = np.empty(len(items), dtype=object)
-    out[:] = items
+    for i, item in enumerate(items):  # `out[:] = items` would look into lists and arrays
+        out[i] = item
     return out
 
 

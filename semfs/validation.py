@@ -201,14 +201,20 @@ class WordOrNumber(Constraint):
 class FeatureCount(Constraint):
     """A number of features, or a share of them above 0 and below 1."""
 
-    hint: str = ""  # what to use instead of a word or None
+    auto: bool = False  # whether "auto" is allowed
 
     def check(self, name: str, value: object) -> None:
+        if self.auto and isinstance(value, str):
+            if value != "auto":
+                raise ParameterError(name, f'must be a number or "auto", got {value!r}.')
+            return
         if isinstance(value, (float, np.floating)) and 0 < value < 1:
             return
         wanted = "must be a whole number of at least 1, or a share of the features below 1"
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-            hint = self.hint if value is None or isinstance(value, str) else ""
+            hint = ""
+            if not self.auto and (value is None or isinstance(value, str)):
+                hint = ' SemFSCV(n_features_to_select="auto") chooses the number.'
             raise ParameterTypeError(name, f"{wanted}, got {value!r}.{hint}")
         if int(value) < 1:
             raise ParameterError(name, f"must be at least 1, got {value}.")

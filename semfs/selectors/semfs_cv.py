@@ -1,47 +1,69 @@
 """SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from semfs._typing import ArrayLike, Float64, Indices, LabelsLike, Mask
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty
-from semfs.rows import Plain
-from semfs.selectors import training
-from semfs.selectors.base import LinearSelector
+from semfs.selectors.inputs import FitInput
+from semfs.selectors.linear import LinearSelector
 from semfs.selectors.new_classes import LARGEST_SAMPLE
+from semfs.selectors.problem import Candidates, check_two_classes
+from semfs.selectors.ranking import FIT_STATE
 from semfs.selectors.semfs import SemFS
-from semfs.selectors.training import Candidates, Units
-from semfs.validation import check_integer
+from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
 
-FEWEST_CLASSES = 6  # folds of fewer say more about chance than about settings
-N_CANDIDATES = 384  # features that enter the search within folds
+#: Fewest classes that make folds; folds of fewer say more about chance than about settings.
+FEWEST_CLASSES = 6
+#: Features that enter the search within folds, at least.
+N_CANDIDATES = 384
+#: Features that enter the search within folds, for each one that is selected.
+CANDIDATES_PER_FEATURE = 5
+#: Numbers of features that "auto" compares.
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
-AUTO_SHARE = 0.9  # of the fall of J, for "auto" with few classes
-# Parameters of SemFS that are the same in all folds, and cannot be chosen there.
-NOT_IN_FOLDS = {"n_features_to_select", "attributes", "include", "exclude", "verbose"}
-NOT_IN_FOLDS |= {"target_attributes", "n_new_classes"}
+#: Largest number of features for "auto", unless `max_features` says otherwise.
+AUTO_MOST = 100
+#: Share of the fall of J that "auto" asks for where there are too few classes for folds.
+AUTO_SHARE = 0.9
+#: Weight of labels in the default grid, relative to that of the attributes.
+LABELS_TO_ATTRIBUTES = 3.0
+#: Parameters of SemFS that are the same in all folds, and cannot be chosen there.
+NOT_IN_FOLDS = {
+    "n_features_to_select",
+    "attributes",
+    "include",
+    "exclude",
+    "verbose",
+    "target_attributes",
+    "n_new_classes",
+}
 
-Split = tuple[np.ndarray, np.ndarray]  # masks (C,) of training and test classes
-Fold = tuple[np.ndarray, list[np.ndarray]]  # test classes, the features each setting chose
+Split = tuple[Mask, Mask]  # masks (C,) of training and test classes
+Fold = tuple[Mask, list[Indices]]  # test classes, the features each setting selected
+Setting = dict[str, Any]  # values of some parameters of SemFS
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SemFSCV(LinearSelector):
+class SemFSCV(CallbackSupportMixin, LinearSelector):
     """SemFS with parameters chosen on held-out seen classes.
 
-    Whole classes are held out in turn. Features are chosen on the other classes, and the
-    held-out rows are clustered by them, as unseen classes will be. The setting that separates
-    held-out classes best is refitted on all seen classes.
+    Whole classes are held out in turn. Features are selected on the other classes, and the
+    held-out samples are clustered by them, as unseen classes will be. The setting that
+    separates held-out classes best is refitted on all seen classes.
 
     Parameters
     ----------
@@ -50,10 +72,32 @@ class SemFSCV(LinearSelector):
         the folds, of the best, up to `max_features`; see ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         As in `SemFS`.
+    alpha : float, default=1.0
+        As in `SemFS`, unless it is in the grid.
+    gamma : float, default=10.0
+        As in `SemFS`, unless it is in the grid.
+    penalty_scale : {"gram", "none"}, default="gram"
+        As in `SemFS`, unless it is in the grid.
+    fit_intercept : bool, default=True
+        As in `SemFS`, unless it is in the grid.
+    class_weight : "balanced", mapping or None, default="balanced"
+        As in `SemFS`, unless it is in the grid.
+    label_weight : float, default=0.0
+        As in `SemFS`, unless it is in the grid.
+    target_attributes : "table", like `attributes`, or None, default="table"
+        As in `SemFS`, for the final fit only.
+    n_new_classes : int or "auto", default="auto"
+        As in `SemFS`, for the final fit only.
+    include : sequence of int or str, optional
+        As in `SemFS`.
+    exclude : sequence of int or str, optional
+        As in `SemFS`.
+    verbose : int, default=0
+        If positive, print a line per setting.
     param_grid : mapping or list of mappings, optional
         Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
         default up to 24 settings: gamma 1, 10, 100; with and without intercept; attributes
-        alone and with labels; classes weighted by their rows or equally. A setting of the
+        alone and with labels; classes weighted by their samples or equally. A setting of the
         default grid must be ahead of the parameters given here by more than one standard
         error over the folds, otherwise these are kept.
     cv : int or splitter, default=5
@@ -63,19 +107,15 @@ class SemFSCV(LinearSelector):
         K-means runs per fold, setting and number of features.
     max_features : int, optional
         Largest number of features for "auto"; by default 100.
-    alpha, gamma, penalty_scale, fit_intercept, class_weight, label_weight, include, exclude
-        As in `SemFS`; values of what is not in the grid.
-    target_attributes, n_new_classes
-        As in `SemFS`, for the final fit only.
     random_state : int, RandomState or None, default=0
         Of the folds and of the starts of K-means.
-    verbose : int, default=0
-        Print a line per setting.
 
     Attributes
     ----------
-    best_params_, best_score_ : dict and float
-        The setting chosen, and its mean score on held-out classes; nan without folds.
+    best_params_ : dict
+        The setting chosen.
+    best_score_ : float
+        Its mean score on held-out classes; nan without folds.
     best_estimator_ : SemFS
         Refitted on all seen classes. Its fitted attributes are also those of this object.
     cv_results_ : dict of arrays
@@ -85,14 +125,16 @@ class SemFSCV(LinearSelector):
         "n_features", "mean", "se": score of the chosen setting against the number of
         features, and the standard error of its lag behind the best. Without folds "mean" is
         the share of the fall of J and "se" is 0.
-    n_features_, n_splits_ : int
-        Number of features kept, and of folds; 0 with fewer than six seen classes, which keep
-        the parameters given here.
+    n_features_ : int
+        Number of features kept.
+    n_splits_ : int
+        Number of folds; 0 with fewer than six seen classes, which keep the parameters given
+        here.
 
     Notes
     -----
     A score is the mean of ACC and NMI of K-means on the held-out classes. Within folds only
-    384 features of largest first gain, or five times as many as are chosen, are searched.
+    384 features of largest first gain, or five times as many as are selected, are searched.
 
     Examples
     --------
@@ -109,78 +151,102 @@ class SemFSCV(LinearSelector):
     max_features: int | None = None
     random_state: Any = 0
 
-    _whole = {"n_repeats": 1, "max_features": 1}
+    _constraints = {
+        "n_features_to_select": FeatureCount(auto=True),
+        "n_repeats": WholeNumber(1),
+        "max_features": WholeNumber(1),
+    }
 
+    @with_callbacks
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, X_unlabeled: Any = None
+        self,
+        X: Any,
+        y: LabelsLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
+        X_unlabeled: Any = None,
     ) -> Self:
-        """Choose a setting on held-out classes, then features on all seen classes.
+        """Choose a setting on held-out classes, then select features on all seen classes.
 
-        All parameters are as in `SemFS.fit`. Beyond memory, settings are chosen on up to 20,000
-        random rows. Rows without a label take part in the final fit only.
+        Beyond memory, settings are chosen on up to 20,000 random samples.
+
+        Parameters
+        ----------
+        X : array-like, frame or sparse matrix of shape (n, d)
+            Samples, as in `SemFS.fit`.
+        y : array-like of shape (n,)
+            Their labels, as in `SemFS.fit`.
+        sample_weight : array-like of shape (n,), optional
+            Sample weights, as in `SemFS.fit`.
+        X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
+            Unlabeled samples, as in `SemFS.fit`; they take part in the final fit only.
         """
         with self._all_or_nothing():
             self._check_parameters()
-            self._check_n_features_to_select()
-            rows = training.rows_beyond_memory(X, y, sample_weight, self.attributes)
-            if rows is not None and rows.fits_in_memory:
-                X, y, sample_weight = training.loaded(rows)
-            few = X, y, sample_weight
-            if rows is not None and not rows.fits_in_memory:
-                X, y, sample_weight = rows, None, None
-                X_few, y_few = rows.labeled().sample(LARGEST_SAMPLE, labeled=True)
-                few = Plain(X_few, y_few, rows.feature_names), y_few, None
-            moments = self._training_data(*few).moments.without_empty_classes()
-            training.check_two_classes(moments)
+            found = FitInput.from_user(self, X, y, sample_weight, X_unlabeled)
+            moments = found.sample(LARGEST_SAMPLE).without_empty_classes()
+            check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
-            units = Units.of(moments, table)
             settings = self._settings(moments.counts, table)
             for params in ({}, *settings):
                 self._semfs(1, params)._check_parameters()
-            moments = units.moments(moments)
-            ks = self._numbers_of_features(moments.n_features)
             splits = self._splits(moments)
-            params, k = settings[0] if len(settings) == 1 else self._own(settings[0]), ks[-1]
-            if splits:
-                # many small matrices: threads would spend their time waiting for each other
-                with threadpool_limits(1, user_api="blas"):
-                    semfs = [self._semfs(k, params) for params in settings]
-                    semfs = [one.set_params(**units.params(one)) for one in semfs]
-                    trains, most = [train for train, _ in splits], max(N_CANDIDATES, 5 * k)
-                    names = getattr(self, "feature_names_in_", None)
-                    folds = ClassFolds(moments, units.table(table), semfs, trains, names, most)
-                    chosen = [(test, folds.paths(train)) for train, test in splits]
-                    params, k = self._choose(moments, settings, chosen, ks)
-            final = self._semfs(k, params).fit(X, y, sample_weight, X_unlabeled)
+            context = self._init_callback_context(max_subtasks=len(splits) + 1)
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            params, k = self._search(moments, table, settings, splits, context)
+            final = self._semfs(k, params)
+            task = context.subcontext(task_name="refit")
+            with task.propagate_callback_context(final):
+                final._fit_input(found, y)
             if not splits:
-                self._set_curve(final, ks)
+                self._keep_most_of_the_fall(final)
             self._adopt(final, params)
+            context.call_on_fit_task_end(
+                estimator=self, X=X, y=y, reconstruction_attributes=self._fit_state
+            )
         return self
 
-    def _semfs(self, k: int, params: Mapping[str, Any]) -> SemFS:
-        """A SemFS with our parameters, those of a setting on top."""
-        shared = SemFS().get_params().keys() & self.get_params(deep=False).keys()
-        own = {name: getattr(self, name) for name in shared}
-        own |= {"n_features_to_select": k, "verbose": 0}
-        return SemFS(**(own | dict(params)))
+    # ---- settings --------------------------------------------------------------------
 
-    def _settings(self, counts: np.ndarray, table: AttributeTable) -> list[dict[str, Any]]:
-        if self.param_grid is not None:
-            found = list(ParameterGrid(self.param_grid))
-            known = SemFS().get_params().keys() - NOT_IN_FOLDS
-            for name in {name for params in found for name in params} - known:
-                raise ValueError(
-                    f"param_grid has {name!r}, which is no parameter to choose. Known: "
-                    f'{", ".join(sorted(known))}; and n_features_to_select="auto".'
-                )
-            if not found:
-                raise ValueError("param_grid is empty. Give values to choose from, or None.")
-            return found
+    def _semfs(self, k: int, params: Mapping[str, Any]) -> SemFS:
+        """A SemFS with the parameters of this object, those of a setting on top."""
+        shared = SemFS().get_params().keys() & self.get_params(deep=False).keys()
+        values = {name: getattr(self, name) for name in shared}
+        values["n_features_to_select"] = k
+        values["verbose"] = 0
+        values.update(params)
+        return SemFS(**values)
+
+    def _current_params(self, names: Iterable[str]) -> Setting:
+        """Values of these parameters if nothing is chosen: of this object, or SemFS's."""
+        current = self._semfs(1, {}).get_params()
+        return {name: current[name] for name in names}
+
+    def _settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
+        """The settings to compare, of the grid given or of the default one."""
+        if self.param_grid is None:
+            return self._default_settings(counts, table)
+        settings = list(ParameterGrid(self.param_grid))
+        known = SemFS().get_params().keys() - NOT_IN_FOLDS
+        unknown = {name for params in settings for name in params} - known
+        if unknown:
+            raise ParameterError(
+                "param_grid",
+                f"has {min(unknown)!r}, which is no parameter to choose. Known: "
+                f'{", ".join(sorted(known))}; and n_features_to_select="auto".',
+            )
+        if not settings:
+            message = "is empty. Give values to choose from, or None."
+            raise ParameterError("param_grid", message)
+        return settings
+
+    def _default_settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
         grid: dict[str, Any] = {"gamma": (1.0, 10.0, 100.0), "fit_intercept": (True, False)}
         if self.attributes is not None:
-            spread = float(table.values.var(axis=0).sum())
-            # as much weight on labels as on attributes, three times over
-            grid["label_weight"] = (0.0, 3.0 * spread / (1.0 - 1.0 / len(counts)))
+            # centered indicators of C classes have the variance 1 - 1/C in all
+            of_attributes = float(table.values.var(axis=0).sum())
+            of_labels = 1.0 - 1.0 / len(counts)
+            weight = LABELS_TO_ATTRIBUTES * of_attributes / of_labels
+            grid["label_weight"] = (0.0, weight)
         if np.ptp(counts) > 0:
             grid["class_weight"] = (None, "balanced")
         return list(ParameterGrid(grid))
@@ -190,110 +256,173 @@ class SemFSCV(LinearSelector):
         if self.n_features_to_select != "auto":
             k = min(self._n_wanted(d), d)
             return sorted({max(1, k // 2), k})
-        largest = min(100 if self.max_features is None else self.max_features, d)
+        largest = min(AUTO_MOST if self.max_features is None else self.max_features, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
+
+    # ---- folds -----------------------------------------------------------------------
 
     def _splits(self, moments: Moments) -> list[Split]:
         """The folds; none if there are too few classes."""
-        if (C := len(moments.classes)) < FEWEST_CLASSES:
+        C = len(moments.classes)
+        if C < FEWEST_CLASSES:
             return []
-        splitter, codes, found = self.cv, moments.rows.codes, []
+        splitter = self.cv
         if not hasattr(splitter, "split"):
-            check_integer("cv", self.cv, 2)
-            folds = min(int(self.cv), C // 2)
-            splitter = ClassKFold(folds, shuffle=True, random_state=self.random_state)
+            n_folds = min(int(self.cv), C // 2)
+            splitter = ClassKFold(n_folds, shuffle=True, random_state=self.random_state)
+        codes = moments.rows.codes
+        found = []
         for rows, rows_out in splitter.split(codes, codes):
-            train, test = (np.isin(np.arange(C), codes[some]) for some in (rows, rows_out))
+            train = np.isin(np.arange(C), codes[rows])
+            test = np.isin(np.arange(C), codes[rows_out])
             if (train & test).any() or not (train.any() and test.any()):
-                raise ValueError(
-                    "cv must hold out whole classes, some of them. Use ClassKFold or "
-                    "ClassShuffleSplit of semfs.evaluation."
+                raise ParameterError(
+                    "cv",
+                    "must hold out whole classes, some of them. Use ClassKFold or "
+                    "ClassShuffleSplit of semfs.evaluation.",
                 )
             found.append((train, test))
         return found
 
-    def _choose(
-        self, moments: Moments, settings: list[dict[str, Any]], folds: list[Fold], ks: list[int]
-    ) -> tuple[dict[str, Any], int]:
-        """Score all settings on all folds; return the best one and the number of features."""
+    def _search(
+        self,
+        moments: Moments,
+        table: AttributeTable,
+        settings: list[Setting],
+        splits: list[Split],
+        context: CallbackContext,
+    ) -> tuple[Setting, int]:
+        """The setting and the number of features that do best on the folds."""
+        ks = self._numbers_of_features(moments.n_features)
+        k = ks[-1]
+        if not splits:
+            only = settings[0] if len(settings) == 1 else self._current_params(settings[0])
+            return only, k
+        # many small matrices: threads would spend their time waiting for each other
+        with threadpool_limits(1, user_api="blas"):
+            selectors = [self._semfs(k, params) for params in settings]
+            trains = [train for train, _ in splits]
+            names = getattr(self, "feature_names_in_", None)
+            n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * k)
+            folds = ClassFolds(moments, table, selectors, trains, names, n_candidates)
+            selected = [(test, folds.paths(train)) for train, test in splits]
+            scores = self._scores(moments, settings, selected, ks, context)
+        return self._choose(scores, settings, ks)
+
+    def _scores(
+        self,
+        moments: Moments,
+        settings: list[Setting],
+        folds: list[Fold],
+        ks: list[int],
+        context: CallbackContext,
+    ) -> Float64:
+        """Scores of all settings on all folds, for each number of features.
+
+        The shape is (settings, folds, numbers). A callback may stop it after a fold.
+        """
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scores = np.empty((len(settings), len(folds), len(ks)))
         features = np.unique(np.concatenate([path for _, paths in folds for path in paths]))
-        X, codes = moments.rows.X, moments.rows.codes
+        codes = moments.rows.codes
         # all columns that clustering will ask for, in one pass over X
-        columns = X[:, features].toarray() if sp.issparse(X) else np.take(X, features, axis=1)
+        columns = _columns(moments.rows.X, features)
         for f, (test, paths) in enumerate(folds):
+            task = context.subcontext(task_name="fold")
+            task.call_on_fit_task_begin(estimator=self)
             rows = np.flatnonzero(test[codes])
-            X, known = columns[rows], dict[bytes, float]()  # equal questions are asked once
-            for i, k in np.ndindex(len(settings), len(ks)):
-                chosen = np.searchsorted(features, np.sort(paths[i][: ks[k]]))
-                if chosen.tobytes() not in known:
-                    some = np.take(X, chosen, axis=1)
-                    found = cluster_scores(some, codes[rows], self.n_repeats, seed)
-                    known[chosen.tobytes()] = float(np.mean(found))
-                scores[i, f, k] = known[chosen.tobytes()]
-        for score, params in zip(scores, settings) if self.verbose else ():
-            print(f"[SemFSCV] {score.mean():.4f}  {params}")
+            X = columns[rows]
+            known: dict[bytes, float] = {}  # equal questions are asked once
+            for i, j in np.ndindex(len(settings), len(ks)):
+                places = np.searchsorted(features, np.sort(paths[i][: ks[j]]))
+                key = places.tobytes()
+                if key not in known:
+                    Z = np.take(X, places, axis=1)
+                    found = cluster_scores(Z, codes[rows], self.n_repeats, seed)
+                    known[key] = float(np.mean(found))
+                scores[i, f, j] = known[key]
+            if task.call_on_fit_task_end(estimator=self):
+                return scores[:, : f + 1]
+        return scores
+
+    def _choose(
+        self, scores: Float64, settings: list[Setting], ks: list[int]
+    ) -> tuple[Setting, int]:
+        """Return the best setting and the number of features, and record the results."""
+        if self.verbose:
+            for score, params in zip(scores, settings):
+                print(f"[SemFSCV] {score.mean():.4f}  {params}")
         by_fold = scores.mean(axis=2)
         best = self._best(by_fold, settings)
+        n_folds = by_fold.shape[1]
         self.cv_results_ = _results(settings, by_fold)
         self.best_score_ = float(by_fold[best].mean())
         mean = scores[best].mean(axis=0)
         # some folds are harder than others, whatever the number: compare within folds
         lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
-        error = lag.std(axis=0, ddof=int(len(folds) > 1)) / np.sqrt(len(folds))
+        error = lag.std(axis=0, ddof=int(n_folds > 1)) / np.sqrt(n_folds)
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
-        self.n_splits_ = len(folds)
+        self.n_splits_ = n_folds
         if self.n_features_to_select != "auto":
             return settings[best], ks[-1]
         return settings[best], ks[int(np.argmax(lag.mean(axis=0) <= error))]
 
-    def _best(self, by_fold: np.ndarray, settings: list[dict[str, Any]]) -> int:
-        """The setting of the highest mean score; of the default grid only if it is clear."""
-        # Folds are few and noisy: it replaces our own parameters only if it is ahead of them by
-        # more than one standard error, paired over folds.
+    def _best(self, by_fold: Float64, settings: list[Setting]) -> int:
+        """The setting of the highest mean score; of the default grid only if it is clear.
+
+        Folds are few and noisy. A setting of the default grid replaces the parameters of this
+        object only if it is ahead of them by more than one standard error, paired over folds.
+        """
         best = int(np.argmax(by_fold.mean(axis=1)))
-        own = [i for i, params in enumerate(settings) if params == self._own(params)]
-        if self.param_grid is not None or not own:
+        if self.param_grid is not None:
             return best
-        lead = by_fold[best] - by_fold[own[0]]
-        clear = lead.mean() > lead.std(ddof=int(len(lead) > 1)) / np.sqrt(len(lead))
-        return best if clear else own[0]
+        current = self._current_params(settings[0])
+        same = [i for i, params in enumerate(settings) if params == current]
+        if not same:
+            return best
+        lead = by_fold[best] - by_fold[same[0]]
+        error = lead.std(ddof=int(len(lead) > 1)) / np.sqrt(len(lead))
+        return best if lead.mean() > error else same[0]
 
-    def _own(self, names: Iterable[str]) -> dict[str, Any]:  # our or SemFS's values of these
-        own = self._semfs(1, {}).get_params()
-        return {name: own[name] for name in names}
+    # ---- the final fit ---------------------------------------------------------------
 
-    def _set_curve(self, fitted: SemFS, ks: list[int]) -> None:
-        """Record the curve of gains; with "auto" keep what brings most of the fall of J."""
-        gains = np.maximum(fitted.scores_[fitted.order_[: ks[-1]]], 0.0)
+    def _keep_most_of_the_fall(self, final: SemFS) -> None:
+        """Without folds, record the curve of gains; "auto" keeps what brings most of it."""
+        ks = self._numbers_of_features(final.n_features_in_)
+        fitted = final._get_fitted()
+        gains = np.maximum(fitted.scores[fitted.order[: ks[-1]]], 0.0)
         share = np.cumsum(gains) / max(float(gains.sum()), np.finfo(float).tiny)
         mean = share[np.minimum(np.array(ks), len(share)) - 1]
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": np.zeros(len(ks))}
-        self.cv_results_, self.best_score_, self.n_splits_ = {}, float("nan"), 0
+        self.cv_results_ = {}
+        self.best_score_ = float("nan")
+        self.n_splits_ = 0
         if self.n_features_to_select == "auto":
-            fitted.n_features_to_select = ks[int(np.argmax(mean >= AUTO_SHARE))]
-            before = np.flatnonzero(fitted.support_)
-            fitted.support_ = fitted.ranking_ <= fitted.n_features_to_select
-            kept = fitted.support_[before]
-            fitted.class_means_ = fitted.class_means_[:, kept]
-            fitted.within_ = fitted.within_[np.ix_(kept, kept)]
+            k = ks[int(np.argmax(mean >= AUTO_SHARE))]
+            final.n_features_to_select = k
+            final._set_fitted(fitted.top(k), final.coef_)
 
-    def _adopt(self, final: SemFS, params: dict[str, Any]) -> None:
+    def _adopt(self, final: SemFS, params: Setting) -> None:
         """Behave as the refitted selector from here on."""
         self.__dict__.pop("feature_names_in_", None)
         for name, value in vars(final).items():
-            if name.endswith("_") or name == "_evidence":
+            if name.endswith("_") or name in FIT_STATE:
                 setattr(self, name, value)
-        self.best_estimator_, self.best_params_ = final, params
+        self.best_estimator_ = final
+        self.best_params_ = params
         self.n_features_ = int(final.get_support().sum())
 
-    def _check_n_features_to_select(self) -> None:
-        k = self.n_features_to_select
-        if isinstance(k, str) and k != "auto":
-            raise ValueError(f'n_features_to_select must be a number or "auto", got {k!r}.')
-        if k != "auto":
-            super()._check_n_features_to_select()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.cv, str) or not hasattr(self.cv, "split"):
+            check_integer("cv", self.cv, 2)
+
+
+def _columns(X: Any, features: Indices) -> Float64:
+    """Some columns of X as a dense matrix."""
+    if sp.issparse(X):
+        return X[:, features].toarray()
+    return np.take(X, features, axis=1)
 
 
 class ClassFolds:

@@ -1,0 +1,200 @@
+"""`Fitted`: everything that a fit learned, and how it changes with k and with units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
+
+from semfs._typing import Float64, Indices, Mask
+from semfs.attributes import AttributeTable
+from semfs.rows.device import as_numpy
+from semfs.selectors.prediction import ClassPredictor
+
+if TYPE_CHECKING:
+    from semfs.selectors.linear import LinearSelector
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """The ridge regression whose solution W is, for features in the order they entered.
+
+    (G_SS + γI) W = B_S for the first k features S, for every k.
+    """
+
+    features: Indices  # (k,)
+    gram: Float64  # (k, k), G of these features
+    B: Float64  # (k, m), in the columns of the attribute table
+    gamma: float
+    center: Float64  # (k,), what X is centered by; zeros without an intercept
+    target_mean: Float64  # (m,), likewise of the attributes
+    unit: Float64  # (k,), that features were multiplied by
+
+    def solve(self, k: int) -> tuple[Indices, Float64, Float64]:
+        """Return the first k features, ascending, their W (k, m) and the intercept (m,)."""
+        k = min(k, len(self.features))
+        K = self.gram[:k, :k] + self.gamma * np.eye(k)
+        try:
+            W = cho_solve(cho_factor(K), self.B[:k])
+        except LinAlgError:  # γ = 0 and copies among the features
+            W = pinvh(K) @ self.B[:k]
+        intercept = self.target_mean - self.center[:k] @ W
+        ascending = np.argsort(self.features[:k])
+        W = W * self.unit[:k, None]
+        return self.features[ascending], W[ascending], intercept
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Everything that a fit learned. d features, k of them selected, C seen classes."""
+
+    order: Indices  # (d,), best first
+    scores: Float64  # (d,)
+    n_selected: int  # k
+    selection: Float64  # (d,), s of the paper
+    coef_features: Indices  # features whose rows of W are not zero, ascending
+    coef: Float64  # their rows of W, in the columns of the attribute table
+    intercept: Float64  # (m,)
+    objective: Float64  # J after each step
+    class_means: Float64  # (C, k), of the selected features in ascending order
+    within: Float64  # (k, k), their covariance within classes
+    table: AttributeTable  # descriptions of the seen classes
+    knowledge: Mapping[str, str]  # what was used, and what was not, and why
+    new_table: AttributeTable | None = None  # descriptions of unseen classes
+    target_r2: float = float("nan")
+    n_new_classes: int = 0
+    unlabeled_labels: Indices | None = None
+    preprocessing: Mapping[str, Any] | None = None
+    feature_names: Any = None  # (d,) or None
+    normal_equations: NormalEquations | None = None  # of "direct"
+
+    @classmethod
+    def from_attributes(cls, selector: LinearSelector) -> Fitted:
+        """Return what a selector knows that was loaded or unpickled."""
+        coef = np.asarray(as_numpy(selector.coef_))
+        used = np.flatnonzero(coef.any(axis=1))
+        return cls(
+            order=as_numpy(selector.order_),
+            scores=as_numpy(selector.scores_),
+            n_selected=int(selector.get_support().sum()),
+            selection=as_numpy(selector.selection_),
+            coef_features=used,
+            coef=coef[used],
+            intercept=as_numpy(selector.intercept_),
+            objective=as_numpy(selector.objective_),
+            class_means=as_numpy(selector.class_means_),
+            within=as_numpy(selector.within_),
+            table=selector.class_table_,
+            knowledge=getattr(selector, "knowledge_", {}),
+            new_table=selector.new_table_,
+            target_r2=selector.target_r2_,
+            n_new_classes=selector.n_new_classes_,
+            unlabeled_labels=as_numpy(selector.unlabeled_labels_),
+            preprocessing=getattr(selector, "preprocessing_", None),
+            feature_names=getattr(selector, "feature_names_in_", None),
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fitted attributes of a selector."""
+        labels = self.unlabeled_labels
+        return {
+            "scores_": self.scores,
+            "order_": self.order,
+            "ranking_": self.ranking,
+            "support_": self.support,
+            "selection_": self.selection,
+            "coef_": self.full_coef(),
+            "intercept_": self.intercept,
+            "objective_": self.objective,
+            "n_iter_": len(self.objective),
+            "classes_": self.table.classes,
+            "class_table_": self.table,
+            "class_means_": self.class_means,
+            "within_": self.within,
+            "knowledge_": dict(self.knowledge),
+            "new_table_": self.new_table,
+            "target_r2_": self.target_r2,
+            "n_new_classes_": self.n_new_classes,
+            "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
+            "preprocessing_": dict(self.preprocessing or {}),
+        }
+
+    @property
+    def ranking(self) -> Indices:
+        """Position (d,) of each feature, 1 is best."""
+        return 1 + np.argsort(self.order)  # the inverse of a permutation
+
+    @property
+    def support(self) -> Mask:
+        """Whether a feature is selected (d,)."""
+        return self.ranking <= self.n_selected
+
+    @property
+    def selected(self) -> Indices:
+        """The selected features (k,), ascending."""
+        return np.flatnonzero(self.support)
+
+    def full_coef(self) -> Float64:
+        """Return W (d, m), zero rows for features that are not used."""
+        out = np.zeros((len(self.order), self.coef.shape[1]))
+        out[self.coef_features] = self.coef
+        return out
+
+    @cached_property
+    def prediction_model(self) -> ClassPredictor:
+        """The model that predictions are made with, the same for all of them."""
+        same_space = len(self.order) == self.table.values.shape[1]
+        same = self.selected if same_space else None
+        return ClassPredictor(self.table, self.class_means, self.within, same)
+
+    def top(self, k: int) -> Fitted:
+        """Return what a fit of the first k features learns; scores and order stay.
+
+        W, J and the selection of "alternating" are those of all features and stay as well.
+        """
+        if k >= self.n_selected:
+            return self
+        kept = np.isin(self.selected, self.order[:k])
+        shorter = replace(
+            self,
+            n_selected=k,
+            class_means=self.class_means[:, kept],
+            within=self.within[np.ix_(kept, kept)],
+        )
+        if self.normal_equations is None:
+            return shorter
+        features, coef, intercept = self.normal_equations.solve(k)
+        selection = np.zeros_like(self.selection)
+        selection[features] = 1.0
+        return replace(
+            shorter,
+            selection=selection,
+            coef_features=features,
+            coef=coef,
+            intercept=intercept,
+            objective=self.objective[:k],
+        )
+
+    def scaled(self, scale: Float64) -> Fitted:
+        """Return the fit for X / scale, given that of X, whose columns scale (d,) multiplied.
+
+        Scores, J and the intercept are the same in both units.
+        """
+        unit = scale[self.selected]
+        equations = self.normal_equations
+        if equations is not None:
+            equations = replace(equations, unit=equations.unit * scale[equations.features])
+        preprocessing = dict(self.preprocessing or {})
+        preprocessing.pop("scale", None)
+        return replace(
+            self,
+            coef=self.coef * scale[self.coef_features, None],
+            class_means=self.class_means / unit,
+            within=self.within / np.outer(unit, unit),
+            normal_equations=equations,
+            preprocessing=preprocessing,
+        )

@@ -1,0 +1,698 @@
+"""What users hand to `fit`, `transform` and `predict`, understood once.
+
+`classify` is the only place that asks what an object is. `FitInput.from_user` turns what it
+finds into row sources with encoded labels; from there on, samples in memory, in files and on a
+cluster go the same way. `selected_blocks` does the same for samples to predict or transform.
+"""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from semfs._typing import (
+    ArrayLike,
+    AttributesLike,
+    Float64,
+    Indices,
+    Label,
+    LabelsLike,
+    Mask,
+    Matrix,
+)
+from semfs.attributes import as_attribute_table
+from semfs.io import reader as readers
+from semfs.labels import UNLABELED, LabelArray, Labels
+from semfs.method.moments import Moments
+from semfs.rows import (
+    ArrayRows,
+    BlockSource,
+    Rows,
+    as_genes,
+    column_places,
+    is_foreign,
+    open_blocks,
+    opening,
+)
+from semfs.rows.blocks import source_of
+from semfs.rows.device import as_numpy, floating_dtypes
+from semfs.system import memory_limit, size_text
+from semfs.validation import check_all_finite, check_weights, listed
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+#: A source of labeled samples: `Rows`, `ArrayRows`, `BlockSource` or `ClusterRows`.
+Source: TypeAlias = Any
+#: Fitted preprocessing: "normalize" ("log1p") and "scale" (d,), where there are any.
+Preprocessing: TypeAlias = dict[str, Any]
+
+#: Largest and smallest numbers whose squares, and products of these, are float64.
+LARGEST = 1e100
+#: The same for products of X and the attributes: B = X'A enters the gains squared.
+LARGEST_PRODUCT = 1e140
+#: float32 data beyond this, or below its inverse, are taken as float64: sums of their squares
+#: leave the range of float32 (3e38).
+LARGEST_FLOAT32 = 1e15
+#: What to do about numbers of unusual size.
+RESCALE = "Rescale X and the attributes, for example to unit variance: squares lose digits."
+#: scikit-learn's warning about data without names; we compare the names of files ourselves.
+NO_NAMES = "X does not have valid feature names"
+#: Types that a validated matrix may have.
+FLOATS = [np.float64, np.float32]
+
+
+class Kind(enum.Enum):
+    """What a user may hand over as samples."""
+
+    MATRIX = "an array, list, sparse matrix, frame or device array, in memory"
+    LABELED_FRAME = "a frame that holds the labels in one of its columns"
+    STORED = "a path, AnnData or lazy frame, to be opened"
+    MAPPED = "a large memory-mapped array, to be read in blocks"
+    PAIRS = "(X, y) blocks"
+    SOURCE = "a row source, opened already"
+    DASK = "a Dask collection"
+
+
+def classify(data: Any, y: Any = None) -> Kind:
+    """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
+    if hasattr(data, "keep_classes"):
+        return Kind.SOURCE
+    if hasattr(data, "__dask_graph__"):
+        return Kind.DASK
+    if opening._is_stored(data):
+        return Kind.STORED
+    if opening._is_frame(data) and isinstance(y, str):
+        return Kind.LABELED_FRAME
+    if isinstance(data, np.memmap):
+        numeric = data.ndim == 2 and data.dtype.kind in "fiub"
+        large = data.nbytes > readers.MEMORY // 2
+        return Kind.MAPPED if numeric and large else Kind.MATRIX
+    if y is None and opening._is_pairs(data):
+        return Kind.PAIRS
+    return Kind.MATRIX
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples in memory as they were passed or loaded, before they are validated."""
+
+    X: Any
+    labels: Labels | None
+    weights: ArrayLike | None = None
+    names: Sequence[str] | None = None  # of the features, where they are not in X
+    preprocessing: Preprocessing = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, source: Source) -> Samples:
+        """Return all samples of a source, with sorted classes."""
+        X, loaded, weights = source.load()
+        labels = Labels.of(loaded).checked()
+        return cls(X, labels, weights, source.feature_names, _preprocessing_of(source))
+
+    @classmethod
+    def from_user(cls, X: Any, y: LabelsLike | str | None) -> Samples:
+        """Return samples of any kind in memory; labels are None without y."""
+        kind = classify(X, y)
+        if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
+            return cls(X, None if y is None else Labels.from_target(as_numpy(y)))
+        if y is None and kind is Kind.STORED:
+            source = _opened_unlabeled(X, kind)
+            return cls(source.reader.load(), None, None, source.feature_names)
+        return cls.load(_open(kind, X, y, None))
+
+
+@dataclass(frozen=True)
+class UnlabeledStream:
+    """Unlabeled samples beyond memory."""
+
+    rows: Source  # has the unlabeled samples among others, labels known
+    seen: Source | None  # has samples of the seen classes; None if these are in memory
+    options: dict[str, Any]  # that sums over samples take
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Sums over labeled samples, and unlabeled samples: what a problem is built from."""
+
+    moments: Moments
+    unlabeled: Rows | UnlabeledStream | None = None
+    X: Matrix | None = None  # labeled samples as validated, None beyond memory
+    preprocessing: Preprocessing | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FitInput:
+    """What a user handed to `fit`, labels encoded."""
+
+    rows: Source  # labeled samples; beyond memory unlabeled ones among them
+    classes: LabelArray | None  # sorted labels of samples in memory
+    n_features: int
+    feature_names: Sequence[str] | None
+    unlabeled: Rows | Source | None  # unlabeled samples beside the rows
+    described: Sequence[Label]  # classes of the attribute table
+    preprocessing: Preprocessing
+
+    @classmethod
+    def from_user(
+        cls,
+        estimator: BaseEstimator,
+        X: Any,
+        y: LabelsLike | str | None,
+        sample_weight: ArrayLike | None = None,
+        X_unlabeled: Any = None,
+        *,
+        reset: bool = True,
+    ) -> FitInput:
+        """Return the input of a fit, validated.
+
+        The estimator learns the number and the names of the features; with ``reset=False``
+        they must be those it knows.
+        """
+        described = described_classes(getattr(estimator, "attributes", None))
+        kind = classify(X, y)
+        if kind is Kind.MATRIX:
+            labels = Labels.from_target(as_numpy(y)).mark_unlabeled(described)
+            samples = Samples(X, labels, as_numpy(sample_weight))
+        else:
+            source = _with_marks(_open(kind, X, y, sample_weight), described)
+            if not source.fits_in_memory:
+                return cls._beyond_memory(estimator, source, X_unlabeled, described, reset)
+            samples = Samples.load(source)
+        return cls._of_samples(estimator, samples, X_unlabeled, described, reset)
+
+    @classmethod
+    def _of_samples(
+        cls,
+        estimator: BaseEstimator,
+        samples: Samples,
+        X_unlabeled: Any,
+        described: Sequence[Label],
+        reset: bool,
+    ) -> FitInput:
+        """The input of a fit in memory."""
+        assert samples.labels is not None
+        X = training_matrix(estimator, samples.X, samples.names, reset=reset)
+        rows, hidden, classes = _split(X, samples.labels, samples.weights)
+        beside = _unlabeled_source(estimator, X_unlabeled)
+        if beside is None or isinstance(beside, Rows):
+            if is_foreign(X) and beside is not None:
+                raise ValueError(_NEED_NUMPY)
+            beside = _joined(hidden, beside)
+        elif hidden is not None:
+            raise ValueError(_TWO_KINDS)
+        names = getattr(estimator, "feature_names_in_", None)
+        return cls(rows, classes, X.shape[1], names, beside, described, samples.preprocessing)
+
+    @classmethod
+    def _beyond_memory(
+        cls,
+        estimator: BaseEstimator,
+        source: Source,
+        X_unlabeled: Any,
+        described: Sequence[Label],
+        reset: bool,
+    ) -> FitInput:
+        """The input of a fit to a source that is read in blocks."""
+        _check_features(estimator, source, reset=reset)
+        beside = _unlabeled_source(estimator, X_unlabeled)
+        if isinstance(beside, Rows):
+            beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
+        return cls(
+            source,
+            None,
+            source.n_features,
+            source.feature_names,
+            beside,
+            described,
+            _preprocessing_of(source),
+        )
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the labeled samples are in memory or on a device."""
+        return self.classes is not None
+
+    def summed(self, options: dict[str, Any]) -> TrainingData:
+        """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
+        if self.in_memory:
+            moments = self._memory_moments
+            unlabeled = self.unlabeled
+            if unlabeled is not None and not isinstance(unlabeled, Rows):
+                unlabeled = UnlabeledStream(_labels_known(unlabeled), None, options)
+            X = None if moments.rows is None else moments.rows.X
+            return TrainingData(moments, unlabeled, X, self.preprocessing)
+        source = self.rows
+        sums, reread = source.sums(**options)
+        if UNLABELED in sums.position and UNLABELED not in self.described:
+            # the blocks brought their labels along, and some are marks
+            source = _with_marks(_labels_known(source), self.described)
+            sums, reread = source.sums(**options)
+        moments = Moments.from_sums(sums, reread)
+        check_range(moments)
+        return TrainingData(
+            moments, self._stream(source, sums.unlabeled, options), None, self.preprocessing
+        )
+
+    def sample(self, n: int) -> Moments:
+        """Return moments of labeled samples in memory: all, or n at random beyond memory."""
+        if self.in_memory:
+            return self._memory_moments
+        X, found = _labels_known(self.rows).sample(n, labeled=True)
+        labels = Labels.of(found).checked()
+        return range_checked_moments(X, labels.codes, labels.class_array(), None)
+
+    @cached_property
+    def _memory_moments(self) -> Moments:
+        rows = self.rows
+        assert self.classes is not None
+        return range_checked_moments(
+            rows.X, rows.codes, self.classes, rows.weights, self.feature_names
+        )
+
+    def _stream(
+        self, source: Source, has_unlabeled: bool, options: dict[str, Any]
+    ) -> UnlabeledStream | None:
+        """Unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
+        beside = self.unlabeled
+        if has_unlabeled and beside is not None:
+            raise ValueError(_TWO_KINDS)
+        if beside is None and not has_unlabeled:
+            return None
+        rows = source if beside is None else beside
+        return UnlabeledStream(_labels_known(rows), _labels_known(source), options)
+
+
+_NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
+_TWO_KINDS = (
+    "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
+    "only one of them can be used: put these rows together."
+)
+
+
+def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
+    """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
+        return ()
+    return as_attribute_table(attributes).classes.tolist()
+
+
+# ---- samples in memory ----------------------------------------------------------------
+
+
+def training_matrix(
+    estimator: BaseEstimator,
+    X: Any,
+    names: Sequence[str] | None = None,
+    *,
+    accept_sparse: Any = ("csr", "csc"),
+    finite: bool = False,
+    reset: bool = True,
+) -> Matrix:
+    """Return X (n, d) as scikit-learn's `validate_data` does, in float32 or float64.
+
+    Columns of a frame that hold no numbers are left out, and named in a warning. Whether
+    numbers are finite is checked only if ``finite``: sums over them show it as well.
+    """
+    X = without_text_columns(X, warn=reset)
+    known = getattr(estimator, "feature_names_in_", None)
+    if not reset and names is not None and known is not None:
+        X = X[:, column_places(names, known)]
+    if str(getattr(X, "dtype", "")) == "float16":
+        X = X.astype(np.float32)  # half precision is for storage, not for sums
+    if sp.issparse(X) and not accept_sparse and names is not None:
+        X = _dense(X, type(estimator).__name__)
+    options = {
+        "accept_sparse": accept_sparse,
+        "dtype": floating_dtypes(X) or FLOATS,
+        "ensure_all_finite": finite,
+    }
+    with warnings.catch_warnings(), place_of_nan(X, names):
+        if names is not None:  # they were compared when the file was read
+            warnings.filterwarnings("ignore", NO_NAMES)
+        checked = validate_data(estimator, X, reset=reset, **options)
+    if reset and names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    return checked
+
+
+def without_text_columns(X: Any, *, warn: bool = False) -> Any:
+    """Return a frame without its columns of text; anything else as it is."""
+    if not opening._is_frame(X):
+        return X
+    columns = [X.iloc[:, j] if hasattr(X, "iloc") else X[:, j] for j in range(X.shape[1])]
+    numeric = [j for j, column in enumerate(columns) if _is_numeric(column)]
+    if len(numeric) == len(columns):
+        return X
+    names = [str(name) for name in X.columns]
+    texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
+    if not numeric:
+        raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
+    if warn:
+        message = f"ignored non-numeric columns of X: {listed(texts)}."
+        warnings.warn(message, stacklevel=2)
+    return X.iloc[:, numeric] if hasattr(X, "iloc") else X[:, numeric]
+
+
+def _is_numeric(column: Any) -> bool:
+    """Whether a column of a frame holds numbers; of objects, whether all are."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biuf":
+        return True
+    if kind in "Mm":
+        return False
+    try:
+        np.asarray(column.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        # a missing value is refused later, in words of its own
+        return bool(len(column)) and all(_is_number(value) for value in column)
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, (int, float)) or type(value).__name__ == "NAType"
+
+
+def _dense(X: Any, name: str) -> Float64:
+    """A sparse matrix of a file as a dense one, if there is room for it."""
+    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if size > memory_limit() // 4:
+        raise ValueError(
+            f"{name} needs dense data, which would take {size_text(size)}. Choose fewer genes "
+            "or cells, or another selector."
+        )
+    return X.toarray()
+
+
+@contextmanager
+def place_of_nan(X: Any, names: Sequence[str] | None = None, what: str = "X") -> Iterator[None]:
+    """If the block raises because of a NaN or an infinity in X, say where it is."""
+    try:
+        yield
+    except ValueError:
+        if _has_nonfinite(X):
+            check_all_finite(as_numpy(X), names, what)
+        raise
+
+
+def _has_nonfinite(X: Any) -> bool:
+    """Whether X is a matrix of numbers with a NaN or infinity among them."""
+    try:
+        values = X.data if sp.issparse(X) else np.asarray(as_numpy(X), dtype=np.float64)
+        return values.size > 0 and not np.isfinite(values).all()
+    except (TypeError, ValueError):
+        return False
+
+
+def _split(
+    X: Matrix, labels: Labels, weights: ArrayLike | None
+) -> tuple[Source, Rows | None, LabelArray]:
+    """Labeled samples, unlabeled samples or None, and the classes."""
+    n = X.shape[0]
+    labels.check_length(n)
+    checked = check_weights(weights, n)
+    if not labels.classes:
+        raise ValueError(
+            f"no row has a label: all {n} values of y are -1, None, NaN or NA. Pass those of "
+            "the seen classes."
+        )
+    make_rows = ArrayRows if is_foreign(X) else Rows
+    hidden = labels.codes == UNLABELED
+    if not hidden.any():
+        rows = make_rows(X, labels.codes.astype(np.intp), checked)
+        return rows, None, labels.class_array()
+    if is_foreign(X):
+        raise ValueError(_NEED_NUMPY)
+    seen = np.flatnonzero(labels.codes >= 0)
+    seen_weights = None if checked is None else checked[seen]
+    rows = Rows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
+    return rows, _unlabeled_rows(X, np.flatnonzero(hidden), checked), labels.class_array()
+
+
+def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> Rows:
+    """The samples of X at some places, without those of weight 0: they must not matter."""
+    if weights is not None:
+        places = places[weights[places] > 0]
+        weights = weights[places]
+    found = X[places]
+    if _has_nonfinite(found):
+        check_all_finite(found)
+    return Rows(found, np.zeros(len(places), dtype=np.intp), weights)
+
+
+def _joined(first: Rows | None, second: Rows | None) -> Rows | None:
+    """Unlabeled samples of X, then those of X_unlabeled."""
+    if first is None or second is None:
+        return second if first is None else first
+    if sp.issparse(first.X):
+        X = sp.vstack([first.X, sp.csr_array(second.X)], format="csr")
+    else:
+        X_second = second.X.toarray() if sp.issparse(second.X) else second.X
+        X = np.concatenate([first.X, X_second])
+    weights = first.weights
+    if weights is not None:
+        weights = np.append(weights, np.ones(len(second.codes)))
+    return Rows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
+
+
+def _unlabeled_source(estimator: Any, X_unlabeled: Any) -> Rows | Source | None:
+    """X_unlabeled as samples in memory, or as a source beyond memory."""
+    if X_unlabeled is None:
+        return None
+    kind = classify(X_unlabeled)
+    if kind is Kind.MATRIX:
+        X = _unlabeled_matrix(estimator, X_unlabeled)
+        return Rows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+    if kind is Kind.DASK:
+        from semfs.rows.cluster import dask_rows
+
+        source = dask_rows(X_unlabeled, np.full(X_unlabeled.shape[0], np.nan))
+    else:
+        source = X_unlabeled if kind is Kind.SOURCE else _opened_unlabeled(X_unlabeled, kind)
+        if kind is not Kind.SOURCE and source.fits_in_memory:
+            X = source.prepared(source.reader.load())
+            X = _unlabeled_matrix(estimator, X, source.feature_names)
+            return Rows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+        n = source.n_rows if source.n_rows is not None else len(_labels_known(source).labels)
+        source = replace(source, labels=Labels([], np.full(n, UNLABELED, dtype=np.int32)))
+    _check_unlabeled_features(estimator, source.n_features, source.feature_names)
+    return source
+
+
+def _unlabeled_matrix(estimator: Any, X: Any, names: Sequence[str] | None = None) -> Matrix:
+    """X_unlabeled in memory, with the features of X."""
+    X = without_text_columns(X)
+    if names is None and opening._is_frame(X):
+        names = [str(name) for name in X.columns]
+    what = "X_unlabeled"
+    with place_of_nan(X, names, what):
+        checked = check_array(X, accept_sparse="csr", dtype=FLOATS, input_name=what)
+    _check_unlabeled_features(estimator, checked.shape[1], names)
+    return checked
+
+
+def _check_unlabeled_features(
+    estimator: Any, n_features: int, names: Sequence[str] | None
+) -> None:
+    """Raise unless X_unlabeled has the features of X, in their order."""
+    known = getattr(estimator, "feature_names_in_", None)
+    d = estimator.n_features_in_
+    same_names = names is None or known is None or list(names) == list(known)
+    if n_features != d or not same_names:
+        raise ValueError(
+            f"X_unlabeled has {n_features} columns that are not the {d} of X in their order. "
+            "Give both the same columns."
+        )
+
+
+# ---- samples beyond memory ------------------------------------------------------------
+
+
+def _open(kind: Kind, X: Any, y: Any, sample_weight: Any) -> Source:
+    """A source of labeled samples."""
+    if kind is Kind.SOURCE:
+        if y is not None or sample_weight is not None:
+            raise ValueError("Pass labels and weights to open_blocks, not to fit.")
+        return X
+    if kind is Kind.DASK:
+        from semfs.rows.cluster import dask_rows
+
+        return dask_rows(X, y, sample_weight)
+    return open_blocks(X, y, sample_weight=sample_weight)
+
+
+def _opened_unlabeled(
+    data: Any, kind: Kind, preprocessing: Preprocessing | None = None
+) -> BlockSource:
+    """A source of samples whose labels are not wanted, preprocessed as those of a fit."""
+    preprocessing = preprocessing or {}
+    normalize = preprocessing.get("normalize") is not None
+    y = None if kind is Kind.PAIRS else ()
+    reader = opening._opened(data, y, normalize=normalize)[0]
+    source = source_of(reader, normalize=normalize)
+    return replace(source, scale=preprocessing.get("scale"))
+
+
+def _preprocessing_of(source: Source) -> Preprocessing:
+    """What a source does to the numbers it reads."""
+    found = Preprocessing()
+    if getattr(source, "normalize", False):
+        found["normalize"] = "log1p"
+    if getattr(source, "scale", None) is not None:
+        found["scale"] = source.scale
+    return found
+
+
+def _with_marks(source: Source, described: Sequence[Label]) -> Source:
+    """The source with labels of the attribute table's type, and marks as no label."""
+    if described:
+        source = source.align_to(described)
+    return source if UNLABELED in described else source.mask_label(UNLABELED)
+
+
+def _labels_known(source: Source) -> Source:
+    """The source with labels read, if they come with its blocks."""
+    return source.labeled()
+
+
+def _check_features(estimator: Any, source: Source, *, reset: bool) -> None:
+    """Let the estimator learn, or compare, the features of a source."""
+    d = source.n_features
+    if not reset:
+        if d != estimator.n_features_in_:
+            known = estimator.n_features_in_
+            raise ValueError(f"X has {d} features, those before had {known}.")
+        return
+    set_features(estimator, d, source.feature_names)
+
+
+def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
+    """Set the number of features, and their names if they have some."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+
+
+# ---- the range of numbers -------------------------------------------------------------
+
+
+def range_checked_moments(
+    X: Matrix,
+    codes: Indices,
+    classes: LabelArray,
+    weights: Float64 | None,
+    names: Sequence[str] | None = None,
+) -> Moments:
+    """Return the moments of samples in memory; float32 out of range is taken as float64."""
+    single = getattr(X, "dtype", None) == np.float32
+    try:
+        moments = Moments.from_checked(X, codes, classes, weights)
+    except ValueError:
+        # NaN, or squares beyond float32
+        if is_foreign(X) or not single or _has_nonfinite(X):
+            with place_of_nan(X, names):
+                raise
+        moments = None
+    if moments is None or (single and not _fits_float32(moments)):
+        moments = Moments.from_checked(X.astype(np.float64), codes, classes, weights)
+    check_range(moments)
+    return moments
+
+
+def _largest_number(moments: Moments) -> float:
+    """The largest class mean or standard deviation."""
+    spread = np.sqrt(moments.scatter_diag.max() / moments.total)
+    return float(max(moments.means.max(), -moments.means.min(), spread))
+
+
+def _fits_float32(moments: Moments) -> bool:
+    size = _largest_number(moments)
+    return size == 0 or 1.0 / LARGEST_FLOAT32 < size < LARGEST_FLOAT32
+
+
+def check_range(moments: Moments) -> None:
+    """Raise if numbers of X are so large or small that their squares lose digits."""
+    size = _largest_number(moments)
+    single = moments.eps > np.finfo(np.float64).eps
+    limit = LARGEST_FLOAT32 if single else LARGEST
+    if size and not 1.0 / limit < size < limit:
+        raise ValueError(f"X has numbers as large as {size:.0e}. {RESCALE}")
+
+
+def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
+    """Raise if attributes (C, m), or their products with X, are out of range."""
+    largest = float(np.abs(attributes).max())
+    if not largest:
+        return
+    if not 1.0 / LARGEST < largest < LARGEST:
+        raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
+    size = _largest_number(moments) or 1.0
+    for number in (size * largest, size / largest):
+        if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
+            raise ValueError(
+                f"X has numbers as large as {size:.0e} and attributes go up to {largest:.0e}. "
+                f"{RESCALE}"
+            )
+
+
+# ---- samples to transform or predict --------------------------------------------------
+
+
+def selected_blocks(
+    X: Any,
+    support: Mask,
+    names: Sequence[str] | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> Iterator[Matrix] | None:
+    """Return the selected columns (r, k) of samples in files, block by block.
+
+    None for samples in memory. Columns are found by their names where X and the selector
+    have some, so that others may be missing or in another order. Files and AnnData are
+    preprocessed as those of the fit; a source that was opened already is taken as it is.
+    """
+    kind = classify(X)
+    if kind is Kind.STORED:
+        source = _opened_unlabeled(X, kind, preprocessing)
+    elif kind is Kind.SOURCE and isinstance(X, BlockSource):
+        source = X
+    else:
+        return None
+    places = _places(source, support, names)
+    return (block[:, places] for block in _matrices(source))
+
+
+def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:
+    """Where the selected features are among the columns of a source."""
+    selected = np.flatnonzero(support)
+    found = source.feature_names
+    if found is not None and names is not None:
+        return column_places(found, [names[j] for j in selected])
+    if source.n_features != len(support):
+        raise ValueError(
+            f"X has {source.n_features} features, but the selector was fitted with "
+            f"{len(support)}."
+        )
+    return selected
+
+
+def _matrices(source: BlockSource) -> Iterator[Matrix]:
+    """All samples of a source, preprocessed, block by block."""
+    reader = source.reader
+    for _, block, _ in reader.blocks(source.start, source.stop, reader.usual_step):
+        yield source.prepared(block)
+
+
+def genes_of(X: Any) -> Any:
+    """Return the gene matrix of AnnData, None of other data."""
+    return as_genes(X)

@@ -1,0 +1,321 @@
+"""`RankingSelector`: from one score per feature to a scikit-learn selector.
+
+Selectors are dataclasses: the fields are the parameters, their defaults are class attributes,
+and the generated ``__init__`` only stores them, as scikit-learn asks. ``eq=False, repr=False``
+keep scikit-learn's identity and our `__repr__`. ``_constraints`` says what each may be.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from semfs._typing import Float64, Indices, LabelsLike, Mask, Matrix
+from semfs.labels import LabelArray
+from semfs.rows import column_places
+from semfs.rows.device import as_numpy
+from semfs.selectors.inputs import (
+    Samples,
+    genes_of,
+    place_of_nan,
+    selected_blocks,
+    training_matrix,
+    without_text_columns,
+)
+from semfs.validation import (
+    Above,
+    AtLeast,
+    Constraint,
+    FeatureCount,
+    OneOf,
+    ParameterWarning,
+    WholeNumber,
+)
+
+#: Features shown in a notebook; get_feature_names_out() has the rest.
+SHOWN = 200
+#: Longest text of a parameter that `repr` shows in full, in characters.
+LONGEST_VALUE = 80
+#: What a fit leaves behind besides attributes that end in an underscore.
+FIT_STATE = ("_fitted", "_training_moments")
+
+
+class RankingSelector(SelectorMixin, BaseEstimator):
+    """Keep the best ``n_features_to_select`` features of a total ranking.
+
+    A subclass implements ``fit``: it calls :meth:`_check_training_data`, computes one
+    score per feature (larger is better) and hands them to :meth:`_set_ranking`.
+    """
+
+    n_features_to_select: Any  # a number or share; of SemFSCV also "auto"
+
+    #: What parameters may be. Tables of base classes hold as well; None is always allowed
+    #: where it is the default.
+    _constraints: ClassVar[Mapping[str, Constraint]] = {"n_features_to_select": FeatureCount()}
+    _supervised = False
+    _takes_sparse = False
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self._supervised
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
+
+    # ---- fit -------------------------------------------------------------------------
+
+    def _check_training_data(
+        self, X: Any, y: LabelsLike | str | None
+    ) -> tuple[Matrix, LabelArray | None, Indices | None]:
+        """X (n, d), class labels (C,) and codes (n,), checked; no labels without y."""
+        self._check_n_features_to_select()
+        samples = Samples.from_user(X, y)
+        matrix = training_matrix(
+            self,
+            samples.X,
+            samples.names,
+            accept_sparse=("csr", "csc") if self._takes_sparse else False,
+            finite=True,
+        )
+        labels = samples.labels
+        if labels is None and not self._supervised:
+            return matrix, None, None
+        if labels is None:  # check_requires_y_none looks for these words
+            raise ValueError("This selector requires y to be passed, but the target y is None.")
+        labels.check_length(matrix.shape[0])
+        labels.check_complete()
+        return matrix, labels.class_array(), labels.codes.astype(np.intp)
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter has no meaning."""
+        constraints = self._all_constraints()
+        for name, value in self.get_params(deep=False).items():
+            if name not in constraints:
+                continue
+            if value is None and getattr(type(self), name, 0) is None:
+                continue
+            constraints[name].check(name, value)
+
+    def _check_n_features_to_select(self) -> None:
+        name = "n_features_to_select"
+        self._all_constraints()[name].check(name, self.n_features_to_select)
+
+    @classmethod
+    def _all_constraints(cls) -> dict[str, Constraint]:
+        """The constraints of this class and its bases, those of subclasses first."""
+        found: dict[str, Constraint] = {}
+        for base in reversed(cls.__mro__):
+            found.update(_older_tables(base))
+            found.update(vars(base).get("_constraints", {}))
+        return found
+
+    def _n_wanted(self, d: int) -> int:
+        """How many of d features are asked for; of a share (below 1) at least one."""
+        k = self.n_features_to_select
+        return int(k) if k >= 1 else max(1, int(k * d))
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Undo changes of fitted attributes if the block fails or is interrupted."""
+        before = self._fit_state()
+        try:
+            yield
+        except BaseException:
+            for name in self._fit_state():
+                delattr(self, name)
+            self.__dict__.update(before)
+            raise
+
+    def _fit_state(self) -> dict[str, Any]:
+        """All that a fit has set."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") or name in FIT_STATE
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for name in FIT_STATE:  # data and models do not travel with the selector
+            state.pop(name, None)
+        return state
+
+    def _set_ranking(self, scores: Float64) -> None:
+        """Store a ranking by scores (d,), ties by index; -inf for columns that rank last."""
+        scores = np.asarray(scores, dtype=np.float64)
+        self.scores_ = scores
+        self.order_ = stable_order(scores)
+        self.ranking_ = 1 + np.argsort(self.order_)  # the inverse of a permutation
+        self.support_ = self.ranking_ <= self._n_wanted(len(scores))
+        self._warn_if_too_many(len(scores))
+
+    def _warn_if_too_many(self, n_selectable: int) -> None:
+        """Warn if more features are asked for than there are."""
+        if self.n_features_to_select > n_selectable:
+            message = (
+                f"is {self.n_features_to_select}, greater than the number of features to "
+                f"select from ({n_selectable}). All of them are kept."
+            )
+            warning = ParameterWarning("n_features_to_select", message)
+            warnings.warn(warning, stacklevel=4)
+
+    # ---- transform -------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d), AnnData or path
+            Samples with all the features seen in `fit`. In AnnData and in files features are
+            found by name; of a file only the selected columns are kept in memory. Of AnnData
+            an AnnData object is returned, as slicing it does.
+        """
+        check_is_fitted(self, "support_")
+        genes = genes_of(X)
+        if genes is not None:
+            return genes.keep(self._places_of_genes(genes.names))
+        names = getattr(self, "feature_names_in_", None)
+        blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
+        if blocks is None:
+            X = without_text_columns(X)
+            with place_of_nan(X):
+                return super().transform(X)
+        return stacked(list(blocks))
+
+    def _places_of_genes(self, found: list[str]) -> Indices:
+        """Where the selected genes are among those found."""
+        names = getattr(self, "feature_names_in_", None)
+        support = self._get_support_mask()
+        if names is not None:
+            return column_places(found, names[support])
+        if len(found) != len(support):
+            raise ValueError(f"X has {len(found)} features, {len(support)} were fitted.")
+        return np.flatnonzero(support)
+
+    def _preprocessing(self) -> dict[str, Any]:
+        """What was done to the data before the fit, and is done to files that follow."""
+        return getattr(self, "preprocessing_", None) or {}
+
+    def _get_support_mask(self) -> Mask:
+        check_is_fitted(self, "support_")
+        return np.asarray(as_numpy(self.support_))
+
+    def _name_of(self, feature: int) -> str:
+        names = getattr(self, "feature_names_in_", None)
+        return f"x{feature}" if names is None else str(names[feature])
+
+    # ---- display ---------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The call that makes it: tables and long lists by their size, defaults left out."""
+        signature = inspect.signature(type(self)).parameters
+        shown = []
+        for name, value in sorted(self.get_params(deep=False).items()):
+            text = _short_repr(name, value)
+            if text != _short_repr(name, signature[name].default):
+                shown.append(f"{name}={text}")
+        return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and below it what was used and selected, to unfold."""
+        diagram = super()._html_repr()
+        if not hasattr(self, "support_"):
+            return diagram
+        knowledge = getattr(self, "knowledge_", {})
+        known = "".join(
+            f"<li>{html.escape(what)}: {html.escape(note)}</li>"
+            for what, note in knowledge.items()
+        )
+        order = np.asarray(as_numpy(self.order_))
+        scores = np.asarray(as_numpy(self.scores_))
+        selected = order[: int(self.get_support().sum())].tolist()
+        names = [html.escape(self._name_of(j)) for j in selected]  # untrusted text
+        rows = "".join(
+            f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
+            for rank, (name, j) in enumerate(zip(names, selected[:SHOWN]), start=1)
+        )
+        first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return (
+            f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
+            f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
+            "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
+            f"{rows}</tbody></table></details>"
+        )
+
+
+def _older_tables(cls: type) -> dict[str, Constraint]:
+    """Constraints that a class states in four tables."""
+    # alias until all branches are merged
+    own = vars(cls)
+    found: dict[str, Constraint] = {}
+    for name, low in own.get("_whole", {}).items():
+        found[name] = WholeNumber(low)
+    for name, limit in own.get("_at_least", {}).items():
+        found[name] = AtLeast(limit)
+    for name, limit in own.get("_above", {}).items():
+        found[name] = Above(limit)
+    for name, words in own.get("_words", {}).items():
+        one_of = OneOf(*words)
+        found[name] = one_of | found[name] if name in found else one_of
+    return found
+
+
+def stable_order(scores: Float64) -> Indices:
+    """Return feature indices, best score first, ties by index."""
+    return np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")
+
+
+def constant_columns(X: Matrix) -> Mask:
+    """Return a mask (d,) of the columns of X that hold one value only."""
+    largest = X.max(axis=0)
+    smallest = X.min(axis=0)
+    if sp.issparse(X):
+        largest = largest.toarray().ravel()
+        smallest = smallest.toarray().ravel()
+    return np.asarray(largest == smallest)
+
+
+def stacked(blocks: list[Matrix]) -> Matrix:
+    """Return blocks of rows as one matrix, sparse if they are."""
+    if sp.issparse(blocks[0]):
+        return sp.vstack(blocks, format="csr")
+    return np.concatenate(blocks)
+
+
+def _short_repr(name: str, value: Any) -> str:
+    """What `repr` shows of a parameter: tables and long values by their size."""
+    shape = tuple(getattr(value, "shape", ()))
+    is_table = name.endswith("attributes") and value is not None
+    if is_table and not isinstance(value, str):
+        return _table_size(value, shape)
+    if shape:
+        return f"<array of shape {shape}>"
+    text = repr(value)
+    if len(text) <= LONGEST_VALUE:
+        return text
+    size = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    return f"<{type(value).__name__}{size}>"
+
+
+def _table_size(table: Any, shape: tuple[int, ...]) -> str:
+    """Numbers of classes and attributes of a table in any form."""
+    if len(shape) == 2:
+        n_classes, n_attributes = shape
+        if hasattr(table, "get_columns"):  # polars: the first column holds the labels
+            n_attributes -= 1
+    else:
+        rows = list(table.values() if isinstance(table, Mapping) else table)
+        n_classes = len(rows)
+        n_attributes = np.size(rows[0]) if rows else 0
+    return f"<{n_classes} classes × {n_attributes} attributes>"
