@@ -65,14 +65,22 @@ class Labels:
         return cls._of_objects(values)
 
     @classmethod
-    def from_target(cls, y: LabelsLike | None, n_samples: int | None = None) -> Labels:
+    def from_target(
+        cls,
+        y: LabelsLike | None,
+        n_samples: int | None = None,
+        described: Iterable[Label] | None = None,
+    ) -> Labels:
         """Return the labels of the target y (n,) of a fit, classes sorted.
 
-        Labels may be of any one hashable type. Missing labels are UNLABELED. A mix of numbers
-        and text is refused because it is nearly always a reading error; other refusals are
-        those that scikit-learn's estimator checks ask for.
+        Labels may be of any one hashable type. Missing labels are UNLABELED, and so are marks
+        (`mark_unlabeled`) if it is known which classes are ``described``. A mix of numbers and
+        text is refused because it is nearly always a reading error; other refusals are those
+        that scikit-learn's estimator checks ask for.
         """
         labels = cls.of(_label_vector(y))
+        if described is not None:
+            labels = labels.mark_unlabeled(described)
         if n_samples is not None:
             labels.check_length(n_samples)
         return labels.checked()

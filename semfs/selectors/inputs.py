@@ -162,6 +162,7 @@ class FitInput:
     unlabeled: Rows | Source | None  # unlabeled samples beside the rows
     described: Sequence[Label]  # classes of the attribute table
     preprocessing: Preprocessing
+    original: Any = None  # X before it was validated, whose rows and columns errors name
 
     @classmethod
     def from_user(
@@ -182,7 +183,7 @@ class FitInput:
         described = described_classes(getattr(estimator, "attributes", None))
         kind = classify(X, y)
         if kind is Kind.MATRIX:
-            labels = Labels.from_target(as_numpy(y)).mark_unlabeled(described)
+            labels = Labels.from_target(as_numpy(y), described=described)
             samples = Samples(X, labels, as_numpy(sample_weight))
         else:
             source = _with_marks(_open(kind, X, y, sample_weight), described)
@@ -202,8 +203,10 @@ class FitInput:
     ) -> FitInput:
         """The input of a fit in memory."""
         assert samples.labels is not None
-        X = training_matrix(estimator, samples.X, samples.names, reset=reset)
-        rows, hidden, classes = _split(X, samples.labels, samples.weights)
+        original = without_text_columns(samples.X, warn=reset)
+        X = training_matrix(estimator, original, samples.names, reset=reset)
+        with place_of_nan(original, samples.names):
+            rows, hidden, classes = _split(X, samples.labels, samples.weights)
         beside = _unlabeled_source(estimator, X_unlabeled)
         if beside is None or isinstance(beside, Rows):
             if is_foreign(X) and beside is not None:
@@ -211,8 +214,16 @@ class FitInput:
             beside = _joined(hidden, beside)
         elif hidden is not None:
             raise ValueError(_TWO_KINDS)
-        names = getattr(estimator, "feature_names_in_", None)
-        return cls(rows, classes, X.shape[1], names, beside, described, samples.preprocessing)
+        return cls(
+            rows=rows,
+            classes=classes,
+            n_features=X.shape[1],
+            feature_names=getattr(estimator, "feature_names_in_", None),
+            unlabeled=beside,
+            described=described,
+            preprocessing=samples.preprocessing,
+            original=original,
+        )
 
     @classmethod
     def _beyond_memory(
@@ -276,9 +287,8 @@ class FitInput:
     def _memory_moments(self) -> Moments:
         rows = self.rows
         assert self.classes is not None
-        return range_checked_moments(
-            rows.X, rows.codes, self.classes, rows.weights, self.feature_names
-        )
+        with place_of_nan(self.original, self.feature_names):
+            return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
     def _stream(
         self, source: Source, has_unlabeled: bool, options: dict[str, Any]
@@ -481,7 +491,10 @@ def _unlabeled_source(estimator: Any, X_unlabeled: Any) -> Rows | Source | None:
         source = X_unlabeled if kind is Kind.SOURCE else _opened_unlabeled(X_unlabeled, kind)
         if kind is not Kind.SOURCE and source.fits_in_memory:
             X = source.prepared(source.reader.load())
-            X = _unlabeled_matrix(estimator, X, source.feature_names)
+            known = getattr(estimator, "feature_names_in_", None)
+            if known is not None and source.feature_names is not None:
+                X = X[:, column_places(source.feature_names, known)]
+            X = _unlabeled_matrix(estimator, X)
             return Rows(X, np.zeros(X.shape[0], dtype=np.intp), None)
         n = source.n_rows if source.n_rows is not None else len(_labels_known(source).labels)
         source = replace(source, labels=Labels([], np.full(n, UNLABELED, dtype=np.int32)))
@@ -489,11 +502,10 @@ def _unlabeled_source(estimator: Any, X_unlabeled: Any) -> Rows | Source | None:
     return source
 
 
-def _unlabeled_matrix(estimator: Any, X: Any, names: Sequence[str] | None = None) -> Matrix:
+def _unlabeled_matrix(estimator: Any, X: Any) -> Matrix:
     """X_unlabeled in memory, with the features of X."""
     X = without_text_columns(X)
-    if names is None and opening._is_frame(X):
-        names = [str(name) for name in X.columns]
+    names = [str(name) for name in X.columns] if opening._is_frame(X) else None
     what = "X_unlabeled"
     with place_of_nan(X, names, what):
         checked = check_array(X, accept_sparse="csr", dtype=FLOATS, input_name=what)
@@ -510,7 +522,7 @@ def _check_unlabeled_features(
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
-            f"X_unlabeled has {n_features} columns that are not the {d} of X in their order. "
+            f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
             "Give both the same columns."
         )
 
@@ -588,22 +600,17 @@ def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -
 
 
 def range_checked_moments(
-    X: Matrix,
-    codes: Indices,
-    classes: LabelArray,
-    weights: Float64 | None,
-    names: Sequence[str] | None = None,
+    X: Matrix, codes: Indices, classes: LabelArray, weights: Float64 | None
 ) -> Moments:
     """Return the moments of samples in memory; float32 out of range is taken as float64."""
     single = getattr(X, "dtype", None) == np.float32
+    moments = None
     try:
         moments = Moments.from_checked(X, codes, classes, weights)
     except ValueError:
-        # NaN, or squares beyond float32
-        if is_foreign(X) or not single or _has_nonfinite(X):
-            with place_of_nan(X, names):
-                raise
-        moments = None
+        # NaN, infinity, or squares beyond float32
+        if not single or _has_nonfinite(X):
+            raise
     if moments is None or (single and not _fits_float32(moments)):
         moments = Moments.from_checked(X.astype(np.float64), codes, classes, weights)
     check_range(moments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -102,7 +103,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         error over the folds, otherwise these are kept.
     cv : int or splitter, default=5
         Number of class folds (fewer if there are not two classes for each), or a splitter
-        over classes such as `semfs.evaluation.ClassShuffleSplit`.
+        over classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of pairs of
+        training and test samples (indices).
     n_repeats : int, default=5
         K-means runs per fold, setting and number of features.
     max_features : int, optional
@@ -266,13 +268,15 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         C = len(moments.classes)
         if C < FEWEST_CLASSES:
             return []
-        splitter = self.cv
-        if not hasattr(splitter, "split"):
-            n_folds = min(int(self.cv), C // 2)
-            splitter = ClassKFold(n_folds, shuffle=True, random_state=self.random_state)
         codes = moments.rows.codes
+        splits = self.cv
+        if isinstance(splits, numbers.Integral):
+            n_folds = min(int(splits), C // 2)
+            splits = ClassKFold(n_folds, shuffle=True, random_state=self.random_state)
+        if hasattr(splits, "split"):
+            splits = splits.split(codes, codes)
         found = []
-        for rows, rows_out in splitter.split(codes, codes):
+        for rows, rows_out in splits:
             train = np.isin(np.arange(C), codes[rows])
             test = np.isin(np.arange(C), codes[rows_out])
             if (train & test).any() or not (train.any() and test.any()):
@@ -414,7 +418,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if isinstance(self.cv, str) or not hasattr(self.cv, "split"):
+        is_splits = hasattr(self.cv, "split") or isinstance(self.cv, Iterable)
+        if isinstance(self.cv, str) or not is_splits:
             check_integer("cv", self.cv, 2)
 
 
