@@ -30,7 +30,8 @@ class Hdf5Store(Store):
 
     def __init__(self, path: Path, file: h5py.File | None = None) -> None:
         super().__init__(path)
-        if file is not None:  # the user has opened it
+        self.is_borrowed = file is not None  # opened by the user, who closes it
+        if file is not None:
             self.__dict__["root"] = file
 
     def _open(self) -> h5py.File:
@@ -41,6 +42,11 @@ class Hdf5Store(Store):
                 "Copy or download it again."
             )
         return h5py.File(self.path, "r")
+
+    def close(self) -> None:
+        file = self.__dict__.pop("root", None)
+        if file is not None and not self.is_borrowed:
+            file.close()
 
     def names(self, group: h5py.Group) -> list[str]:
         hard_link = import_optional("h5py").HardLink

@@ -51,8 +51,9 @@ class Store:
         self.__dict__.pop("root", None)
 
     def __getstate__(self) -> dict[str, Any]:
-        # absolute: another process may work in another folder
-        return {"path": self.path.absolute()}
+        # another process opens the file itself, and may work in another folder
+        state = {name: value for name, value in self.__dict__.items() if name != "root"}
+        return state | {"path": self.path.absolute()}
 
     @contextmanager
     def errors(self) -> Iterator[None]:

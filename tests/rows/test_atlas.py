@@ -15,8 +15,8 @@ import semfs.io.safety
 import semfs.rows.blocks
 import semfs.rows.memory
 from semfs import SemFS
-from semfs.io.safety import FileError
 from semfs.io.mtx import mtx_reader
+from semfs.io.safety import FileError
 from semfs.io.sparse import SparseReader
 from semfs.rows import open_blocks
 
@@ -271,7 +271,11 @@ def rewritten(path, name, change):
 @pytest.mark.parametrize(
     "name, change, message",
     [
-        ("indices", lambda v: np.where(np.arange(len(v)) == 5, 10**6, v), "index 1000000 is out of range"),
+        (
+            "indices",
+            lambda v: np.where(np.arange(len(v)) == 5, 10**6, v),
+            "index 1000000 is out of range",
+        ),
         ("indptr", lambda v: v[::-1].copy(), "expected"),
         ("indptr", lambda v: v[:-1], "expected"),
         ("data", lambda v: v[:-1], "`data` has .* entries, `indptr` ends at"),
