@@ -1,9 +1,26 @@
-"""Small helpers on arrays that several modules share."""
+"""Small helpers on matrices and row numbers that several modules share."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_array
+
+if TYPE_CHECKING:
+    from semfs._typing import Matrix
+
+
+def as_matrix(X: Any) -> Matrix:
+    """Return X as a float32 or float64 matrix, CSR if sparse; finiteness is not checked."""
+    if getattr(X, "dtype", None) == np.float16:
+        # half precision is for storage: its sums overflow at 65,504
+        X = X.astype(np.float32)
+    dtypes = [np.float64, np.float32]
+    checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False)
+    return canonical(checked)
 
 
 def canonical(X: Any) -> Any:

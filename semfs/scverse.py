@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from semfs.datasets.files import as_frame
-from semfs.io.hdf5 import as_genes, view
+from semfs.io.anndata import as_genes, view
 from semfs.io.write import of_genes
 from semfs.rows import open_blocks
 from semfs.selectors.files import result_columns, result_summary

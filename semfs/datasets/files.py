@@ -12,7 +12,9 @@ from semfs.attributes import as_attribute_table, attributes_of
 from semfs.datasets.base import ZeroShotDataset
 from semfs.io.hdf5 import group_reader
 from semfs.io.mat import names_in_mat, read_mat
-from semfs.io.reader import check_matrix, named, read_npy, read_npz
+from semfs.io.npy import read_npy
+from semfs.io.npz import named, read_npz
+from semfs.io.reader import check_matrix
 from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.rows import as_plain, open_blocks
 from semfs.system import import_optional

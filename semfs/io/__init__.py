@@ -1,1 +1,5 @@
-"""File formats, one file each: opened without trust, read in blocks, written whole."""
+"""File formats, one module each: readers, writers, and checks of files that nobody vouches for.
+
+`registry.open_reader` finds the reader of whatever a user hands over. To add a format, write a
+module with a function that opens it, and name that function in the table of `registry`.
+"""

@@ -1,248 +1,266 @@
-"""Labels, and readers of matrices that stay where they are: NPY, NPZ, all with row slices.
+"""Readers: matrices (samples × features) that are not loaded, but read in ranges of rows.
 
-A reader can be pickled, so that workers of a cluster open the same file. Nothing is ever
-unpickled from a file; sizes are checked before they are believed.
+A new format offers a subclass of `Reader` (or an `ArrayReader` or `SparseReader` with a
+function that opens the stored arrays), and an `Opener`, which returns the reader and the labels
+that the file holds; `semfs.io.registry` lists the openers by suffix.
+
+A reader can be pickled, so that workers of a cluster open the same file themselves. Nothing is
+ever unpickled from a file.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 import threading
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
+import numpy.typing as npt
 
-from semfs.io.safety import FileError, check_archive, file_errors, open_existing
-from semfs.labels import Labels
-from semfs.validation import check_distinct
+from semfs._typing import Floats, LabelsLike, Matrix
+from semfs.io.safety import FileError, file_errors
 
-#: Bytes that a fit may hold at a time unless told otherwise; other limits are shares of it.
+if TYPE_CHECKING:
+    from semfs.labels import Labels
+
+#: Bytes that a fit may hold at a time unless the user says otherwise (512 MiB).
 MEMORY = 512 * 2**20
-#: Bytes of a block in memory. Larger ones are not faster, and take longer to begin with.
+#: Bytes of a block in memory (16 MiB). Larger blocks were not faster when measured, and the
+#: first one takes longer to arrive.
 BLOCK_BYTES = MEMORY // 32
-# One block is used while the next one is read.
+#: Blocks in memory at a time: one is used while the next one is read.
 RING = 2
-Blocks = Iterator[tuple[int, Any, Any]]
-_OPENED = ("_array", "_arrays", "_copied")  # what readers keep open
+#: Samples at each of `PLACES` places of a matrix that are looked at to see what it holds.
+SAMPLE_ROWS = 50
+PLACES = 4
+#: Text in label columns and label files that stands for "no label", in any case.
+NO_LABEL_TEXTS = ("", "nan", "na", "n/a", "none", "unknown", "unassigned")
+#: First row, X (r, d), and labels (r,) or None, of each block.
+Blocks: TypeAlias = "Iterator[tuple[int, Matrix, Any]]"
+# Attributes that hold open files or mapped memory: they are not pickled.
+_OPENED = ("_array", "_arrays")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller wants of data: the labels, which matrix, columns that are no features."""
+
+    y: LabelsLike | None = None  # labels, or the name of a column, array or file with them
+    key: str | None = None  # name of the matrix or layer
+    drop: tuple[str, ...] = ()
+    no_label: Sequence[str] = NO_LABEL_TEXTS
+
+    @property
+    def name(self) -> str | None:
+        """The name of the labels, if they are given by name."""
+        return self.y if isinstance(self.y, str) else None
+
+    def names_labels_in(self, names: Container[str]) -> bool:
+        """Whether y names labels inside the data, which have these names to offer.
+
+        A name that the data do not have may still be a label file. If it is neither, the format
+        should report it, because it can list the names.
+        """
+        if self.name is None:
+            return False
+        return self.name in names or not os.path.isfile(self.name)
+
+    def refuse_key(self, path: Path) -> None:
+        """Raise if a matrix is named, but the format has only one."""
+        if self.key is not None:
+            raise ValueError(
+                f"key={self.key!r}: there is one matrix only in {path}. Leave it out."
+            )
 
 
 class Reader:
-    """Base of all readers: a matrix (n, d) that can be read in ranges of rows."""
+    """Base of all readers: a matrix (n, d) that can be read in ranges of rows.
+
+    A subclass sets ``n_rows`` (None if only the end of the data tells), ``n_features``,
+    ``dtype`` and ``row_bytes``, and implements `rows`, or else `blocks`. All other attributes
+    have defaults.
+    """
 
     path: Path | None = None
     n_rows: int | None = None
     n_features: int
-    dtype: np.dtype  # float32 or float64: that of the blocks
-    row_bytes: int
+    dtype: np.dtype[Any]  # float32 or float64: the type of the blocks
+    row_bytes: int  # bytes of a row in memory
+    block_bytes: int | None = None  # bytes of a block; None: BLOCK_BYTES
     feature_names: list[str] | None = None
-    label: str | None = None  # what the data call their labels
+    read_row_names: Callable[[], list[str]] | None = None  # for `row_names`
+    label: str | None = None  # name of the label column
     left_out: Sequence[str] = ()  # columns that are no features
-    frame: str = "var"  # where an .h5ad file describes its genes, or "raw/var"
+    frame: str = "var"  # group of an .h5ad file that describes the genes: "var" or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
-    of_cells: bool = False  # whether these are cells, which must not be raw counts
-    unlabeled: bool = False  # whether a row came with a label that is missing
-    rereadable: bool = True
-    shared: bool = True  # whether another process can read the same rows in ranges
+    of_cells: bool = False  # single cells, for which raw counts deserve a warning
+    unlabeled: bool = False  # whether a block came with missing labels
+    rereadable: bool = True  # whether the rows can be read more than once
+    shared: bool = True  # whether another process can read a range of rows by itself
+
+    @cached_property
+    def row_names(self) -> list[str] | None:
+        """Names of the samples (barcodes, ``obs_names``), read on first use; None without."""
+        if self.read_row_names is None:
+            return None
+        return self.read_row_names()
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels or None); X is valid until the next one is asked for."""
-        first, stop = start, (self.n_rows or 0) if stop is None else stop
+        """Yield (first row, X, labels or None); X is valid until the next block is asked for.
+
+        Blocks have ``step`` rows and end at multiples of it, where stored chunks end.
+        """
+        if stop is None:
+            stop = self.n_rows or 0
+        first = start
         while first < stop:
-            last = min(stop, (first // step + 1) * step)  # blocks end where chunks end
-            with file_errors(Path(self.path or "the data"), "data"):
-                rows = self.rows(first, last)
-            yield first, rows, None
+            last = min(stop, (first // step + 1) * step)
+            with self._file_errors():
+                X = self.rows(first, last)
+            yield first, X, None
             first = last
 
-    def rows(self, first: int, last: int) -> Any:
+    def rows(self, first: int, last: int) -> Matrix:
         """Return rows first … last - 1, dense or CSR."""
         raise NotImplementedError
 
-    def load(self) -> Any:
+    def load(self) -> Matrix:
         """Return all rows (n, d), dense or CSR."""
         out = np.empty((self.n_rows or 0, self.n_features), dtype=self.dtype)
         for first, X, _ in self.blocks(0, None, self.usual_step):
             out[first : first + len(X)] = X
         return out
 
-    def some_values(self) -> np.ndarray:
-        """Return values other than zero from a few rows at four places."""
+    def some_values(self) -> Floats:
+        """Return the nonzero values of a few samples at several places of the matrix."""
         n = self.n_rows or 0
-        found = [self.rows(at, min(at + 50, n)) for at in range(0, n, n // 4 + 1)]
-        return np.concatenate([X[X != 0] for X in found] or [np.zeros(0)])
+        found = [np.zeros(0)]
+        for first in range(0, n, n // PLACES + 1):
+            X = self.rows(first, min(first + SAMPLE_ROWS, n))
+            found.append(X[X != 0])
+        return np.concatenate(found)
 
     @property
     def usual_step(self) -> int:
-        return max(1, BLOCK_BYTES // max(1, self.row_bytes))
+        """Rows of a block of the usual size."""
+        size = BLOCK_BYTES if self.block_bytes is None else self.block_bytes
+        return max(1, size // max(1, self.row_bytes))
 
-    def __getstate__(self) -> dict:  # another process opens what it reads itself
-        return {name: own for name, own in self.__dict__.items() if name not in _OPENED}
+    def _file_errors(self) -> Any:
+        return file_errors(Path(self.path or "the data"), "data")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another process opens the file itself
+        state = self.__dict__.items()
+        return {name: value for name, value in state if name not in _OPENED}
 
 
-def working_dtype(*stored: Any) -> np.dtype:
+#: A function that opens a format. It returns the reader, and the labels if they are in the same
+#: file; None means that they are given as an array or in a file of their own.
+Opener: TypeAlias = "Callable[[Path, Request], tuple[Reader, Labels | None]]"
+
+
+def working_dtype(*stored: npt.DTypeLike) -> np.dtype[Any]:
     """Return the precision to compute in: float32 for single and half, else float64."""
-    single = all(np.dtype(kind).kind == "f" and np.dtype(kind).itemsize <= 4 for kind in stored)
-    return np.dtype(np.float32 if single else np.float64)
+    for item in stored:
+        dtype: np.dtype[Any] = np.dtype(item)
+        if dtype.kind != "f" or dtype.itemsize > 4:
+            return np.dtype(np.float64)
+    return np.dtype(np.float32)
 
 
-def check_matrix(path: Any, shape: tuple, dtype: Any) -> None:
-    """Raise unless these are the shape and type of a matrix of numbers."""
+def check_matrix(where: object, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+    """Raise unless shape and type are those of a matrix of numbers; ``where`` names it."""
     if len(shape) != 2 or np.dtype(dtype).kind not in "fiub":
-        found = f"shape {tuple(shape)} and type {dtype}"
-        raise FileError(f"{path} has {found}; a matrix of numbers, (rows, columns), is needed.")
-
-
-def read_npy(path: Any) -> np.ndarray:
-    """Return the array of a ``.npy`` file, memory-mapped."""
-    path = open_existing(path)
-    with file_errors(path, ".npy"), np.errstate(over="ignore"):
-        return _checked_text(path, np.lib.format.open_memmap(path, mode="r"))
-
-
-def read_labels(path: Any) -> Labels:
-    """Return the labels of a ``.npy`` file, or of the lines of a text file."""
-    path = open_existing(path)
-    if path.suffix.lower() == ".npy":
-        values = read_npy(path)
-        if values.ndim != 1:
-            raise FileError(f"{path} has shape {values.shape}; one label per row was expected.")
-        return Labels.of(values).strip_blank()
-    with file_errors(path, "label"):
-        return Labels.of(path.read_text("utf-8-sig").splitlines()).strip_blank().as_int()
-
-
-def read_npz(path: Any, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Return the arrays of an ``.npz`` file that are there among ``names`` (all if None)."""
-    path = open_existing(path)
-    with file_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
-        members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
-        wanted = list(members) if names is None else [n for n in names if n in members]
-        check_archive(path, [members[name] for name in wanted])
-        return {name: _read_member(path, archive, members[name]) for name in wanted}
-
-
-def names_in_npz(path: Path) -> list[str]:
-    """Return the names of the arrays in an ``.npz`` file."""
-    with zipfile.ZipFile(path) as archive:
-        return sorted(name.removesuffix(".npy") for name in archive.namelist())
-
-
-def _read_member(path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(item) as file:
-        try:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-        except ValueError as error:
-            if "allow_pickle" not in str(error):
-                raise
-            raise FileError(
-                f"{path}: {item.filename} holds pickled Python objects, which are refused "
-                "because reading them runs code. Save array.astype(str) or astype(float)."
-            ) from error
-        file.read()  # to the end, where the checksum is compared
-        return _checked_text(path, array)
-
-
-def _checked_text(path: Path, array: np.ndarray) -> np.ndarray:
-    """An array in which text has no characters beyond the last one there is."""
-    if array.dtype.kind == "U" and array.size:
-        codes = np.ascontiguousarray(array).reshape(-1).view(f"{array.dtype.byteorder}u4")
-        if codes.max() > 0x10FFFF:
-            raise FileError(f"{path} is damaged (text of no characters). Copy it again.")
-    return array
-
-
-_SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
-
-
-def npz_labels(path: Path, name: str) -> Labels:
-    """Return the labels in an array: names, or 0-based ids in the array ``classes``."""
-    arrays = read_npz(path, (name, "classes"))
-    if name not in arrays:
-        raise FileError(f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}.")
-    classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
-    return named(f"{path}: {name}", arrays[name], classes)
-
-
-def named(where: str, values: np.ndarray, classes: list | None) -> Labels:
-    """Return names of classes as labels, or those of their 0-based ids; -1 is unlabeled."""
-    values = values.reshape(-1)
-    ids = values.astype(np.int64) if values.dtype.kind in "iuf" else values
-    if classes is None or values.dtype.kind not in "iuf" or (ids != values).any():
-        return Labels.of(values).strip_blank()
-    check_distinct(classes, f"{where}: classes has {{}} more than once.", FileError)
-    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
-    if low < -1 or high >= len(classes):
-        one_based = ids.min() == 1 and high == len(classes)
-        hint = " Ids start at 0; subtract 1." if one_based else ""
         raise FileError(
-            f"{where} holds class id {low if low < -1 else high}, but there are {len(classes)} "
-            f"classes, with ids 0 to {len(classes) - 1}.{hint}"
+            f"{where} has shape {tuple(shape)} and type {dtype}; a matrix of numbers, "
+            "(rows, columns), is needed."
         )
-    return Labels(classes, ids.astype(np.int32)).strip_blank()
 
 
-def sparse_from_npz(path: Path, name: str = "X") -> Any:
-    """Return the CSR matrix stored as X_data, X_indices, X_indptr and X_shape."""
-    arrays = read_npz(path, _SPARSE)
-    if name != "X" or set(arrays) != set(_SPARSE):
-        raise FileError(
-            f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
-            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
-        )
-    data, indices, indptr, shape = (arrays[part] for part in _SPARSE)
-    with file_errors(path, "data set"):
-        return sp.csr_array((data, indices, indptr), shape=shape.tolist())
+class SlicedArray(Protocol):
+    """An array in a file or in memory: numpy, h5py, Zarr, or one of ours."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def __getitem__(self, part: slice, /) -> Any: ...
 
 
 class ArrayReader(Reader):
-    """Anything dense with row slices (memory map, HDF5, Zarr), opened in each process."""
+    """A dense array with row slices (memory map, HDF5, Zarr), opened in each process."""
 
-    def __init__(self, open_array: Callable[[], Any], path: Any = None) -> None:
-        self.open_array, self.path = open_array, path
+    def __init__(self, open_array: Callable[[], SlicedArray], path: Path | None = None) -> None:
+        self.open_array = open_array
+        self.path = path
         array = self._array
         check_matrix(path or type(array).__name__, array.shape, array.dtype)
-        self.n_rows, self.n_features = (int(size) for size in array.shape)
+        n_rows, n_features = array.shape
+        self.n_rows = int(n_rows)
+        self.n_features = int(n_features)
         self.dtype = working_dtype(array.dtype)
         self.row_bytes = self.n_features * max(array.dtype.itemsize, self.dtype.itemsize)
+        # a shard of Zarr is a file of several chunks
         chunks = getattr(array, "shards", None) or getattr(array, "chunks", None)
         self.chunk_rows = int(chunks[0]) if chunks else 1
 
     @cached_property
-    def _array(self) -> Any:
+    def _array(self) -> SlicedArray:
         return self.open_array()
 
-    def rows(self, first: int, last: int) -> Any:
+    def rows(self, first: int, last: int) -> Matrix:
         if not isinstance(self._array, np.memmap):
-            with file_errors(Path(self.path or "the data"), "data"):
+            with self._file_errors():
                 return np.ascontiguousarray(self._array[first:last], dtype=self.dtype)
         out = np.array(self._array[first:last], dtype=self.dtype, order="C")
-        if self._array.mode == "r":  # pages that were read would count as this process's memory
+        if self._array.mode == "r":
+            # pages that were read would count as memory of this process
             self._array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
         return out
 
 
 class TempArray:
-    """Numbers (n,) in a temporary file without a name; read by threads, not mapped."""
+    """Numbers (n,) in a temporary file without a name, read by several threads.
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype, self.shape = np.dtype(dtype), (0,)
-        self.file, self.lock = tempfile.TemporaryFile(), threading.Lock()  # noqa: SIM115
+    It is not mapped, because mapped pages count as memory of the process.
+    """
 
-    def append(self, values: np.ndarray) -> None:
-        """Write more of them, in any shape."""
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.shape = (0,)
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
+        self.lock = threading.Lock()
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Write values, of any shape, behind the others."""
         self.file.write(np.ascontiguousarray(values, self.dtype).data)
         self.file.flush()
         self.shape = (self.shape[0] + values.size,)
 
-    def __getitem__(self, part: slice) -> np.ndarray:
-        start, stop, _ = part.indices(*self.shape)
-        with self.lock:  # there is one place to read at
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        start, stop, _ = part.indices(self.shape[0])
+        with self.lock:  # the file has one position
             self.file.seek(start * self.dtype.itemsize)
             return np.fromfile(self.file, self.dtype, stop - start)
+
+
+def __getattr__(name: str) -> Any:  # alias until all branches are merged
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from semfs.io import npy, npz
+
+    if name == "read_npy":
+        return npy.read_npy
+    if name in ("named", "names_in_npz", "npz_labels", "read_npz"):
+        return getattr(npz, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

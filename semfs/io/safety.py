@@ -1,4 +1,10 @@
-"""Files: others' are checked before they are believed, ours appear whole or not at all."""
+"""Files that are read are checked before they are trusted; files that are written appear whole.
+
+Nothing a file declares (sizes, shapes, lengths) is believed before it was compared with the
+bytes that are stored.
+"""
+
+from __future__ import annotations
 
 import bz2
 import contextlib
@@ -10,14 +16,19 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO
 
+from semfs._typing import PathLike
 from semfs.system import memory_limit, size_text
 
-#: Beyond this size, data that expand more than SUSPICIOUS_RATIO times are refused.
+#: Bytes up to which the declared size of an array is not questioned (256 MB).
 LARGE = 2**28
+#: Beyond `LARGE`, an array may declare this many bytes for each byte stored. Sparse counts
+#: shrink up to 50 times in practice.
 SUSPICIOUS_RATIO = 200
-# How files begin, and the endings they should have.
+#: Characters of the longest error message; longer ones lose their middle.
+LONGEST_MESSAGE = 800
+#: First bytes of the file formats, and the suffixes such files should have.
 _SIGNATURES = {
     b"\x93NUMPY": (".npy",),
     b"PK\x03\x04": (".npz", ".xlsx", ".xlsm", ".zip"),
@@ -26,33 +37,35 @@ _SIGNATURES = {
     b"ARROW1": (".feather", ".arrow"),
     b"\x1f\x8b": (".gz", ".tgz"),
 }
+_BINARY = {suffix for suffixes in _SIGNATURES.values() for suffix in suffixes}
 DAMAGED = "It may be truncated or damaged: copy or download it again."
 AS_TABLE = "give it the ending .csv if it is a table"
-_BINARY = {ending for endings in _SIGNATURES.values() for ending in endings}
 
 
 class FileError(ValueError):
     """A file does not hold what it should; the message names it and says what to do.
 
-    It is one line without control characters, and not endless, also where it quotes the file.
+    The message is one line of printable characters and of bounded length, also where it quotes
+    the file.
     """
 
     def __init__(self, message: str) -> None:
-        if len(message) > 800:
+        if len(message) > LONGEST_MESSAGE:
             message = f"{message[:600]} … {message[-150:]}"
-        super().__init__("".join(c if c.isprintable() else " " for c in message))
+        printable = [char if char.isprintable() else " " for char in message]
+        super().__init__("".join(printable))
 
 
-def open_existing(path: Any) -> Path:
-    """Return the path of an existing file, or say what is there instead."""
+def open_existing(path: object) -> Path:
+    """Return the path of an existing file, or raise and say what was found instead."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"the path of a file was expected, got {type(path).__name__}.")
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; a file was expected.")
     if not path.exists():
-        near = [other.name for other in path.parent.glob(f"{path.stem}.*")][:3]
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        similar = [other.name for other in path.parent.glob(f"{path.stem}.*")][:3]
+        hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
         raise FileNotFoundError(f"{path} does not exist.{hint}")
     return path
 
@@ -61,21 +74,29 @@ def stored_size(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder; links are not followed."""
     if not path.is_dir():
         return path.stat().st_size
-    folders = os.walk(path)
-    return sum(
-        os.lstat(os.path.join(top, name)).st_size for top, _, names in folders for name in names
-    )
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            total += os.lstat(os.path.join(folder, name)).st_size
+    return total
 
 
-def unpacked(path: Path) -> Any:
-    """Return a file that is open for reading, unpacked if its ending is .gz or .bz2."""
-    kinds: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-    return kinds.get(path.suffix.lower(), open)(path, "rb")
+def unpacked(path: Path) -> IO[bytes]:
+    """Return a file opened for reading bytes, decompressed if its suffix is .gz or .bz2."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    if suffix == ".bz2":
+        return bz2.open(path, "rb")
+    return path.open("rb")
 
 
 @contextlib.contextmanager
 def file_errors(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises on a broken file into one `FileError`."""
+    """Turn whatever a parser raises on a broken file into one `FileError`.
+
+    ``kind`` names the format in the message.
+    """
     try:
         yield
     except (FileError, FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
@@ -84,54 +105,74 @@ def file_errors(path: Path, kind: str) -> Iterator[None]:
         raise FileError(f"{path}: not enough memory to read it.") from error
     except Exception as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
-            full = f"the disk of {tempfile.gettempdir()}, to which it is unpacked, is full"
-            advice = "Free some space, or set TMPDIR to another folder."
-            raise FileError(f"{path}: {full}. {advice}") from error
+            raise FileError(
+                f"{path}: the disk of {tempfile.gettempdir()}, to which it is unpacked, is "
+                "full. Free some space, or set TMPDIR to another folder."
+            ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        kind = "Zarr" if path.is_dir() else kind
-        wrong = f"{path} is not a readable {kind} file ({reason})"
-        raise FileError(f"{wrong}. {_remedy(path)}") from error
+        if path.is_dir():
+            kind = "Zarr"
+        raise FileError(
+            f"{path} is not a readable {kind} file ({reason}). {_remedy(path)}"
+        ) from error
 
 
 def _remedy(path: Path) -> str:
-    """What is wrong with a file that could not be read, as far as its first bytes tell."""
-    ending = path.suffix.lower()
+    """Advice on a file that could not be read, from its suffix and its first bytes."""
+    suffix = path.suffix.lower()
     if not path.is_file():  # Zarr is a folder
         return DAMAGED
     with path.open("rb") as file:
         start = file.read(256)
-    for signature, endings in _SIGNATURES.items():
-        if start.startswith(signature) and ending not in endings:
-            return f"It looks like a {' or '.join(endings[:2])} file: give it that ending."
-    if ending not in _BINARY:
+    for signature, suffixes in _SIGNATURES.items():
+        if start.startswith(signature) and suffix not in suffixes:
+            return f"It looks like a {' or '.join(suffixes[:2])} file: give it that ending."
+    if suffix not in _BINARY:
         return "Look at that place, or at the encoding (UTF-8)."
-    if start and all(byte >= 32 or byte in b"\t\r\n" for byte in start):
-        advice = {".gz": "leave out .gz"}
-        return f"It looks like text: {advice.get(ending, AS_TABLE)}."
+    is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in start)
+    if start and is_text:
+        advice = "leave out .gz" if suffix == ".gz" else AS_TABLE
+        return f"It looks like text: {advice}."
     return DAMAGED
 
 
-def check_apart(outputs: Iterable[Any], inputs: Iterable[Any]) -> None:
-    """Raise if a file cannot be written there, or is an input; words are passed over."""
-    read, written = [path for path in inputs if path and os.path.isfile(path)], set[str]()
-    for path in filter(None, outputs):
-        place = os.path.realpath(path)
-        lost = os.path.exists(place) and any(os.path.samefile(place, other) for other in read)
-        if lost or place in written:
+def check_apart(outputs: Iterable[PathLike | None], inputs: Iterable[PathLike | None]) -> None:
+    """Raise if an output would overwrite an input or another output, or cannot be a file.
+
+    Inputs that are no files (words such as "cl") are ignored, and so is None.
+    """
+    read = [path for path in inputs if path and os.path.isfile(path)]
+    written: set[str] = set()
+    for path in outputs:
+        if not path:
+            continue
+        target = os.path.realpath(path)
+        exists = os.path.exists(target)
+        overwrites = exists and any(os.path.samefile(target, other) for other in read)
+        if overwrites or target in written:
             raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
-        taken = [folder for folder in Path(path).parents if folder.is_file()]
-        if taken or os.path.isdir(path):
-            wanted = "file; a folder (a name without ending)" if taken else "folder; a file"
-            where = f"{[*taken, path][0]} is a {wanted} was expected"
-            raise ValueError(f"{where}. Choose another name.")
-        written.add(place)
+        _check_can_be_file(Path(path))
+        written.add(target)
+
+
+def _check_can_be_file(path: Path) -> None:
+    """Raise if the path is a folder, or one of its folders is a file."""
+    for folder in path.parents:
+        if folder.is_file():
+            raise ValueError(
+                f"{folder} is a file; a folder (a name without ending) was expected. "
+                "Choose another name."
+            )
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a file was expected. Choose another name.")
 
 
 @contextlib.contextmanager
-def atomic_write(path: Any) -> Iterator[Path]:
-    """A name beside ``path``; what is written there is moved to it if the block succeeds."""
+def atomic_write(path: PathLike) -> Iterator[Path]:
+    """Yield a name beside ``path``; what is written there is moved to it on success."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # the process id: two processes may write the same file, the last one wins
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield beside
@@ -143,19 +184,20 @@ def atomic_write(path: Any) -> Iterator[Path]:
 
 
 def check_memory(what: str, size: int, remedy: str) -> None:
-    """Refuse what takes more memory than there is."""
+    """Raise if ``size`` bytes are more than this machine has."""
     if size > memory_limit():
-        takes = f"takes {size_text(size)}, more than this machine's memory"
-        raise FileError(f"{what} {takes}. {remedy}")
+        raise FileError(
+            f"{what} takes {size_text(size)}, more than this machine's memory. {remedy}"
+        )
 
 
 def check_declared_size(
     path: Path, what: str, declared: int, stored: int, *, held: bool = True
 ) -> None:
-    """Refuse data that declare more bytes than their file has paid for, or memory can hold.
+    """Raise if data declare far more bytes than are stored, or than memory can hold.
 
-    Up to LARGE is anybody's; beyond, a byte of the file buys SUSPICIOUS_RATIO. What is not
-    ``held`` but read in blocks may be larger than memory.
+    Declared sizes up to `LARGE` are accepted, larger ones up to `SUSPICIOUS_RATIO` times the
+    stored bytes. Data that are not ``held`` but read in blocks may exceed the memory.
     """
     if held and declared > memory_limit():
         raise FileError(
@@ -164,12 +206,13 @@ def check_declared_size(
         )
     if declared > max(LARGE, stored * SUSPICIOUS_RATIO):
         raise FileError(
-            f"{path}: {what} would expand from {size_text(stored)} to {size_text(declared)}, "
-            "as a zip bomb does. If you trust the file, store it uncompressed (numpy.savez)."
+            f"{path}: {what} claims {size_text(declared)} but is stored in "
+            f"{size_text(stored)}; it is not loaded. If you trust the file, store it "
+            "uncompressed (numpy.savez)."
         )
 
 
 def check_archive(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
-    """Refuse members of a zip archive that are too large all together."""
+    """Raise if members of a zip archive are too large, all together."""
     total = sum(item.file_size for item in members)
     check_declared_size(path, "its content", total, path.stat().st_size)

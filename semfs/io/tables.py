@@ -1,47 +1,120 @@
-"""Tables: CSV, Excel, Parquet, Feather, frames: a label column, and features in numbers."""
+"""Tables (CSV, Excel, Parquet, Feather, frames): a label column, and features in numbers."""
 
-import contextlib
-import csv
-import re
-import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import zip_longest
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semfs._typing import Floats
 from semfs.arrays import batches
-from semfs.io import reader
-from semfs.io.reader import ArrayReader, Blocks, Reader, TempArray, working_dtype
-from semfs.io.safety import FileError, check_archive, check_declared_size, file_errors, unpacked
+from semfs.io import reader as readers
+from semfs.io.delimited import (
+    TEXT_TABLES,
+    csv_options,
+    decimal_sign,
+    is_text_table,
+    refuse_broken_numbers,
+    text_rows,
+)
+from semfs.io.excel import EXCEL, excel_table, sheet_columns
+from semfs.io.labels_file import labels_in_file
+from semfs.io.reader import NO_LABEL_TEXTS, Blocks, Reader, Request, working_dtype
+from semfs.io.safety import FileError, check_declared_size, file_errors
 from semfs.labels import Labels
 from semfs.system import import_optional
 from semfs.validation import check_distinct, did_you_mean
 
-TEXT_TABLES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
-EXCEL = (".xlsx", ".xlsm")
-_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
-_ENDINGS |= dict.fromkeys(EXCEL, "Excel")
-#: Numbers as people write them; those with a comma that cannot stand for thousands.
-_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|nan|inf", re.I)
-_COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))([eE].*)?")
-#: Names under which pandas keeps a frame's index: neither a feature nor a label.
-_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
-# Row groups up to this size are read one at a time; larger ones would not stay within memory.
-LARGEST_GROUP = 4 * reader.BLOCK_BYTES
+__all__ = [
+    "EXCEL",
+    "TEXT_TABLES",
+    "TableReader",
+    "decimal_sign",
+    "open_table",
+    "read_columns",
+    "sheet_columns",
+    "table_kind",
+]
+
+_BINARY_KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".xlsx": "Excel",
+    ".xlsm": "Excel",
+}
+PARQUET = (".parquet", ".pq")
+#: Names under which pandas stores a frame's index, which is neither a feature nor a label.
+_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+#: Rows of a text column that are looked at for broken numbers.
+SAMPLE_ROWS = 200
+#: Column names that a message lists at most.
+MOST_NAMES = 8
+#: Bytes that the Parquet reader buffers of each column.
+PARQUET_BUFFER = 2**16
+#: Row groups are shared among processes if one takes no more memory than this many blocks:
+#: each process decodes a group from its start.
+BLOCKS_PER_GROUP = 4
 
 
 def table_kind(path: Path) -> str | None:
     """Return "csv", "Excel", "parquet" or "feather"; None if a path is no table."""
     if path.is_dir():
-        return "parquet" if any(path.rglob("*.parquet")) else None
-    if path.name.lower().endswith(TEXT_TABLES):
+        return "parquet" if is_parquet_folder(path) else None
+    if is_text_table(path):
         return "csv"
-    return _ENDINGS.get(path.suffix.lower())
+    return _BINARY_KINDS.get(path.suffix.lower())
+
+
+def is_parquet_folder(path: Path) -> bool:
+    """Whether a folder holds Parquet files, at any depth."""
+    return any(path.rglob("*.parquet"))
+
+
+def open_table(
+    data: Path | pd.DataFrame | pl.DataFrame, request: Request
+) -> tuple[Reader, Labels | None]:
+    """Return a reader of a table, and the labels in one of its columns."""
+    if isinstance(data, Path):
+        request.refuse_key(data)
+    name = request.name
+    if name is not None and os.path.isfile(name):
+        # a label file, unless there is a column of that name
+        reader = TableReader(data, None, request.drop)
+        if name not in reader.order:
+            name = None
+    if name is not None or request.name is None:
+        reader = TableReader(data, name, request.drop)
+    if request.y is None:
+        found = _listed(reader.order)
+        raise ValueError(
+            f"{reader.name}: no labels given. Pass y, either the name of the label column "
+            f"(found: {found}), or an array with one label per sample."
+        )
+    if reader.texts:
+        warnings.warn(
+            f"columns without numbers are no features: {_listed(reader.texts, 5)}.",
+            stacklevel=2,
+        )
+    labels = None if name is None else reader.labels(request.no_label)
+    return reader, labels
+
+
+def _listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown}, …" if len(names) > most else shown
 
 
 class TableReader(Reader):
@@ -51,263 +124,294 @@ class TableReader(Reader):
     groups; text and Feather from the first row on; Excel is loaded.
     """
 
-    def __init__(self, data: Any, label: str | None, drop: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        data: Path | pd.DataFrame | pl.DataFrame,
+        label: str | None,
+        drop: Sequence[str] = (),
+    ) -> None:
         import_optional("pyarrow.dataset", "data", what="A table")
-        self.label, self.table = label, None
+        self.label = label
+        self.table: pa.Table | None = None
         if isinstance(data, Path):
-            self.path, self.kind = data, table_kind(data)
+            self.path = data
+            self.kind = table_kind(data)
         else:
-            pa, self.kind = import_optional("pyarrow"), "frame"
-            self.table = data.to_arrow() if hasattr(data, "to_arrow") else pa.table(data)
-        self.name = self.path or "the frame"
-        with file_errors(Path(self.name), str(self.kind)):
-            if self.kind == "Excel":
-                self.table = _excel_table(data)
-            self._describe(drop)
+            self.kind = "frame"
+            self.table = _arrow_table(data)
+        self.name = self.path or Path("the frame")
+        with file_errors(self.name, str(self.kind)):
+            if self.kind == "Excel" and self.path is not None:
+                self.table = excel_table(self.path)
+            schema = self._first_schema({*drop, label})
+            self._check_names(schema.names, drop)
+            self._choose_columns(schema, drop)
+            self._measure(schema)
 
-    def __getstate__(self) -> dict:  # another process may work in another folder
-        return super().__getstate__() | {"path": self.path and self.path.absolute()}
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self.path is not None:  # another process may work in another folder
+            state["path"] = self.path.absolute()
+        return state
 
-    def _describe(self, drop: Sequence[str]) -> None:
-        schema = self._first_schema({*drop, self.label})
-        twice = f"{self.name} has two columns named {{}}. Rename one."
-        check_distinct(schema.names, twice, FileError)
-        for name in {self.label or schema.names[0], *drop} - set(schema.names):
-            hint = did_you_mean(name, schema.names) or "."
-            shown = ", ".join(map(repr, schema.names[:8])) + ", …" * (len(schema.names) > 8)
-            raise FileError(f"{self.name} has no column {name!r}{hint} Found: {shown}.")
-        index = (schema.pandas_metadata or {}).get("index_columns", [])  # of a pandas frame
-        stored_index = {*_INDEX_NAMES, *(name for name in index if isinstance(name, str))}
-        others = [c for c in schema if c.name != self.label and c.name not in drop]
+    def _first_schema(self, not_features: set[str | None]) -> pa.Schema:
+        """Names and types of the columns; of text files, those of the first rows."""
+        if self.path is None or self.kind not in ("csv", "Excel"):
+            return self._dataset().schema
+        if self.path.stat().st_size == 0:
+            raise FileError(f"{self.path} is empty.")
+        batch = self.table
+        if self.kind == "csv":
+            pyarrow_csv = import_optional("pyarrow.csv")
+            with pyarrow_csv.open_csv(self.path, **csv_options(self.path)) as batch_reader:
+                batch = next(iter(batch_reader), None)
+        if batch is None or not batch.num_rows:
+            raise FileError(f"{self.path} has no rows, only names of columns.")
         types = import_optional("pyarrow").types
-        numeric = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal)
-        numbers = [c for c in others if any(test(c.type) for test in numeric)]
-        features = [c for c in numbers if c.name not in stored_index]
+        for name, column in zip(batch.schema.names, batch.slice(0, SAMPLE_ROWS).columns):
+            if name not in not_features and types.is_string(column.type):
+                refuse_broken_numbers(self.path, name, column.to_pylist())
+        return batch.schema
+
+    def _check_names(self, names: list[str], drop: Sequence[str]) -> None:
+        """Raise if two columns have one name, or the label or a dropped column is missing."""
+        twice = f"{self.name} has two columns named {{}}. Rename one."
+        check_distinct(names, twice, FileError)
+        wanted = [*drop] if self.label is None else [self.label, *drop]
+        for name in wanted:
+            if name not in names:
+                hint = did_you_mean(name, names) or "."
+                raise FileError(
+                    f"{self.name} has no column {name!r}{hint} Found: {_listed(names)}."
+                )
+
+    def _choose_columns(self, schema: pa.Schema, drop: Sequence[str]) -> None:
+        """Tell features from columns that are left out: text, and the index of a frame."""
+        types = import_optional("pyarrow").types
+        index_names = set(_INDEX_NAMES)
+        for name in (schema.pandas_metadata or {}).get("index_columns", []):
+            if isinstance(name, str):  # a RangeIndex is a description, not a column
+                index_names.add(name)
+        others = [c for c in schema if c.name != self.label and c.name not in drop]
+        features = [c for c in others if _is_numeric(c.type) and c.name not in index_names]
         if not features:
             raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
+        self.order = list(schema.names)
         self.columns = [column.name for column in features]
-        chosen = set(self.columns)
-        self.left_out = [c.name for c in others if c.name not in chosen]
-        self.texts = [name for name in self.left_out if name not in stored_index]
-        self.order = schema.names
         self.flags = {c.name for c in features if types.is_boolean(c.type)}
-        self.n_rows = self._dataset().count_rows()
-        kinds = (c.type for c in features)
-        stored = {k.to_pandas_dtype() if types.is_floating(k) else float for k in kinds}
-        self.dtype = np.dtype(np.float64) if self.kind == "csv" else working_dtype(*stored)
-        self.n_features, self.feature_names = len(self.columns), self.columns
+        is_feature = set(self.columns)
+        self.left_out = [c.name for c in others if c.name not in is_feature]
+        self.texts = [name for name in self.left_out if name not in index_names]
+        first = schema.field(0)
+        if first.name in self.left_out and types.is_string(first.type):
+            self.read_row_names = partial(_column_texts, self, first.name)
+
+    def _measure(self, schema: pa.Schema) -> None:
+        """Set sizes and types; raise if a file declares more than it can hold."""
+        self.n_features = len(self.columns)
+        self.feature_names = self.columns
+        self.n_rows = int(self._dataset().count_rows())
         if self.n_rows == 0:
             raise FileError(f"{self.name} has no rows, only names of columns.")
+        self.dtype = self._common_dtype(schema)
         self.row_bytes = self.n_features * self.dtype.itemsize
         if self.path is not None and self.path.is_file():
-            size, declared = self.path.stat().st_size, self.n_rows * self.row_bytes
-            check_declared_size(self.path, "the table", declared, size, held=False)
-        files = self._dataset().get_fragments() if self.kind == "parquet" else ()
-        groups = [group.num_rows for file in files for group in file.row_groups]
-        self.largest_group = max(groups, default=0)
-        # of longer ones a page of each column would be in memory
-        self.shared = bool(groups) and self.largest_group * self.row_bytes <= LARGEST_GROUP
+            stored = self.path.stat().st_size
+            declared = self.n_rows * self.row_bytes
+            check_declared_size(self.path, "the table", declared, stored, held=False)
+        self.shared = self.kind == "parquet" and self._has_small_groups()
 
-    def _dataset(self) -> Any:
+    def _common_dtype(self, schema: pa.Schema) -> np.dtype[Any]:
+        """float32 if all features are stored so or in half precision, else float64."""
+        if self.kind == "csv":
+            return np.dtype(np.float64)
+        types = import_optional("pyarrow").types
+        stored = [schema.field(name).type for name in self.columns]
+        if not all(types.is_floating(column) for column in stored):
+            return np.dtype(np.float64)
+        return working_dtype(*{column.to_pandas_dtype() for column in stored})
+
+    def _has_small_groups(self) -> bool:
+        """Whether processes can read ranges of rows without decoding much before them."""
+        files = self._dataset().get_fragments()
+        lengths = [group.num_rows for file in files for group in file.row_groups]
+        block_bytes = self.block_bytes or readers.BLOCK_BYTES
+        largest = max(lengths, default=0) * self.row_bytes
+        return bool(lengths) and largest <= BLOCKS_PER_GROUP * block_bytes
+
+    def _dataset(self) -> ds.Dataset:
         import pyarrow.dataset as ds
 
         if self.table is not None:
             return ds.dataset(self.table)
         if self.kind != "csv":
             return ds.dataset(self.path, format=self.kind)
-        # a column of whole numbers may hold 0.5 further down
-        pa, numbers = import_optional("pyarrow"), set(self.columns)
-        types = {n: pa.float64() if n in numbers else pa.string() for n in self.order}
-        types |= dict.fromkeys(self.flags, pa.bool_())
-        return ds.dataset(self.path, format=ds.CsvFileFormat(**_csv_options(self.path, types)))
+        assert self.path is not None
+        # types are given: a column of whole numbers may hold 0.5 further down
+        pa = import_optional("pyarrow")
+        types = dict.fromkeys(self.order, pa.string())
+        types.update(dict.fromkeys(self.columns, pa.float64()))
+        types.update(dict.fromkeys(self.flags, pa.bool_()))
+        csv_format = ds.CsvFileFormat(**csv_options(self.path, types))
+        return ds.dataset(self.path, format=csv_format)
 
-    def _first_schema(self, known: set) -> Any:
-        batch = self.table
-        if self.path is None or self.kind not in ("csv", "Excel"):
-            return self._dataset().schema
-        if self.path.stat().st_size == 0:
-            raise FileError(f"{self.path} is empty.")
-        if self.kind == "csv":
-            with import_optional("pyarrow.csv").open_csv(
-                self.path, **_csv_options(self.path)
-            ) as reader:
-                batch = next(iter(reader), None)
-        if batch is None or not batch.num_rows:
-            raise FileError(f"{self.path} has no rows, only names of columns.")
-        for name, column in zip(batch.schema.names, batch.slice(0, 200).columns):
-            if name not in known and import_optional("pyarrow").types.is_string(column.type):
-                _refuse_broken_numbers(self.path, name, column.to_pylist())
-        return batch.schema
-
-    def scan(self, columns: list[str]) -> Iterator[Any]:
-        """Yield record batches of some columns, from first row to last."""
-        options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
-        with file_errors(Path(self.name), str(self.kind)):
-            for batch in self._dataset().scanner(columns=columns, **options).to_batches():
-                if self.kind == "feather":  # is taken as it lies there: wrong places crash
+    def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of the columns, from first row to last."""
+        with file_errors(self.name, str(self.kind)):
+            scanner = self._dataset().scanner(
+                columns=columns, use_threads=False, batch_readahead=1, fragment_readahead=1
+            )
+            for batch in scanner.to_batches():
+                if self.kind == "feather":
+                    # arrow maps the file as it is: wrong offsets would crash
                     batch.validate(full=True)
                 yield batch
 
-    def labels(self) -> Labels:
+    def labels(self, no_label: Sequence[str] = NO_LABEL_TEXTS) -> Labels:
+        """Return the labels in the label column.
+
+        Every text of a frame is a class; in files, ``no_label`` texts mean "no label".
+        """
         assert self.label is not None
-        batches = self.scan([self.label])
-        found = Labels.of(
-            v for batch in batches for v in batch.column(0).to_pylist()
-        ).strip_blank()
-        return found.as_int() if self.kind == "csv" else found
+        values = []
+        for batch in self.scan([self.label]):
+            values += batch.column(0).to_pylist()
+        if self.path is None:
+            return Labels.of(values).strip_blank()
+        labels = labels_in_file(values, f"{self.path}: {self.label}", no_label)
+        return labels.as_int() if self.kind == "csv" else labels
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
-        if self.kind == "parquet" and not self.shared:
-            yield from self._copied.blocks(start, stop, step)
-            return
-        done, stop = start, (self.n_rows or 0) if stop is None else stop
-        with file_errors(Path(self.name), str(self.kind)):
-            for at, batch in self._batches(start, stop, step):
-                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+        if stop is None:
+            stop = self.n_rows or 0
+        done = start
+        with file_errors(self.name, str(self.kind)):
+            for first, batch in self._batches(start, stop, step):
+                low = max(start - first, 0)
+                high = min(stop - first, batch.num_rows)
                 for part in batches(max(high - low, 0), step):
-                    if at + low + part.start != done:
-                        break
+                    if first + low + part.start != done:
+                        break  # rows are missing: reported below
                     rows = batch.slice(low + part.start, part.stop - part.start)
                     yield done, self._matrix(rows, done), None
                     done += rows.num_rows
-            if done != stop:
-                raise FileError(f"{self.name} has {done} rows, {self.n_rows} were announced.")
+        if done != stop:
+            raise FileError(f"{self.name} has {done} rows, {self.n_rows} were announced.")
 
-    def _batches(self, start: int, stop: int, step: int) -> Iterator[tuple[int, Any]]:
-        """The place of its first row and a batch; those of Parquet are never long."""
-        at = 0
-        if self.kind != "parquet":
-            for batch in self.scan(self.columns):
-                yield at, batch
-                at += batch.num_rows
+    def _batches(
+        self, start: int, stop: int, step: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the first row of a batch, and the batch."""
+        if self.kind == "parquet":
+            yield from self._parquet_batches(start, stop, step)
             return
+        first = 0
+        for batch in self.scan(self.columns):
+            yield first, batch
+            first += batch.num_rows
+
+    def _parquet_batches(
+        self, start: int, stop: int, step: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of at most ``step`` rows; a page of each column is in memory, not a group."""
         parquet = import_optional("pyarrow.parquet")
+        first = 0
         for name in self._dataset().files:
-            with parquet.ParquetFile(name, pre_buffer=False, buffer_size=2**16) as file:
+            with parquet.ParquetFile(
+                name, pre_buffer=False, buffer_size=PARQUET_BUFFER
+            ) as file:
                 for group in range(file.num_row_groups):
-                    end = at + file.metadata.row_group(group).num_rows
-                    if end > start and at < stop:
+                    end = first + file.metadata.row_group(group).num_rows
+                    if end > start and first < stop:
                         for batch in file.iter_batches(step, [group], self.columns):
-                            yield at, batch
-                            at += batch.num_rows
-                    at = end
+                            yield first, batch
+                            first += batch.num_rows
+                    first = end
 
-    @cached_property
-    def _copied(self) -> ArrayReader:
-        """The features in a temporary file, as many columns at a time as fit."""
-        values, shape = TempArray(self.dtype), (self.n_rows or 0, self.n_features)
-        width = max(1, reader.BLOCK_BYTES // (8 * self.largest_group))
-        for part in batches(shape[1], width):
-            first = 0
-            for batch in self.scan(self.columns[part]):
-                values.append(self._matrix(batch, first, self.columns[part]))
-                first += batch.num_rows
-        return ArrayReader(partial(ColumnSlabs, values, shape, self.dtype, width), self.path)
-
-    def _matrix(self, batch: Any, first: int, columns: list[str] | None = None) -> np.ndarray:
-        """The features of a batch as one matrix."""
-        columns = columns or self.columns
-        out = np.empty((batch.num_rows, len(columns)), dtype=self.dtype)
-        for place, name in enumerate(columns):
+    def _matrix(self, batch: pa.RecordBatch, first: int) -> Floats:
+        """The features of a batch (r, d), whose first row is ``first`` in the table."""
+        out = np.empty((batch.num_rows, self.n_features), dtype=self.dtype)
+        for place, name in enumerate(self.columns):
             column = batch.column(name)
-            if name in self.flags:  # of which numpy could not take a gap
-                column = column.cast("uint8")
+            if name in self.flags:
+                column = column.cast("uint8")  # numpy has no missing booleans
             out[:, place] = column.to_numpy(zero_copy_only=False)
             wrong = np.flatnonzero(~np.isfinite(out[:, place]))
             if len(wrong):
-                found = f"{out[wrong[0], place]:g}" if column[wrong[0]].is_valid else "no value"
+                row = wrong[0]
+                found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
                 raise FileError(
-                    f"{self.name}: {found} in column {name!r}, row {first + wrong[0] + 1} "
+                    f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
                     f"({len(wrong)} in all). Fill the gaps, or name the column in drop."
                 )
         return out
 
 
-@dataclass(frozen=True)
-class ColumnSlabs:
-    """A matrix, some columns of all rows after the others."""
-
-    values: TempArray
-    shape: tuple[int, int]
-    dtype: np.dtype
-    width: int
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        out = np.empty((rows.stop - rows.start, self.shape[1]), dtype=self.dtype)
-        for part in batches(self.shape[1], self.width):
-            place = part.start * self.shape[0] + rows.start * (part.stop - part.start)
-            found = self.values[place : place + out[:, part].size]
-            out[:, part] = found.reshape(len(out), -1)
-        return out
+def _arrow_table(frame: Any) -> pa.Table:
+    """A pandas or polars frame as an arrow table."""
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    return import_optional("pyarrow").table(frame)
 
 
-def _refuse_broken_numbers(path: Path, name: str, cells: list) -> None:
-    """A text column that is mostly numbers is a column of numbers with a mistake in it."""
-    bad = [i for i, cell in enumerate(cells) if not _NUMBER.fullmatch(cell.strip())]
-    if len(bad) < 0.5 * len(cells) and len(set(cells)) > 0.5 * len(cells):
-        signs = ([i for i, cell in enumerate(cells) if sign in cell] for sign in ",.")
-        row = (bad or min(filter(None, signs), key=len, default=[0]))[0]  # the rarer of two
-        raise FileError(
-            f"{path}: column {name!r} holds {cells[row]!r} in row {row + 1} among numbers. "
-            "Correct it (decimals are 1.5 or 1,5, one sign in a file), or name it in drop."
-        )
-
-
-def decimal_sign(cells: Iterable[str]) -> str:
-    """Return "," if numbers in cells of a table are written as 1,5 rather than 1.5."""
-    found = [cell.strip() for cell in cells]
-    commas = sum(_COMMA.fullmatch(cell) is not None for cell in found)
-    points = sum("." in cell and _NUMBER.fullmatch(cell) is not None for cell in found)
-    return "," if commas > points else "."
-
-
-def sheet_columns(path: Path) -> list[tuple]:
-    """Return the columns of the first sheet, without empty ones; an empty cell is None."""
-    with zipfile.ZipFile(path) as archive:
-        check_archive(path, archive.infolist())
-        paid = 10_000 + sum(item.file_size for item in archive.infolist())
-    book = import_optional("openpyxl", "data", what=str(path)).load_workbook(
-        path, read_only=True
+def _is_numeric(column_type: pa.DataType) -> bool:
+    types = import_optional("pyarrow").types
+    return (
+        types.is_floating(column_type)
+        or types.is_integer(column_type)
+        or types.is_boolean(column_type)
+        or types.is_decimal(column_type)
     )
-    sheet, rows = book.worksheets[0], []
-    sheet.reset_dimensions()  # what the file says of them may be wrong
-    with contextlib.closing(book):
-        for row in sheet.iter_rows(values_only=True):  # one far cell makes billions of places
-            paid -= 1 + len(row)  # no more places than the text of the file pays for
-            if paid < 0:
-                far = f"{path}: the sheet reaches far beyond its cells."
-                raise FileError(far + " Delete empty rows and columns, or save it as .csv.")
-            rows.append(row)
-    full = [row for row in rows if any(cell is not None for cell in row)]
-    return [c for c in zip_longest(*full) if any(cell is not None for cell in c)]
 
 
-def _excel_table(path: Path) -> Any:
-    """The first sheet as an arrow table; columns of several types are text."""
-    pa, names, arrays = import_optional("pyarrow"), [], []
-    for name, *cells in sheet_columns(path):
-        try:
-            arrays.append(pa.array(cells))
-        except (TypeError, ValueError, OverflowError):
-            arrays.append(pa.array(["" if cell is None else str(cell) for cell in cells]))
-        names.append("" if name is None else str(name))
-    return pa.Table.from_arrays(arrays, names=names)
+def _column_texts(reader: TableReader, name: str) -> list[str]:
+    """A column as text: the names of the samples."""
+    return [str(cell) for batch in reader.scan([name]) for cell in batch.column(0).to_pylist()]
 
 
-def _csv_options(path: Any, types: dict[str, Any] | None = None) -> dict[str, Any]:
-    """How to read and parse a text file, and turn its columns into these types."""
-    import pyarrow.csv as pc
+def read_columns(path: Path) -> dict[str, list[object]]:
+    """Return the columns of a small table (CSV, TSV, Excel, Parquet) by name, in their order.
 
-    with unpacked(path) as file:
-        header = file.readline(2**24).decode("utf-8-sig", "replace")
-        first = [file.readline(2**20).decode("utf-8", "replace") for _ in range(20)]
-    block = min(max(reader.BLOCK_BYTES, 64 * len(header)), 2**30)  # a row must fit in
-    delimiter = max(",;\t", key=header.count)
-    sign = decimal_sign(cell for row in csv.reader(first, delimiter=delimiter) for cell in row)
-    convert = {"strings_can_be_null": False, "decimal_point": sign}
-    return {
-        "read_options": pc.ReadOptions(block_size=block, use_threads=False),
-        "parse_options": pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        "convert_options": pc.ConvertOptions(column_types=types, **convert),
-    }
+    The cells of text files are text, so that "007" and "NA" stay what they are; others have
+    the types of the file. An empty cell is "". The index that pandas stores in a Parquet file
+    is the first column. Two columns of one name, rows of different lengths and empty files
+    are refused.
+    """
+    with file_errors(path, path.suffix.lower()):
+        if path.suffix.lower() in PARQUET:
+            return _parquet_columns(path)
+        if path.suffix.lower() in EXCEL:
+            rows = [list(row) for row in zip(*sheet_columns(path))]
+        else:
+            rows = [list(row) for row in text_rows(path)]
+        return _named_columns(path, rows)
+
+
+def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[object]]:
+    """Rows of cells by columns, under the names in the first row; empty rows are ignored."""
+    filled = [["" if cell is None else cell for cell in row] for row in rows]
+    header = filled[0] if filled else []
+    if not header:
+        raise FileError(f"{path} is not a readable table: it is empty.")
+    names = [str(name) for name in header]
+    check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
+    records = [row for row in filled[1:] if any(cell != "" for cell in row)]
+    for row in records:
+        if len(row) != len(header):
+            raise FileError(f"{path}: rows of {len(header)} and of {len(row)} cells.")
+    return {name: [row[place] for row in records] for place, name in enumerate(names)}
+
+
+def _parquet_columns(path: Path) -> dict[str, list[object]]:
+    """The columns of a Parquet file, a stored index first."""
+    pandas = import_optional("pandas", "data", what="A table")
+    frame = pandas.read_parquet(path)
+    columns: dict[str, list[object]] = {}
+    if not isinstance(frame.index, pandas.RangeIndex):
+        columns[str(frame.index.name or "")] = frame.index.tolist()
+    names = [*columns, *map(str, frame.columns)]
+    check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
+    for place, name in enumerate(frame.columns):
+        columns[str(name)] = frame.iloc[:, place].tolist()
+    return columns

@@ -24,7 +24,7 @@ from sklearn.utils import assert_all_finite
 
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
-from semfs.io.reader import names_in_npz
+from semfs.io.npz import names_in_npz
 from semfs.lab.methods import Case, Method, Size, find_method, rank, scaling_data, scores
 from semfs.lab.report import PAPER
 from semfs.lab.runner import Summary, run, versions

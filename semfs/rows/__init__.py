@@ -6,7 +6,7 @@ memory block by block, `writing` writes some columns of them.
 """
 
 from semfs.arrays import batches
-from semfs.io.hdf5 import as_genes, view
+from semfs.io.anndata import as_genes, view
 from semfs.labels import Labels
 from semfs.rows.blocks import BlockSource
 from semfs.rows.device import ArrayRows, is_foreign

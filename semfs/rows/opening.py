@@ -1,26 +1,19 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
-import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.io import hdf5
 from semfs.io import reader as readers
-from semfs.io.hdf5 import as_genes, check_counts, view
-from semfs.io.reader import Blocks, Reader
-from semfs.io.safety import FileError, file_errors, open_existing
-from semfs.io.sparse import array_reader, mtx_reader
-from semfs.io.tables import TableReader, table_kind
+from semfs.io.anndata import check_counts
+from semfs.io.pairs import is_pairs
+from semfs.io.reader import NO_LABEL_TEXTS, Reader
+from semfs.io.registry import is_frame, is_stored, open_reader
 from semfs.labels import NO_LABEL, Labels
 from semfs.rows.blocks import BlockSource, source_of
-from semfs.rows.memory import as_matrix
 from semfs.system import parse_size
 from semfs.validation import check_integer, check_option, check_weights
 
@@ -36,6 +29,7 @@ def open_blocks(
     block_rows: int | None = None,
     passes: str = "auto",
     normalize: str | None = None,
+    no_label: Sequence[str] = NO_LABEL_TEXTS,
 ) -> BlockSource:
     """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
 
@@ -44,14 +38,17 @@ def open_blocks(
     data : path, frame, array, AnnData, or (X, y) blocks
         A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.xlsx``, ``.parquet``,
         ``.feather``, ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (also
-        ``.gz``) file or a folder of Parquet files; a pandas or polars frame; an array, also in
+        ``.gz``) file, a folder of Parquet files, or one of 10x Genomics (``matrix.mtx``,
+        ``features.tsv``, ``barcodes.tsv``); a pandas or polars frame; an array, also in
         chunked storage or sparse; or an iterable of (X, y) blocks, dense or sparse.
         A generator is read once; a list, or a function that returns a fresh iterator, can be
         read again. Of a table, columns of numbers are features; others are left out and named.
     y : array-like of shape (n,) or str, optional
         Labels, or where they are: a column (tables, ``obs`` of AnnData), an array of the same
-        file (HDF5, Zarr, NPZ: by default ``y``), or a file with one label per row (NPY). Not
-        for (X, y) blocks. Rows whose label is missing are unlabeled.
+        file (HDF5, Zarr, NPZ: by default ``y``), or a label file. A label file is NPY or text
+        with one label per row; or CSV or TSV with the names of the rows (barcodes,
+        ``obs_names``) and their labels, in any order. Not for (X, y) blocks. Rows whose label
+        is missing are unlabeled.
     sample_weight : array-like of shape (n,), optional
         Row weights.
     key : str, optional
@@ -69,6 +66,10 @@ def open_blocks(
         time. The answer is the same.
     normalize : {"log1p"}, optional
         Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
+    no_label : sequence of str
+        Text in label columns and label files that means "no label", in any case; by default
+        "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
+        what was found. Labels that are passed in memory are not affected.
 
     Examples
     --------
@@ -87,10 +88,8 @@ def open_blocks(
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
-    reader, labels = _opened(data, y, key, tuple(drop), normalize is not None)
+    reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     n = reader.n_rows
-    if isinstance(y, str) and not Path(y).exists():
-        reader.label = y
     if labels is not None and len(labels) != n:
         header = " Leave out its header." if len(labels) - 1 == n else ""
         found = f"X has {n} rows but y has {len(labels)} labels"
@@ -107,8 +106,8 @@ def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
     large = mapped and data.nbytes > readers.MEMORY // 2
-    known = large or _is_stored(data) or (_is_frame(data) and isinstance(y, str))
-    known = known or (y is None and _is_pairs(data))
+    known = large or is_stored(data) or (is_frame(data) and isinstance(y, str))
+    known = known or (y is None and is_pairs(data))
     return open_blocks(data, y, sample_weight=sample_weight) if known else None
 
 
@@ -120,8 +119,8 @@ def unlabeled_source(data: Any) -> Any:
         return dask_rows(data, np.full(data.shape[0], np.nan))
     rows = data if hasattr(data, "keep_classes") else None
     mapped = isinstance(data, np.memmap) and data.ndim == 2
-    if rows is None and (mapped or _is_stored(data) or _is_pairs(data)):
-        rows = source_of(_opened(data, None if _is_pairs(data) else ())[0])
+    if rows is None and (mapped or is_stored(data) or is_pairs(data)):
+        rows = source_of(_opened(data, None if is_pairs(data) else ())[0])
     if rows is None or (rows is not data and rows.fits_in_memory):
         return None
     n = rows.n_rows if rows.n_rows is not None else len(rows.labeled().labels)
@@ -148,7 +147,7 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     if source is not None:
         X, y = source.load()[:2]
         X = Plain(X, y, source.feature_names)
-    elif _is_stored(X):
+    elif is_stored(X):
         reader, y = _opened(X, ())[0], None
         X = Plain(reader.load(), None, reader.feature_names)
     elif not isinstance(X, Plain):
@@ -158,7 +157,7 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
 
 def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
     """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
-    if not _is_stored(X) and not isinstance(X, BlockSource):
+    if not is_stored(X) and not isinstance(X, BlockSource):
         return None
     source = X if isinstance(X, BlockSource) else source_of(_opened(X, ())[0])
     reader = source.reader
@@ -198,155 +197,15 @@ def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
 
 
 def _opened(
-    data: Any, y: Any, key: str | None = None, drop: Any = (), normalize: bool = False
+    data: Any,
+    y: Any,
+    key: str | None = None,
+    drop: Iterable[str] = (),
+    normalize: bool = False,
+    no_label: Sequence[str] = NO_LABEL_TEXTS,
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
-    reader, labels = _reader(data, y, key, drop)
+    reader, labels = open_reader(data, y, key, drop, no_label)
     if reader.of_cells:
         check_counts(reader, normalize)
     return reader, labels
-
-
-def _reader(data: Any, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
-    if isinstance(data, (str, Path)):
-        path = Path(data)
-        return _file(path if path.is_dir() else open_existing(path), y, key, drop)
-    if _is_frame(data) or _is_lazy(data):
-        return _table(data.collect() if _is_lazy(data) else data, y, drop)
-    genes = as_genes(data)
-    if genes is not None:
-        genes = genes if key is None else view(genes.adata, key)
-        return genes.reader(), genes.labels(y) if isinstance(y, str) else _given(y, "data")
-    if _is_pairs(data):
-        if y is not None:
-            raise ValueError("blocks come with their labels: leave y out.")
-        return PairsReader(data), None
-    if hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return array_reader(data), _given(y, "data")
-    raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
-
-
-def _file(path: Path, y: Any, key: str | None, drop: Any) -> tuple[Reader, Labels | None]:
-    kind, name = path.suffix.lower(), y if isinstance(y, str) else None
-    if key is not None and (kind == ".npy" or table_kind(path)):
-        raise ValueError(f"key={key!r}: there is one matrix only in {path}. Leave it out.")
-    if kind == ".npy":
-        reader = readers.ArrayReader(partial(readers.read_npy, path), path)
-        return reader, _given(y, f"{path} (the path of a file with one label per row)")
-    if kind == ".npz":
-        found = readers.npz_labels(path, name or "y") if y is None or name else _given(y, path)
-        return _npz_reader(path, key), found
-    zarr, text = hdf5.is_zarr(path), ".mtx" in path.suffixes[-2:]
-    if kind == ".h5ad" or (zarr and (path / "obs").is_dir()):
-        with file_errors(path, ".h5ad"):
-            column = name or ("" if y is None else None)
-            found = Labels.of(y if column is None else hdf5.file_column(path, "obs", column))
-            return hdf5.file_reader(path, key), found.strip_blank()
-    if text or zarr or kind in (".h5", ".hdf5", ".hdf"):
-        inside = name is not None and not text and not Path(name).is_file()
-        labels = None if inside else _given(y, path)
-        with file_errors(path, "Matrix Market" if text else "HDF5"):
-            if labels is None:
-                labels = Labels.of(hdf5.texts(path, y)).strip_blank()
-            return mtx_reader(path) if text else hdf5.group_reader(path, key), labels
-    if table_kind(path) is not None:
-        return _table(path, y, drop)
-    raise ValueError(
-        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .xlsx, .parquet "
-        "(or a folder of them), .feather, .zarr, .h5, .hdf5, .h5ad or .mtx (also .gz)."
-    )
-
-
-def _npz_reader(path: Path, key: str | None) -> Reader:
-    """A reader of X, which is loaded, with its feature_names."""
-    arrays = readers.read_npz(path, [key or "X", "feature_names"])
-    X, names = arrays.get(key or "X"), arrays.get("feature_names")
-    out = array_reader(readers.sparse_from_npz(path, key or "X") if X is None else X, path)
-    if names is not None and names.shape != (out.n_features,):
-        raise FileError(
-            f"{path}: X has {out.n_features} columns but feature_names has {names.size}."
-        )
-    out.feature_names = None if names is None else [str(name) for name in names.tolist()]
-    return out
-
-
-def _table(data: Any, y: Any, drop: Any) -> tuple[Reader, Labels | None]:
-    name, where = y if isinstance(y, str) else None, data if isinstance(data, Path) else "data"
-    labels = None if name else _given(y, f"{where} (the label column)")
-    reader = TableReader(data, name, drop)
-    if reader.texts:
-        shown = ", ".join(map(repr, reader.texts[:5])) + ", …" * (len(reader.texts) > 5)
-        message = f"columns without numbers are no features: {shown}."
-        warnings.warn(message, stacklevel=2)
-    return reader, reader.labels() if labels is None else labels
-
-
-def _given(y: Any, where: Any) -> Labels:
-    """Labels in an array, or in a file of their own."""
-    if y is None:
-        raise ValueError(f"{where} needs labels. Pass them as y: an array, or a name in it.")
-    return readers.read_labels(y) if isinstance(y, str) else Labels.of(y)
-
-
-def _is_frame(data: Any) -> bool:
-    known = type(data).__module__.partition(".")[0] in ("pandas", "polars")
-    return known and type(data).__name__ == "DataFrame"
-
-
-def _is_lazy(data: Any) -> bool:
-    return type(data).__module__.startswith("polars") and type(data).__name__ == "LazyFrame"
-
-
-def _is_stored(data: Any) -> bool:
-    """Whether data must be opened before they are rows of numbers."""
-    return isinstance(data, (str, Path)) or as_genes(data) is not None or _is_lazy(data)
-
-
-def _is_pairs(data: Any) -> bool:
-    """Whether data are (X, y) blocks: an iterator, a function, or a list of pairs."""
-    if isinstance(data, (list, tuple)):
-        first = data[0] if len(data) else None
-        pair = isinstance(first, (list, tuple)) and len(first) == 2
-        return pair and len(getattr(first[0], "shape", ())) == 2  # type: ignore[index]
-    plain = hasattr(data, "shape") or hasattr(data, "__array__") or hasattr(data, "__len__")
-    return callable(data) or (hasattr(data, "__iter__") and not plain)
-
-
-class PairsReader(Reader):
-    """(X, y) pairs from an iterable, or from a function that returns a fresh iterator."""
-
-    def __init__(self, blocks: Any) -> None:
-        self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
-        self.shared, self.source = False, blocks
-        iterator = self._fresh()
-        first = next(iterator, None)
-        if first is None:
-            raise ValueError("there are no blocks. Pass (X, y) pairs.")
-        self.waiting = itertools.chain([first], iterator)
-        X = self._pair(first)[0]
-        self.n_features, self.dtype = X.shape[1], X.dtype
-        self.sparse, self.row_bytes = sp.issparse(X), X.shape[1] * X.dtype.itemsize
-        if sp.issparse(X):
-            self.row_bytes = 1 + X.nnz * (X.dtype.itemsize + 8) // X.shape[0]
-        names = getattr(first[0], "columns", None)
-        self.feature_names = None if names is None else [str(name) for name in names]
-
-    def _fresh(self) -> Iterator[Any]:
-        found = self.source() if callable(self.source) else self.source
-        if not isinstance(found, Iterable):
-            raise TypeError(f"blocks must be (X, y) pairs, got {type(found).__name__}.")
-        return iter(found)
-
-    def _pair(self, pair: Any) -> tuple[Any, Any]:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"blocks must be (X, y) pairs, got {type(pair).__name__}.")
-        return as_matrix(pair[0]), pair[1]
-
-    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels); ``step`` is up to those who make the blocks."""
-        first = 0
-        for X, y in map(self._pair, self._fresh() if self.rereadable else self.waiting):
-            if sp.issparse(X) != self.sparse:
-                X = sp.csr_array(X) if self.sparse else X.toarray()
-            yield first, X, y
-            first += X.shape[0]

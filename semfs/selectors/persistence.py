@@ -14,7 +14,7 @@ import numpy as np
 
 import semfs
 from semfs.attributes import AttributeTable
-from semfs.io.reader import read_npz
+from semfs.io.npz import read_npz
 from semfs.io.safety import (
     FileError,
     atomic_write,

@@ -1,7 +1,7 @@
 """One file, one answer: `fit`, `select` and loaders agree on the same data in any format."""
 
 import warnings
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import StandardScaler
 
-import semfs.io.reader
 from problems import make_problem
 from semfs import SemFS
 from semfs.datasets import load_table
@@ -28,8 +27,16 @@ X, CODES, TABLE = make_problem(n=120, d=9, C=5)
 NAMES = [f"g{j}" for j in range(9)]
 KINDS = np.array(["ant", "bee", "cat", "dog", "eel"])[CODES]
 TEXTS = pd.DataFrame(TABLE, index=["ant", "bee", "cat", "dog", "eel"])
-ORDER = SemFS(4, TEXTS).fit(X, KINDS).order_.tolist()
-SCALED = SemFS(4, TEXTS).fit(StandardScaler().fit_transform(X), KINDS)
+
+
+@cache
+def expected_order():
+    return SemFS(4, TEXTS).fit(X, KINDS).order_.tolist()
+
+
+@cache
+def fit_to_scaled():
+    return SemFS(4, TEXTS).fit(StandardScaler().fit_transform(X), KINDS)
 
 
 def frame(labels=KINDS):
@@ -122,17 +129,8 @@ FORMATS = {
     "h5ad categories": lambda f: h5ad(f, labels=pd.Categorical(KINDS)),
     "integer labels in csv": lambda f: text(f, ".csv", CODES),
 }
-MEMORY = {"in memory": 512 * 2**20, "in blocks": 4000}
-
-
-@pytest.fixture(params=MEMORY)
-def memory(request, monkeypatch):
-    """Small limits send small files down the road of large ones."""
-    limit = MEMORY[request.param]
-    monkeypatch.setattr(semfs.io.reader, "MEMORY", limit)
-    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", max(2048, limit // 32))
-    monkeypatch.setattr("semfs.io.tables.LARGEST_GROUP", limit // 8)
-    return limit
+# Small limits make small files be read as large ones are.
+LIMITS = {"in memory": {}, "in blocks": {"memory": 4000, "block_rows": 17}}
 
 
 def table_for(source):
@@ -142,24 +140,29 @@ def table_for(source):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", FORMATS)
-def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, memory, tmp_path):
+def test_fit_and_select_give_the_order_of_the_fit_in_memory(name, limits, tmp_path):
     path, label = FORMATS[name](tmp_path)
-    source = open_blocks(path, label)
+    source = open_blocks(path, label, **LIMITS[limits])
+    source.reader.block_bytes = 2048
     table = table_for(source)
-    assert source.fits_in_memory == (memory > 10**6)
-    fitted = SemFS(4, table).fit(path, label)
-    assert fitted.order_.tolist() == ORDER
+    assert source.fits_in_memory == (limits == "in memory")
+    data = (path, label) if limits == "in memory" else (source,)
+    fitted = SemFS(4, table).fit(*data)
+    assert fitted.order_.tolist() == expected_order()
     if source.feature_names is not None:
         assert fitted.feature_names_in_.tolist() == NAMES
     done = select_features(source, SemFS(4, table), tmp_path / "out")
-    assert done.selector.order_.tolist() == ORDER
+    assert done.selector.order_.tolist() == expected_order()
     assert done.n_rows == 120
-    assert sorted(done.features["column"][:4]) == sorted(ORDER[:4])
+    assert sorted(done.features["column"][:4]) == sorted(expected_order()[:4])
     scaled = select_features(source, SemFS(4, table), tmp_path / "out", scale=True).selector
-    assert scaled.order_.tolist() == SCALED.order_.tolist() != ORDER
+    assert scaled.order_.tolist() == fit_to_scaled().order_.tolist() != expected_order()
     Z = StandardScaler().fit_transform(X)  # predictions are of X itself
-    assert_allclose(scaled.predict_attributes(X), SCALED.predict_attributes(Z), rtol=1e-6)
+    assert_allclose(
+        scaled.predict_attributes(X), fit_to_scaled().predict_attributes(Z), rtol=1e-6
+    )
 
 
 def missing(labels=KINDS):
@@ -200,7 +203,9 @@ def test_columns_without_numbers_are_left_out_and_named(tmp_path):
         SemFS(4).fit(path, label)
     with warnings.catch_warnings(action="error"):
         SemFS(4).fit(open_blocks(path, label, drop=["note"]))
-    with pytest.raises(ValueError, match=r"label column.*as y: an array"):
+    with pytest.raises(
+        ValueError, match=r"no labels given.*label column \(found: 'g0'.*or an array"
+    ):
         open_blocks(path)
 
 
@@ -216,9 +221,9 @@ def test_frames_with_the_name_of_the_label_column_are_tables():
     plain, lazy = frame(), pl.from_pandas(frame()).lazy()
     for data in (plain, lazy.collect(), lazy):
         found = SemFS(4, TEXTS).fit(data, "kind")
-        assert found.order_.tolist() == ORDER
+        assert found.order_.tolist() == expected_order()
         assert found.feature_names_in_.tolist() == NAMES
-    assert SemFS(4, TEXTS).fit(lazy.select(NAMES), KINDS).order_.tolist() == ORDER
+    assert SemFS(4, TEXTS).fit(lazy.select(NAMES), KINDS).order_.tolist() == expected_order()
 
 
 @pytest.mark.parametrize("limit", [{}, {"block_rows": 17}])
@@ -228,7 +233,7 @@ def test_partial_fit_takes_files_too(limit, tmp_path):
     np.save(path, X[:60])
     selector = SemFS(4, TEXTS).partial_fit(open_blocks(path, KINDS[:60], **limit), None)
     selector.partial_fit(open_blocks(rest, KINDS[60:], **limit), None)
-    assert selector.order_.tolist() == ORDER
+    assert selector.order_.tolist() == expected_order()
     np.save(rest, X[60:, 1:])
     with pytest.raises(ValueError, match="8 features, those before had 9"):
         selector.partial_fit(open_blocks(rest, KINDS[60:]), None)
@@ -268,7 +273,7 @@ def test_integer_text_and_float_labels_are_one_class(tmp_path):
         by_text = by_number.set_index(by_number.index.astype(str))
         for table in (by_number, by_text):
             found = SemFS(4, table).fit(open_blocks(path, label, drop=["note"]))
-            assert found.order_.tolist() == ORDER
+            assert found.order_.tolist() == expected_order()
 
 
 @pytest.mark.parametrize("claimed", [".npy", ".npz", ".parquet", ".h5ad", ".h5", ".feather"])
@@ -319,7 +324,9 @@ def test_arrays_in_hdf5_are_chosen_by_key_and_may_be_open(tmp_path):
 def test_labels_may_be_lines_of_a_text_file(tmp_path):
     path, _ = npy(tmp_path)
     (tmp_path / "y.txt").write_text("\n".join(KINDS) + "\n")
-    assert SemFS(4, TEXTS).fit(path, str(tmp_path / "y.txt")).order_.tolist() == ORDER
+    assert (
+        SemFS(4, TEXTS).fit(path, str(tmp_path / "y.txt")).order_.tolist() == expected_order()
+    )
     np.save(tmp_path / "wide.npy", X)
     with pytest.raises(FileError, match="one label per row was expected"):
         open_blocks(path, str(tmp_path / "wide.npy"))

@@ -178,7 +178,7 @@ def test_wrong_values_are_reported_with_their_rows(tmp_path):
     [
         (lambda X, y: ("Y.npy", y), "does not exist"),
         (lambda X, y: ("X.npy", y[1:]), "100 rows but y has 99"),
-        (lambda X, y: ("X.npy", None), "Pass them as y"),
+        (lambda X, y: ("X.npy", None), "no labels given. Pass y"),
         (lambda X, y: ("X.docx", y), "unknown format"),
         (lambda X, y: ("y.npy", y), "a matrix of numbers"),
         (lambda X, y: ([(X, y), (X[:, 1:], y)], None), "columns, those before had"),

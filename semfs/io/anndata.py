@@ -1,0 +1,335 @@
+"""AnnData: cells and their genes in .h5ad and Zarr files, in memory, or backed by a file."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs._typing import Indices
+from semfs.io.hdf5 import Hdf5Store
+from semfs.io.labels_file import labels_in_file
+from semfs.io.reader import Reader, Request
+from semfs.io.safety import FileError
+from semfs.io.sparse import array_reader
+from semfs.io.store import Store, matrix_reader, sparse_reader
+from semfs.io.tenx import unique_names
+from semfs.io.zarr import ZarrStore, is_zarr
+from semfs.labels import Labels
+from semfs.system import import_optional
+
+if TYPE_CHECKING:
+    import h5py
+    import pandas as pd
+    from anndata import AnnData
+
+#: Names that a message lists at most.
+MOST_NAMES = 8
+#: Logarithms of normalized counts do not reach this value (e⁵⁰ counts per cell).
+LARGEST_LOG = 50
+#: The largest value of unlogged expression exceeds the median value this many times.
+UNLOGGED_TAIL = 20
+#: Whole numbers are taken for counts if the largest exceeds this, …
+LARGE_COUNT = 30
+#: … or the mean this many times. Ratings and categories stay below both.
+COUNT_TAIL = 8
+
+
+def view(
+    adata: AnnData,
+    layer: str | None = None,
+    use_raw: bool = False,
+    gene_symbols: str | None = None,
+) -> GeneMatrix:
+    """Return one matrix of an AnnData object, to be passed wherever the object may be.
+
+    Parameters
+    ----------
+    adata : AnnData
+        In memory or backed; nothing is copied or read yet.
+    layer : str, optional
+        Layer to take instead of ``X``; ``"raw"`` is the same as ``use_raw=True``.
+    use_raw : bool, default=False
+        Whether to take ``adata.raw``, with its genes.
+    gene_symbols : str, optional
+        Column of ``var`` with the names of the genes, by default the index. A gene without
+        one keeps the name in the index; of names that occur twice the second gets ``-1``.
+
+    Examples
+    --------
+    >>> import anndata, semfs
+    >>> cells = anndata.AnnData(np.zeros((4, 2)), obs={"type": ["b", "b", "t", "t"]})
+    >>> cells.layers["log"] = np.array([[1.0, 3.0], [2.0, 3.1], [1.0, 0.0], [2.0, 0.1]])
+    >>> cells.var["symbol"] = ["ACTB", "CD19"]
+    >>> genes = view(cells, layer="log", gene_symbols="symbol")
+    >>> semfs.SemFS(1).fit(genes, "type").get_feature_names_out()
+    array(['CD19'], dtype=object)
+    """
+    if use_raw and layer not in (None, "raw"):
+        raise ValueError(f"layer={layer!r} and use_raw=True: give one of the two.")
+    use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
+    if use_raw:
+        layer = None
+        missing = adata.raw is None
+    else:
+        missing = layer is not None and layer not in adata.layers
+    if missing:
+        layers = list(adata.layers)
+        if adata.raw is not None:
+            layers.append("raw")
+        name = "raw" if use_raw else f"layer {layer!r}"
+        found = ", ".join(layers) or "none"
+        raise ValueError(f"the AnnData object has no {name}; layers: {found}.")
+    genes = GeneMatrix(adata, layer, use_raw, gene_symbols)
+    if gene_symbols is not None and gene_symbols not in genes.var:
+        found = ", ".join(map(str, genes.var.columns[:MOST_NAMES])) or "none"
+        raise ValueError(f"var has no column {gene_symbols!r}; found: {found}.")
+    return genes
+
+
+def as_genes(data: object) -> GeneMatrix | None:
+    """Return an AnnData object as its matrix X, a `GeneMatrix` as it is; None for other data.
+
+    AnnData is recognized by its attributes, so that the package need not be imported.
+    """
+    if isinstance(data, GeneMatrix):
+        return data
+    is_anndata = all(hasattr(type(data), name) for name in ("obs", "var", "X"))
+    if not is_anndata:
+        return None
+    adata: Any = data
+    return GeneMatrix(adata, None, False, None)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneMatrix:
+    """X, a layer or raw of an AnnData object; made by `view`."""
+
+    adata: AnnData
+    layer: str | None
+    use_raw: bool
+    gene_symbols: str | None
+
+    @property
+    def var(self) -> pd.DataFrame:
+        """The table of the genes."""
+        return self.adata.raw.var if self.use_raw else self.adata.var
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the genes, all different."""
+        names = self.var.index.to_series()
+        if self.gene_symbols is not None:
+            names = self.var[self.gene_symbols].astype(object).fillna(names)
+        return unique_names(names)
+
+    def labels(self, column: str) -> Labels:
+        """Return the labels of the cells in a column of ``obs``; missing ones are none."""
+        if column not in self.adata.obs:
+            found = ", ".join(map(str, list(self.adata.obs)[:MOST_NAMES]))
+            raise ValueError(f"obs has no column {column!r}; found: {found}.")
+        return Labels.of(self.adata.obs[column].array).strip_blank()
+
+    def reader(self) -> Reader:
+        """Return a reader of the cells in blocks."""
+        if self.layer is not None:
+            X = self.adata.layers[self.layer]
+        else:
+            X = self.adata.raw.X if self.use_raw else self.adata.X
+        if hasattr(X, "group"):  # backed and sparse
+            file = X.group.file
+            store = Hdf5Store(Path(file.filename), file)
+            reader: Reader = sparse_reader(store, X.group.name)
+        else:
+            reader = array_reader(X)
+        reader.feature_names = self.names
+        reader.read_row_names = partial(_obs_names, self.adata)
+        reader.of_cells = True
+        return reader
+
+    def keep(self, columns: Indices) -> AnnData:
+        """Return the object with the genes ``columns`` (k,) alone; of raw, a new object."""
+        if not self.use_raw:
+            return self.adata[:, columns]
+        reader = self.reader()
+        blocks = [X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)]
+        X = sp.csr_matrix(sp.vstack(blocks)) if reader.sparse else np.vstack(blocks)
+        package = import_optional("anndata")
+        return package.AnnData(
+            X,
+            var=self.var.iloc[columns].copy(),
+            obs=self.adata.obs.copy(),
+            uns=self.adata.uns.copy(),
+            obsm=self.adata.obsm.copy(),
+            obsp=self.adata.obsp.copy(),
+        )
+
+
+def _obs_names(adata: AnnData) -> list[str]:
+    return [str(name) for name in adata.obs_names]
+
+
+def open_genes(genes: GeneMatrix, request: Request) -> tuple[Reader, Labels | None]:
+    """Return a reader of an AnnData object's cells, and the labels in a column of ``obs``.
+
+    Labels in memory are taken as they are: every text is a class.
+    """
+    if request.key is not None:
+        genes = view(genes.adata, request.key)
+    reader = genes.reader()
+    if not request.names_labels_in(genes.adata.obs):
+        return reader, None
+    reader.label = request.name
+    return reader, genes.labels(str(request.name))
+
+
+def open_h5ad(path: Path, request: Request) -> tuple[Reader, Labels | None]:
+    """Return a reader of an .h5ad file, and the labels in a column of its ``obs``."""
+    return _open_store(Hdf5Store(path), request)
+
+
+def is_anndata_zarr(path: Path) -> bool:
+    """Whether a folder is Zarr that AnnData wrote."""
+    return is_zarr(path) and (path / "obs").is_dir()
+
+
+def open_anndata_zarr(path: Path, request: Request) -> tuple[Reader, Labels | None]:
+    """Return a reader of AnnData in a Zarr folder, and the labels in a column of ``obs``."""
+    return _open_store(ZarrStore(path), request)
+
+
+def _open_store(store: Store, request: Request) -> tuple[Reader, Labels | None]:
+    """All that is read of an AnnData file: matrix, names and labels, from one handle."""
+    with store.errors():
+        labels = _obs_labels(store, request)
+        reader = _matrix_of_cells(store, request.key)
+        reader.label = None if labels is None else request.name
+        return reader, labels
+
+
+def _obs_labels(store: Store, request: Request) -> Labels | None:
+    """The labels in the column of ``obs`` that y names; None if y is not such a name."""
+    if request.y is not None and request.name is None:
+        return None
+    columns = _frame_columns(store, "obs")
+    if request.name is None:
+        raise FileError(
+            f"{store.path}: no labels given. Pass y, either the name of an obs column "
+            f"(found: {_listed(columns)}), or an array with one label per sample."
+        )
+    if not request.names_labels_in(columns):
+        return None
+    values = _column(store, "obs", request.name)
+    return labels_in_file(values, f"{store.path}: {request.name}", request.no_label)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown}, …" if len(names) > MOST_NAMES else shown or "none"
+
+
+def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
+    """A reader of X, a layer or "raw", with the names of genes and cells."""
+    is_raw = layer == "raw" and "raw" in store
+    if is_raw:
+        name = "raw/X"
+    else:
+        name = "X" if layer is None else f"layers/{layer}"
+    if name not in store.root:  # a link is reported when it is read
+        layers = list(store.root.get("layers", {}))
+        if "raw" in store:
+            layers.append("raw")
+        wanted = "raw" if layer == "raw" else name
+        raise FileError(f"{store.path} has no {wanted}; layers: {', '.join(layers) or 'none'}.")
+    reader = matrix_reader(store, name)
+    reader.of_cells = True
+    reader.frame = "raw/var" if is_raw else "var"
+    reader.feature_names = unique_names(_column(store, reader.frame, None))
+    reader.read_row_names = partial(_index, store, "obs")
+    return reader
+
+
+def _index(store: Store, frame: str) -> list[str]:
+    """The index of ``obs`` or ``var`` as text."""
+    return [str(name) for name in _column(store, frame, None)]
+
+
+def _frame_group(store: Store, frame: str) -> h5py.Group:
+    """The group of ``obs`` or ``var``."""
+    group = store.root.get(frame) if hasattr(store.root, "get") else None
+    if not hasattr(group, "keys"):
+        raise FileError(
+            f"{store.path} is no AnnData file (of 0.7 or later): no group {frame!r}."
+        )
+    return group
+
+
+def _frame_columns(store: Store, frame: str) -> list[str]:
+    """Names of the columns of ``obs`` or ``var``, in their order."""
+    group = _frame_group(store, frame)
+    index = str(group.attrs.get("_index", "_index"))
+    members = [name for name in group if name not in (index, "__categories")]
+    order = [str(name) for name in group.attrs.get("column-order", [])]
+    in_order = [name for name in order if name in members]
+    return in_order + [name for name in members if name not in in_order]
+
+
+def _column(store: Store, frame: str, column: str | None) -> Any:
+    """A column of ``obs`` or ``var`` as pandas has it; None: the index."""
+    reading = import_optional("anndata.io", "data", what=str(store.path))
+    group = _frame_group(store, frame)
+    name = str(group.attrs.get("_index", "_index")) if column is None else column
+    if name not in group:
+        raise FileError(
+            f"{store.path} has no {frame} column {name!r}; "
+            f"found: {_listed(_frame_columns(store, frame))}."
+        )
+    # sizes of everything that anndata will load
+    found = store.node(f"{frame}/{name}")
+    if hasattr(found, "keys"):
+        for part in found:
+            store.array(f"{frame}/{name}/{part}", held=True)
+    else:
+        store.array(f"{frame}/{name}", held=True)
+    if "categories" in found.attrs:  # as AnnData 0.7 wrote it, a reference to another array
+        return reading.read_elem(group)[name].array
+    return reading.read_elem(found)
+
+
+def check_counts(reader: Reader, normalize: bool) -> None:
+    """Warn if cells look like raw counts without ``normalize``, or like logarithms with it."""
+    values = reader.some_values()
+    if not len(values) or values.min() < 0 or not np.isfinite(values.max()):
+        return
+    largest = float(values.max())
+    are_whole = bool((values == np.floor(values)).all()) and largest > 0
+    has_long_tail = largest > UNLOGGED_TAIL * float(np.median(values))
+    are_unlogged = not are_whole and largest > LARGEST_LOG and has_long_tail
+    if normalize:
+        if not are_whole and not are_unlogged:
+            warnings.warn(
+                'normalize="log1p" expects counts, but these values are not counts; leave it '
+                "out.",
+                stacklevel=3,
+            )
+        return
+    are_counts = are_whole and (
+        largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
+    )
+    if are_counts:
+        found = f"raw counts (whole numbers up to {largest:.0f})"
+    elif are_unlogged:
+        found = f"no logarithms (numbers up to {largest:.0f})"
+    else:
+        return
+    warnings.warn(
+        f"the cells hold {found}: highly expressed genes would dominate. Normalize them on the "
+        'fly: normalize="log1p" (of open_blocks, load_table and select_genes); or name a layer '
+        "that went through sc.pp.normalize_total and sc.pp.log1p (layer=...).",
+        stacklevel=3,
+    )

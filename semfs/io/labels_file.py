@@ -1,0 +1,168 @@
+"""Labels in files: label columns, and label files by row name or with one label per line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+
+from semfs._typing import LabelsLike
+from semfs.io.npy import read_npy
+from semfs.io.reader import NO_LABEL_TEXTS, Reader, Request
+from semfs.io.safety import FileError, file_errors, open_existing, unpacked
+from semfs.labels import Labels
+
+#: Lines of a label file as lists of cells.
+Table = list[list[str]]
+
+
+def given_labels(request: Request, reader: Reader, where: object) -> Labels:
+    """Return the labels that were passed as an array, or as the path of a label file."""
+    if request.y is None:
+        raise ValueError(
+            f"{where}: no labels given. Pass y, an array with one label per sample, or the "
+            "path of a file with one label per line or with row names and labels."
+        )
+    if request.name is None:
+        return Labels.of(request.y)
+    return read_label_file(request.name, reader, request.no_label)
+
+
+def labels_in_file(
+    values: LabelsLike | Labels, where: object, no_label: Iterable[str] = NO_LABEL_TEXTS
+) -> Labels:
+    """Return labels that were read from a file; text that means "no label" is none.
+
+    Programs write missing labels as text ("nan", "Unknown", …). A warning names such text
+    and how many samples have it. Blank text is the usual way to leave a label out of a
+    text file and needs no warning.
+
+    Parameters
+    ----------
+    values : labels as read
+    where : object
+        Name of the file and column, for the warning.
+    no_label : iterable of str
+        Text that means "no label", compared without regard to case.
+    """
+    labels = Labels.of(values).strip_blank()
+    no_label = {text.strip().casefold() for text in no_label}
+    masked = []
+    for code, label in enumerate(labels.classes):
+        if isinstance(label, str) and label.casefold() in no_label:
+            masked.append((label, int((labels.codes == code).sum())))
+    for label, _ in masked:
+        labels = labels.mask_label(label)
+    if masked:
+        shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
+        warnings.warn(
+            f"{where}: text that means no label: {shown}. These samples are unlabeled; "
+            "choose such text with no_label=[...].",
+            stacklevel=3,
+        )
+    return labels
+
+
+def read_label_file(
+    path: str | Path, reader: Reader, no_label: Iterable[str] = NO_LABEL_TEXTS
+) -> Labels:
+    """Return the labels of a reader's samples from a file of their own.
+
+    A ``.npy`` file holds them in the order of the samples. A text file has one label per line
+    in the order of the samples; or, if the reader knows the names of its samples, these names
+    in the first column and the labels in the second one, in any order, with or without a
+    header. Samples without a line are unlabeled.
+    """
+    path = open_existing(path)
+    if path.suffix.lower() == ".npy":
+        values = read_npy(path)
+        if values.ndim != 1:
+            raise FileError(f"{path} has shape {values.shape}; one label per row was expected.")
+        labels = labels_in_file(values, path, no_label)
+        _check_repeated(path, labels)
+        return labels
+    with file_errors(path, "label"):
+        with unpacked(path) as file:
+            text = file.read().decode("utf-8-sig")
+        table = _name_table(text, reader.row_names)
+    if table is not None and reader.row_names is not None:
+        joined = _joined(path, table, reader.row_names)
+        return labels_in_file(joined, path, no_label).as_int()
+    labels = labels_in_file(text.splitlines(), path, no_label).as_int()
+    _check_repeated(path, labels)
+    return labels
+
+
+def _check_repeated(path: Path, labels: Labels) -> None:
+    """Raise if every sample has a label of its own: then something else was read."""
+    n_labeled = int((labels.codes >= 0).sum())
+    if n_labeled < 2 or len(labels.classes) < n_labeled:
+        return
+    raise FileError(
+        f"{path} was read as one label per line, which gives {n_labeled} classes for "
+        f"{n_labeled} samples, such as {str(labels.classes[0])!r}. Give each sample the label "
+        "of its class; or, in a .csv or .tsv file, the names of the samples as in the data, "
+        "and their labels."
+    )
+
+
+def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
+    """The cells of a text, if its first column holds names of samples; else None."""
+    if row_names is None:
+        return None
+    known = set(row_names)
+    for delimiter in "\t,;":
+        lines = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+        table = [[cell.strip() for cell in cells] for cells in lines if cells]
+        named = [cells for cells in table if len(cells) > 1 and cells[0] in known]
+        if named:
+            return table
+    return None
+
+
+def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable]:
+    """The label of each named sample, None for those that the table does not name."""
+    known = set(row_names)
+    label_of: dict[str, str] = {}
+    for number, cells in enumerate(table, 1):
+        if len(cells) != 2:
+            raise FileError(
+                f"{path}: line {number} has {len(cells)} cells. Two columns were expected: the "
+                "names of the samples and their labels."
+            )
+        name, label = cells
+        if label_of.setdefault(name, label) != label:
+            raise FileError(
+                f"{path}: {name!r} has two labels, {label_of[name]!r} and {label!r}. Keep one."
+            )
+    if _has_header(table, known):
+        del label_of[table[0][0]]
+    missing = [name for name in row_names if name not in label_of]
+    extra = [name for name in label_of if name not in known]
+    if missing or extra:
+        warnings.warn(_join_report(path, len(row_names), missing, extra), stacklevel=4)
+    return [label_of.get(name) for name in row_names]
+
+
+def _has_header(table: Table, known: set[str]) -> bool:
+    """Whether the first line holds names of columns: no sample, and a label without others."""
+    name, label = table[0]
+    others = {cells[1] for cells in table[1:]}
+    return name not in known and label not in others
+
+
+def _join_report(
+    path: Path, n_samples: int, missing: Sequence[str], extra: Sequence[str]
+) -> str:
+    """One line about samples without a label and lines without a sample."""
+    parts = []
+    if missing:
+        parts.append(
+            f"{len(missing)} of {n_samples} samples have no line (such as {missing[0]!r}) and "
+            "are unlabeled"
+        )
+    if extra:
+        parts.append(f"{len(extra)} lines name no sample of the data (such as {extra[0]!r})")
+    return f"{path}: labels were joined by name; {'; '.join(parts)}."

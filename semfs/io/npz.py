@@ -1,0 +1,142 @@
+"""NumPy's ``.npz``: several arrays in a zip archive, loaded into memory.
+
+A data set has X (n, d), or the parts of a CSR matrix, and may have y (labels, or 0-based ids of
+``classes``) and feature_names.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from semfs._typing import PathLike
+from semfs.io.labels_file import labels_in_file
+from semfs.io.npy import check_text
+from semfs.io.reader import NO_LABEL_TEXTS, Reader, Request
+from semfs.io.safety import FileError, check_archive, file_errors, open_existing
+from semfs.io.sparse import array_reader
+from semfs.labels import Labels
+from semfs.validation import check_distinct
+
+#: Arrays that together are a CSR matrix.
+_SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
+
+
+def open_npz(path: Path, request: Request) -> tuple[Reader, Labels | None]:
+    """Return a reader of X, or of the array ``request.key``, and the labels (default: y)."""
+    labels = None
+    if request.y is None or request.names_labels_in(names_in_npz(path)):
+        labels = npz_labels(path, request.name or "y", request.no_label)
+    reader = _npz_reader(path, request.key or "X")
+    reader.label = None if labels is None else request.name
+    return reader, labels
+
+
+def _npz_reader(path: Path, key: str) -> Reader:
+    """A reader of one matrix, with the array feature_names if present."""
+    arrays = read_npz(path, [key, "feature_names"])
+    if key in arrays:
+        reader = array_reader(arrays[key], path)
+    else:
+        reader = array_reader(_sparse_matrix(path, key), path)
+    names = arrays.get("feature_names")
+    if names is None:
+        return reader
+    if names.shape != (reader.n_features,):
+        raise FileError(
+            f"{path}: X has {reader.n_features} columns but feature_names has {names.size}."
+        )
+    reader.feature_names = [str(name) for name in names.tolist()]
+    return reader
+
+
+def _sparse_matrix(path: Path, name: str) -> sp.csr_array:
+    """The CSR matrix stored as X_data, X_indices, X_indptr and X_shape."""
+    arrays = read_npz(path, _SPARSE)
+    if name != "X" or set(arrays) != set(_SPARSE):
+        raise FileError(
+            f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
+            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
+        )
+    parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
+    with file_errors(path, "data set"):
+        return sp.csr_array(parts, shape=arrays["X_shape"].tolist())
+
+
+def names_in_npz(path: Path) -> list[str]:
+    """Return the names of the arrays in an ``.npz`` file."""
+    with file_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
+        return sorted(name.removesuffix(".npy") for name in archive.namelist())
+
+
+def read_npz(path: PathLike, names: Iterable[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file that it has among ``names`` (None: all)."""
+    path = open_existing(path)
+    with file_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
+        members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
+        if names is None:
+            wanted = list(members)
+        else:
+            wanted = [name for name in names if name in members]
+        check_archive(path, [members[name] for name in wanted])
+        return {name: _read_member(path, archive, members[name]) for name in wanted}
+
+
+def _read_member(
+    path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo
+) -> npt.NDArray[Any]:
+    """One array of an archive; pickled objects are refused."""
+    with archive.open(item) as file:
+        try:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise FileError(
+                f"{path}: {item.filename} holds pickled Python objects, which are refused "
+                "because reading them runs code. Save array.astype(str) or astype(float)."
+            ) from error
+        file.read()  # to the end, where zipfile compares the checksum
+    check_text(f"{path}: array {item.filename.removesuffix('.npy')!r}", array)
+    return array
+
+
+def npz_labels(path: Path, name: str, no_label: Iterable[str] = NO_LABEL_TEXTS) -> Labels:
+    """Return the labels in an array: names, or 0-based ids in the array ``classes``."""
+    arrays = read_npz(path, (name, "classes"))
+    if name not in arrays:
+        raise FileError(f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}.")
+    classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
+    labels = named(f"{path}: {name}", arrays[name], classes)
+    return labels_in_file(labels, f"{path}: {name}", no_label)
+
+
+def named(where: str, values: npt.NDArray[Any], classes: list[Hashable] | None) -> Labels:
+    """Return labels that are stored as names, or as 0-based ids of ``classes``; -1: unlabeled.
+
+    ``where`` names the array in messages.
+    """
+    values = values.reshape(-1)
+    if classes is None or values.dtype.kind not in "iuf":
+        return Labels.of(values).strip_blank()
+    ids = values.astype(np.int64)
+    if (ids != values).any():
+        return Labels.of(values).strip_blank()
+    check_distinct(classes, f"{where}: classes has {{}} more than once.", FileError)
+    lowest = int(ids.min(initial=0))
+    highest = int(ids.max(initial=0))
+    if lowest < -1 or highest >= len(classes):
+        wrong = lowest if lowest < -1 else highest
+        one_based = ids.min() == 1 and highest == len(classes)
+        hint = " Ids start at 0; subtract 1." if one_based else ""
+        raise FileError(
+            f"{where} holds class id {wrong}, but there are {len(classes)} classes, with ids "
+            f"0 to {len(classes) - 1}.{hint}"
+        )
+    return Labels(classes, ids.astype(np.int32)).strip_blank()

@@ -1,0 +1,81 @@
+"""(X, y) blocks that a user makes: from an iterable, or from a function that starts anew."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import scipy.sparse as sp
+
+from semfs._typing import LabelsLike
+from semfs.arrays import as_matrix
+from semfs.io.reader import Blocks, Reader
+from semfs.io.sparse import INDEX_BYTES
+
+
+def is_pairs(data: object) -> bool:
+    """Whether data are (X, y) blocks: an iterator, a function, or a list of pairs."""
+    if isinstance(data, (list, tuple)):
+        first = data[0] if len(data) else None
+        if not isinstance(first, (list, tuple)) or len(first) != 2:
+            return False
+        return len(getattr(first[0], "shape", ())) == 2
+    if callable(data):
+        return True
+    is_array = any(hasattr(data, name) for name in ("shape", "__array__", "__len__"))
+    return hasattr(data, "__iter__") and not is_array
+
+
+class PairsReader(Reader):
+    """(X, y) pairs; the first one is looked at to learn about the columns.
+
+    An iterator is read once, a list or a function that returns a fresh iterator many times.
+    """
+
+    shared = False
+
+    def __init__(self, blocks: Any) -> None:
+        self.source = blocks
+        self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
+        iterator = self._fresh()
+        first = next(iterator, None)
+        if first is None:
+            raise ValueError("there are no blocks. Pass (X, y) pairs.")
+        self.waiting = itertools.chain([first], iterator)  # for what is read only once
+        X, _ = self._pair(first)
+        self.n_features = X.shape[1]
+        self.dtype = X.dtype
+        self.sparse = sp.issparse(X)
+        if self.sparse:
+            value_bytes = X.dtype.itemsize + INDEX_BYTES
+            self.row_bytes = 1 + X.nnz * value_bytes // X.shape[0]
+        else:
+            self.row_bytes = X.shape[1] * X.dtype.itemsize
+        columns = getattr(first[0], "columns", None)
+        if columns is not None:
+            self.feature_names = [str(name) for name in columns]
+
+    def _fresh(self) -> Iterator[Any]:
+        """An iterator from the first block on."""
+        found = self.source() if callable(self.source) else self.source
+        if not isinstance(found, Iterable):
+            raise TypeError(f"blocks must be (X, y) pairs, got {type(found).__name__}.")
+        return iter(found)
+
+    def _pair(self, pair: object) -> tuple[Any, LabelsLike]:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"blocks must be (X, y) pairs, got {type(pair).__name__}.")
+        X, y = pair
+        return as_matrix(X), y
+
+    def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
+        """Yield (first row, X, labels); blocks have the size that the user gives them."""
+        first = 0
+        pairs = self._fresh() if self.rereadable else self.waiting
+        for X, y in map(self._pair, pairs):
+            # the first block decides: all are sparse, or all are dense
+            if sp.issparse(X) != self.sparse:
+                X = sp.csr_array(X) if self.sparse else X.toarray()
+            yield first, X, y
+            first += X.shape[0]
