@@ -1,13 +1,33 @@
-"""Small helpers on arrays that several modules share."""
+"""Small helpers on matrices and row numbers that several modules share."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_array
+
+if TYPE_CHECKING:
+    from semfs._typing import Indices, Mask, Matrix
+
+# Seed of all draws of samples: the same data give the same samples, from memory and from files.
+SAMPLE_SEED = 0
+
+
+def as_matrix(X: Any) -> Matrix:
+    """Return X as a float32 or float64 matrix, CSR if sparse; finiteness is not checked."""
+    if getattr(X, "dtype", None) == np.float16:
+        # half precision is for storage: its sums overflow at 65,504
+        X = X.astype(np.float32)
+    dtypes = [np.float64, np.float32]
+    checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False)
+    return canonical(checked)
 
 
 def canonical(X: Any) -> Any:
-    """Return X, a sparse one without two values in one place: squares would not add up."""
+    """Return X; if sparse, with one value per place: squares of parts do not add up."""
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -18,3 +38,16 @@ def batches(n: int, step: int) -> Iterator[slice]:
     """Yield slices of at most ``step`` that cover range(n)."""
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def draw_rows(mask: Mask, n: int) -> Indices:
+    """Return at most ``n`` random positions where ``mask`` is true, in ascending order.
+
+    The draw depends on the mask and on n alone, so that a fit in memory and a fit from a file
+    use the same samples. A smaller draw is part of every larger one.
+    """
+    positions = np.flatnonzero(mask)
+    if len(positions) <= n:
+        return positions
+    order = np.random.default_rng(SAMPLE_SEED).permutation(len(positions))
+    return positions[np.sort(order[:n])]

@@ -101,6 +101,17 @@ class SparseReader(Reader):
             yield start, end
             start = end
 
+    def row_sums(self) -> np.ndarray:
+        """Return the sum of each row (n,) of a matrix stored by columns; read once."""
+        return self._row_sums
+
+    @cached_property
+    def _row_sums(self) -> np.ndarray:
+        ranges = self.ranges(0, self.n_features, 2 * reader.BLOCK_BYTES)
+        with ThreadPoolExecutor(2) as pool:
+            parts = pool.map(lambda r: self.part(*r) @ np.ones(r[1] - r[0], self.dtype), ranges)
+            return sum(parts, np.zeros(self.shape[0]))
+
     @cached_property
     def row_factors(self) -> np.ndarray:
         """What rows (n,) of a matrix stored by columns are multiplied by to be normalized."""

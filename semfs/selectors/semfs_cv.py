@@ -128,7 +128,8 @@ class SemFSCV(LinearSelector):
             few = X, y, sample_weight
             if rows is not None and not rows.fits_in_memory:
                 X, y, sample_weight = rows, None, None
-                X_few, y_few = rows.labeled().sample(LARGEST_SAMPLE, labeled=True)
+                X_few, labels = rows.sample(LARGEST_SAMPLE, labeled=True)
+                y_few = labels.array()
                 few = Plain(X_few, y_few, rows.feature_names), y_few, None
             moments = self._training_data(*few).moments.without_empty_classes()
             training.check_two_classes(moments)

@@ -78,8 +78,8 @@ class TrainingData:
                 "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
                 "only one of them can be used: put these rows together."
             )
-        seen = None if seen is None else seen.labeled()
-        return replace(self, unlabeled=StreamedRows(rows.labeled(), seen, options))
+        seen = None if seen is None else seen.labels_known()
+        return replace(self, unlabeled=StreamedRows(rows.labels_known(), seen, options))
 
 
 def _moments(X: Any, codes: np.ndarray, classes: np.ndarray, weights: Any) -> Moments:
@@ -273,11 +273,16 @@ def rows_beyond_memory(X: Any, y: Any, sample_weight: Any, attributes: Any) -> A
     if rows is None:
         return None
     if attributes is not None:
-        rows = rows.align_to(as_attribute_table(attributes).classes.tolist())
-    return rows if describes(attributes, UNLABELED) else rows.mask_label(UNLABELED)
+        known = as_attribute_table(attributes).classes.tolist()
+        if rows.labels is not None:
+            rows = rows.with_labels(rows.labels.align_to(known))
+    if rows.labels is None or describes(attributes, UNLABELED):
+        return rows
+    return rows.with_labels(rows.labels.mask_label(UNLABELED))
 
 
 def loaded(rows: Any) -> tuple[Plain, Any, Any]:
     """Rows that fit into memory, their labels and weights."""
-    X, y, weights = rows.load()
+    X, labels, weights = rows.load()
+    y = labels.array()
     return Plain(X, y, rows.feature_names), y, weights
