@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 import semfs.io.reader as readers_module
 from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
-from semfs.rows import Accumulator, as_source, draw_rows, open_blocks
+from semfs.rows import Accumulator, as_source, open_blocks
 from semfs.rows.sums import PANEL
 
 K = 12
