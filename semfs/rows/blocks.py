@@ -16,6 +16,7 @@ from semfs.io.reader import Reader
 from semfs.labels import LEFT_OUT, NO_LABEL, Labels, encode_labels, label_array
 from semfs.progress import Progress
 from semfs.rows.memory import N_SAMPLED_SPARSE, MemoryRows
+from semfs.rows.old_names import OldNames
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.sums import Accumulator, check_matrix_fits, used_mask
@@ -38,7 +39,7 @@ MATRIX_NEEDED = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OutOfCoreRows(ABC):
+class OutOfCoreRows(OldNames, ABC):
     """Base of sources that are read in parts and never held whole in memory."""
 
     labels: Labels | None = None  # None: they come with the blocks
