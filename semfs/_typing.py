@@ -23,6 +23,8 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 #: A matrix in memory: dense, or sparse by rows or by columns.
 Matrix: TypeAlias = "Floats | sp.csr_array | sp.csc_array"
+#: A sparse matrix: stored by rows (CSR), or by columns (CSC).
+Sparse: TypeAlias = "sp.csr_array | sp.csc_array"
 #: Anything that `numpy.asarray` understands.
 ArrayLike: TypeAlias = npt.ArrayLike
 #: The path of a file or folder.

@@ -10,7 +10,10 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 if TYPE_CHECKING:
-    from semfs._typing import Matrix
+    from semfs._typing import Indices, Mask, Matrix
+
+# Seed of all draws of samples: the same data give the same samples, from memory and from files.
+SAMPLE_SEED = 0
 
 
 def as_matrix(X: Any) -> Matrix:
@@ -24,7 +27,7 @@ def as_matrix(X: Any) -> Matrix:
 
 
 def canonical(X: Any) -> Any:
-    """Return X, a sparse one without two values in one place: squares would not add up."""
+    """Return X; if sparse, with one value per place: squares of parts do not add up."""
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -35,3 +38,16 @@ def batches(n: int, step: int) -> Iterator[slice]:
     """Yield slices of at most ``step`` that cover range(n)."""
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def draw_rows(mask: Mask, n: int) -> Indices:
+    """Return at most ``n`` random positions where ``mask`` is true, in ascending order.
+
+    The draw depends on the mask and on n alone, so that a fit in memory and a fit from a file
+    use the same samples. A smaller draw is part of every larger one.
+    """
+    positions = np.flatnonzero(mask)
+    if len(positions) <= n:
+        return positions
+    order = np.random.default_rng(SAMPLE_SEED).permutation(len(positions))
+    return positions[np.sort(order[:n])]

@@ -2,6 +2,10 @@
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_digits
+
+from semfs.arrays import as_matrix
+from semfs.datasets import load_sample
 
 
 def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
@@ -72,3 +76,24 @@ def fit_of(G, B, S, gamma):
     return float(
         np.trace(B[S].T @ np.linalg.solve(G[np.ix_(S, S)] + gamma * np.eye(len(S)), B[S]))
     )
+
+
+def blood_sample():
+    """The labeled cells in float64: some of 765 genes are so alike that float32 fails."""
+    X, y, _, _ = load_sample("blood").split()
+    return np.ascontiguousarray(as_matrix(X), dtype=np.float64), np.asarray(y)
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X.astype(np.float32), y
+
+
+def far_from_zero():
+    """Columns 10,000 standard deviations from zero, in float32."""
+    X, y, _ = make_problem(3, n=4000, d=25, C=6)
+    return (X + 1e4).astype(np.float32), y
+
+
+#: Data sets for which all ways to read samples must give the same order of features.
+DATASETS = {"sample": blood_sample, "digits": digits, "far away": far_from_zero}

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from semfs.labels import encode_labels
-from semfs.rows.memory import libraries
+from semfs.rows.threads import libraries
 from semfs.validation import check_integer, check_option
 
 

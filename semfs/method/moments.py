@@ -16,9 +16,8 @@ import scipy.sparse as sp
 
 from semfs.arrays import batches, canonical
 from semfs.labels import encode_labels, label_array
-from semfs.rows import FAR, NEAR, Accumulator, Rows, as_matrix
-from semfs.rows.device import ArrayRows, is_foreign
-from semfs.rows.memory import without_lost
+from semfs.rows import FAR, NEAR, Accumulator, DeviceRows, MemoryRows, as_matrix, is_foreign
+from semfs.rows.sums import without_lost
 from semfs.validation import check_all_finite, check_weights
 
 # A sum of row moments keeps the rows while they are smaller than the d x d matrix they
@@ -42,7 +41,7 @@ class Moments:
         Class means.
     scatter_diag : ndarray of shape (d,)
         Diagonal of the scatter matrix about the overall mean.
-    rows : Rows or None
+    rows : RowSource or None
         The rows, while it is cheaper to keep them than their scatter matrix; in memory, on
         another device, or in a file or cluster that can be read again.
     scatter_matrix : ndarray of shape (d, d) or None
@@ -98,7 +97,7 @@ class Moments:
         """Return the moments of validated X; raises if X holds NaN or infinity."""
         if sp.issparse(X):
             X = canonical(X.tocsr())
-        rows = (ArrayRows if is_foreign(X) else Rows)(X, codes, weights)
+        rows = (DeviceRows if is_foreign(X) else MemoryRows)(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
         shift, sums, squares = rows.class_totals(len(classes))
         offset = sums.sum(axis=0) / counts.sum()  # overall mean, about the shift
@@ -110,7 +109,7 @@ class Moments:
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        moments = cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.rounding)
+        moments = cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.eps)
         moments.__dict__["mean"] = offset + shift  # known already: saves a pass over the means
         return moments
 
@@ -145,7 +144,7 @@ class Moments:
         Without a scatter matrix they need ``rows``, which can be read again.
         """
         classes, counts, means, diag, scatter = sums.result()
-        return cls(classes, counts, means, diag, rows, scatter, sums.rounding)
+        return cls(classes, counts, means, diag, rows, scatter, sums.eps)
 
     # ---- combining ------------------------------------------------------------------
 
@@ -171,7 +170,7 @@ class Moments:
         if set(wanted) == set(known):
             return self
         rows = self.rows
-        if not isinstance(rows, Rows):
+        if rows is None or not rows.in_memory:
             raise ValueError(
                 "keep(classes) needs the rows, but these moments have only the scatter matrix "
                 "of all classes. Build one Moments per group of classes and add some of them."
@@ -245,7 +244,7 @@ class Moments:
 
         Correlations are shrunk by the share of their squares that is due to so few rows.
         """
-        E, codes, weights = self.rows.preview.some(features)
+        E, codes, weights = self.rows.sample_columns(features)
         for rows in batches(len(E), 256):
             E[rows] -= self.means[codes[rows, None], features]
         E *= 1.0 if weights is None else np.sqrt(weights / (weights.mean() or 1.0))[:, None]
@@ -261,8 +260,8 @@ class Moments:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
-        near = {"near": not self._far_from_origin(NEAR)} if isinstance(self.rows, Rows) else {}
-        return self.rows.scatter(self.mean, self.total, precise=precise, **near)
+        near = not self._far_from_origin(NEAR)
+        return self.rows.scatter(self.mean, self.total, precise=precise, near=near)
 
     def _far_from_origin(self, times: float = FAR) -> bool:
         """Whether some mean is so large that products with raw values lose digits."""
@@ -272,7 +271,7 @@ class Moments:
 
 def _rows_stay(parts: list[Moments]) -> bool:
     """Whether the rows of all parts together are small enough to be kept."""
-    rows = [part.rows for part in parts if isinstance(part.rows, Rows)]
+    rows = [part.rows for part in parts if part.rows is not None and part.rows.in_memory]
     if len(rows) < len(parts) or len({sp.issparse(r.X) for r in rows}) > 1:
         return False
     return sum(r.nbytes for r in rows) <= max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
@@ -295,6 +294,6 @@ def _accumulated(moments: Moments) -> Accumulator:
     """An accumulator that has collected what the moments hold."""
     sums, counts = Accumulator(moments.n_features, matrix=False), moments.counts
     sums.pool(moments.classes, counts, moments.means, moments.mean, moments.scatter_diag)
-    sums.upper, sums.rounding = moments.scatter().copy(), moments.eps
-    sums.sparse = isinstance(moments.rows, Rows) and sp.issparse(moments.rows.X)
+    sums.upper, sums.eps = moments.scatter().copy(), moments.eps
+    sums.sparse = bool(moments.rows) and moments.rows.in_memory and sp.issparse(moments.rows.X)
     return sums

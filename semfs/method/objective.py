@@ -27,9 +27,7 @@ import scipy.sparse as sp
 
 from semfs.arrays import batches
 from semfs.method.moments import Moments
-from semfs.rows import Rows, add_outer
-from semfs.rows.device import ArrayRows
-from semfs.rows.memory import PANEL, add_products, mirrored
+from semfs.rows.sums import PANEL, add_outer, add_products, mirrored
 
 # Below this penalty (relative to the mean diagonal of G) rounding errors of float32
 # products would compete with it, so products are taken in float64.
@@ -175,10 +173,9 @@ class Objective:
         rows = self.moments.rows
         parts = (self.q, self.B, self.diag, self.gamma, self.columns)
         out = Quadratic(*parts, self.moments.eps)
-        if getattr(rows, "preview", None) is not None:
+        if rows is not None and rows.sample_columns(np.arange(1)) is not None:
             out = replace(out, preview=self.estimate)
-        known = getattr(rows, "known", None)
-        return out if known is None else replace(out, known=known[0])
+        return out
 
     def centered(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
@@ -364,9 +361,9 @@ class Objective:
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, when n < d and the rows are at hand."""
         rows = self.moments.rows
-        if not isinstance(rows, (Rows, ArrayRows)) or rows.X.shape[0] >= self.n_features:
+        if rows is None or not rows.nbytes or rows.n_rows >= self.n_features:
             return None
-        if isinstance(rows, ArrayRows):
+        if not rows.in_memory:
             rows = rows.copy()  # n × n problems are solved in numpy
         X = rows.X.astype(np.float64)
         if self.fit_intercept and not sp.issparse(X):

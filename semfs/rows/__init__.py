@@ -1,26 +1,66 @@
-"""Labeled rows, wherever they are, and the sums over them that the method needs.
+"""Labeled samples, wherever they are, and the sums over them that the method needs.
 
-They are in memory (`memory`), on a device (`devices`), in files (`readers`, `hdf5`, `sparse`,
-`tables`) or on a cluster (`cluster`). `opening` finds out which; `blocks` reads what is not in
-memory block by block, `writing` writes some columns of them.
+Row sources (`source` describes what all of them offer) are in memory (`memory`), on a device of
+another array library (`device`), in files (`streamed`, `csr`, `csc`) or on a Dask cluster
+(`cluster`). `opening` makes the source of a file. `sums` holds the sums over blocks of samples,
+`plan` decides on the size of blocks, `preprocess` on what is done to features before.
 """
 
-from semfs.arrays import batches
+from semfs.arrays import as_matrix, batches, draw_rows
 from semfs.io.anndata import as_genes, view
 from semfs.labels import Labels
-from semfs.rows.blocks import BlockSource
-from semfs.rows.device import ArrayRows, is_foreign
-from semfs.rows.memory import FAR, NEAR, Accumulator, Rows, add_outer, as_matrix
+from semfs.rows.blocks import BlockSource, OutOfCoreRows
+from semfs.rows.device import DeviceRows, is_foreign
+from semfs.rows.memory import MemoryRows
 from semfs.rows.opening import (
     Plain,
     as_plain,
     as_source,
     column_places,
     open_blocks,
+    open_unlabeled,
     plain_blocks,
+    source_of,
     unlabeled_source,
 )
+from semfs.rows.plan import ReadPlan
+from semfs.rows.preprocess import Preprocessing
+from semfs.rows.source import ClusterModel, OutOfCoreSource, RowSource
+from semfs.rows.sums import FAR, NEAR, Accumulator, add_outer
 
-__all__ = ["FAR", "NEAR", "Accumulator", "ArrayRows", "BlockSource", "Labels", "Plain", "Rows"]
-__all__ += ["add_outer", "as_genes", "as_matrix", "as_plain", "as_source", "column_places"]
-__all__ += ["is_foreign", "open_blocks", "plain_blocks", "batches", "unlabeled_source", "view"]
+Rows = MemoryRows  # alias until all branches are merged
+ArrayRows = DeviceRows  # alias until all branches are merged
+
+__all__ = [
+    "FAR",
+    "NEAR",
+    "Accumulator",
+    "ArrayRows",
+    "BlockSource",
+    "ClusterModel",
+    "DeviceRows",
+    "Labels",
+    "MemoryRows",
+    "OutOfCoreRows",
+    "OutOfCoreSource",
+    "Plain",
+    "Preprocessing",
+    "ReadPlan",
+    "RowSource",
+    "Rows",
+    "add_outer",
+    "as_genes",
+    "as_matrix",
+    "as_plain",
+    "as_source",
+    "batches",
+    "column_places",
+    "draw_rows",
+    "is_foreign",
+    "open_blocks",
+    "open_unlabeled",
+    "plain_blocks",
+    "source_of",
+    "unlabeled_source",
+    "view",
+]

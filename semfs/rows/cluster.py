@@ -1,42 +1,60 @@
-"""Moments on a Dask cluster: partial sums on the workers, added up as a tree.
+"""Samples on a Dask cluster: partial sums on the workers, added up as a tree.
 
-What travels are counts, class means and d × d sums (or a few Gram columns), and a sample of
-sparse rows. A worker that is lost costs the part it was at, which another computes again.
+Only sums travel over the network: counts, class means, d × d matrices or a few Gram columns,
+and a sample of sparse rows. If a worker is lost, another one computes its part again.
 """
 
 from __future__ import annotations
 
 import copy
-import ctypes
 import functools
 import operator
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from semfs.arrays import batches
-from semfs.io.reader import MEMORY
+from semfs.arrays import as_matrix, batches
+from semfs.io import reader as readers
+from semfs.io.reader import working_dtype
 from semfs.io.sparse import array_reader
-from semfs.labels import Labels
-from semfs.rows.blocks import SAMPLE, BlockSource, OutOfCoreRows, source_of
-from semfs.rows.memory import Accumulator, Rows, as_matrix, libraries
+from semfs.labels import NO_LABEL, Labels
+from semfs.rows.blocks import BlockSource, OutOfCoreRows, stacked
+from semfs.rows.memory import N_SAMPLED_SPARSE
+from semfs.rows.opening import source_of
+from semfs.rows.plan import ReadPlan
+from semfs.rows.sums import Accumulator
+from semfs.rows.threads import libraries
 from semfs.system import import_optional
 from semfs.validation import check_weights
 
-FAN_IN = 4  # sums of this many parts are added up by one task
-# Parts are long, so that adding up d × d sums takes little time beside multiplying (this many
-# rows per feature, for chunks held in memory and ranges of a file), but few rows are lost.
-ROWS_PER_FEATURE, RANGE_ROWS_PER_FEATURE = 2, 8
-PARTS_PER_THREAD = 4
-# Seconds after which waiting is given up: for a scheduler to answer, for any worker to come.
-SCHEDULER_PATIENCE = 20.0
-PATIENCE = 60.0
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+if TYPE_CHECKING:
+    from semfs._typing import Float64, Floats, Indices, Matrix
+    from semfs.rows.source import ClusterModel
 
+#: Objects of Dask, which is imported only if it is used.
+DaskArray: TypeAlias = Any
+DaskFrame: TypeAlias = Any
+Delayed: TypeAlias = Any
+Client: TypeAlias = Any
+
+# Sums of this many parts are added up by one task.
+FAN_IN = 4
+# Rows per feature of a part, for chunks in memory and for ranges of a file. Parts are so long
+# that adding up d × d sums takes little time beside multiplying, but so short that little is
+# computed again if a worker is lost.
+CHUNK_ROWS_PER_FEATURE = 2
+RANGE_ROWS_PER_FEATURE = 8
+# Ranges of a file per thread of the cluster, so that none waits long for the last one.
+PARTS_PER_THREAD = 4
+# Seconds to wait for a scheduler to answer, and for any worker to come.
+SCHEDULER_PATIENCE = 20.0
+WORKER_PATIENCE = 60.0
+# Seconds between looks at the workers.
+POLL_SECONDS = 2.0
 OUT_OF_MEMORY = (
     "Workers that die have usually run out of memory: use smaller chunks, or workers with more "
     "memory, and see their logs."
@@ -47,155 +65,255 @@ class ClusterError(ConnectionError):
     """The cluster could not finish; the message says why and what to do."""
 
 
-@dataclass(frozen=True, eq=False)
+# ---- sources --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClusterRows(OutOfCoreRows):
-    """Rows on a cluster; make it with `dask_rows` or `on_cluster`."""
+    """Base of sources whose parts are summed up by workers."""
 
-    parts: list[Any]  # chunks (X, y, weights), or ranges of a source
-    n_features: int
-    feature_names: list[str] | None
-    memory: int = MEMORY
-    client: Any = None
-    source: BlockSource | None = None  # of which the parts are ranges
-    labels: Labels | None = None
-    preview: Rows | None = None
-    known: tuple[np.ndarray, np.ndarray | None] | None = None
-    verbose: int = 0
+    client: Client = None  # None: the scheduler that Dask would use
 
-    fits_in_memory = False
+    @property
+    def fits_in_memory(self) -> bool:
+        """Samples on a cluster are not loaded into one process."""
+        return False
 
-    def wants_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
-        if self.source is not None:
-            return self.source.wants_matrix(n_select)
-        return n_select is None or 8 * self.n_features**2 <= self.memory
+    @property
+    @abstractmethod
+    def bounds(self) -> list[slice]:
+        """Row numbers of the parts."""
+
+    @abstractmethod
+    def part_task(self, index: int, method: str, **options: Any) -> Delayed:
+        """Return the task to call a method of a part, as a `BlockSource`, on a worker."""
+
+    def load(self) -> tuple[Matrix, Labels, Floats | None]:
+        """Refuse to load the samples: they are too many for this process."""
+        raise ValueError("samples on a cluster are not loaded into one process.")
+
+    def accumulate(
+        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+    ) -> Accumulator:
+        """Return the sums over all parts, and a share of the sample from each."""
+        share = -(-n_sampled // max(1, len(self.bounds)))
+        sums = self._sum_of_parts("accumulate", matrix=matrix, precise=precise, n_sampled=share)
+        return Accumulator(self.n_features, matrix=matrix) if sums is None else sums
 
     def gram_columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
-    ) -> np.ndarray:
-        place = {"columns": columns, "mean": mean, "total": total}
-        rows = replace(self, known=None if far or precise else self.known)
-        known, products = rows.recalled(columns)
-        if known.any():  # by the parts too, but for the products
-            own = columns[known], None
-            rows = replace(rows, parts=[replace(part, known=own) for part in rows.parts])
-        out = np.array(rows._added_up("gram_columns", far=far, precise=precise, **place))
-        out[:, known] += products
-        return out
+        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+    ) -> Float64:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        return self._sum_of_parts(
+            "gram_columns", columns=columns, mean=mean, total=total, far=far, precise=precise
+        )
 
-    def piloted(self) -> Any:
-        sparse = self.source is not None and self.source.reader.sparse
-        return np.sum([part.piloted() for part in self.parts], axis=0) if sparse else ()
+    def rows_at(self, rows: Indices) -> Matrix:
+        """Return samples by their row numbers, which ascend."""
+        parts = self._parts_of_rows("rows_at", rows)
+        return stacked(parts, self.n_features)
 
-    def labeled(self) -> Any:
-        """Return the same rows with their labels here; those of a file as they are there."""
-        if self.source is not None:
-            return self.source
-        found = _listed([y for _, y, _ in self.parts], self.client)
-        parts = [(X, y, weights) for (X, _, weights), y in zip(self.parts, found)]
-        labels = Labels.of([label for y in found for label in y])
-        return replace(self, parts=parts, labels=labels)
+    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend."""
+        parts = self._parts_of_rows("clusters_at", rows, model=model)
+        return np.concatenate([np.zeros(0, dtype=np.intp), *parts])
 
-    def mask_label(self, mark: Any) -> ClusterRows:
-        if self.source is not None:
-            return on_cluster(self.source.mask_label(mark), self.client)
-        return self._with_labels(lambda _, y: Labels.of(y).mask_label(mark).array())
+    def _parts_of_rows(self, method: str, rows: Indices, **options: Any) -> list[Any]:
+        """Call a method of each part that has some of the ascending ``rows``."""
+        tasks = []
+        for index, part in enumerate(self.bounds):
+            first, last = np.searchsorted(rows, [part.start, part.stop])
+            if first < last:
+                inside = rows[first:last] - part.start
+                tasks.append(self.part_task(index, method, rows=inside, **options))
+        return _compute_list(tasks, self.client)
 
-    def named(self, classes: Any) -> ClusterRows:
-        return self._with_labels(functools.partial(_named, classes.assign))
-
-    def _with_labels(self, labels: Callable[[Any, Any], np.ndarray]) -> ClusterRows:
-        make = import_optional("dask").delayed(labels, pure=False)
-        parts = [(X, make(X, y), weights) for X, y, weights in self.parts]
-        return replace(self, parts=parts, labels=None)
-
-    def rows_at(self, places: np.ndarray) -> list[Any]:
-        pick = import_optional("dask").delayed(operator.getitem)
-        lengths = [len(y) for _, y, _ in self.parts]
-        ends = np.cumsum(lengths)
-        chosen = np.split(places, np.searchsorted(places, ends[:-1]))
-        own = zip(self.parts, chosen, ends - lengths)
-        tasks = [pick(X, rows - first) for (X, _, _), rows, first in own if len(rows)]
-        return _listed(tasks, self.client)
-
-    def accumulated(self, *, matrix: bool, precise: bool, **stage: Any) -> Accumulator:
-        own = {"sample": -(-SAMPLE // len(self.parts))} | stage
-        sums = self._added_up("accumulated", matrix=matrix, precise=precise, **own)
-        return Accumulator(self.n_features) if sums is None else sums
-
-    def _added_up(self, method: str, **options: Any) -> Any:
-        """Call a method of `BlockSource` for every part, and add up the results as a tree."""
-        delayed = import_optional("dask").delayed
-        of_part, added = delayed(_of_part, pure=False), delayed(_added, pure=False)
-        level = [of_part(part, method, options) for part in self.parts]
+    def _sum_of_parts(self, method: str, **options: Any) -> Any:
+        """Call a method of every part, and add up the results as a tree."""
+        add = import_optional("dask").delayed(_added, pure=False)
+        level = [self.part_task(i, method, **options) for i in range(len(self.bounds))]
         while True:
-            level = [added(level[i]) for i in batches(len(level), FAN_IN)]
+            level = [add(level[group]) for group in batches(len(level), FAN_IN)]
             if len(level) == 1:
-                return _computed(level[0], self.client)
+                return _compute(level[0], self.client)
 
 
-def _of_part(part: Any, method: str, options: dict) -> Any:
-    """What a part contributes, None if it has no rows; BLAS has one thread meanwhile."""
-    if not isinstance(part, BlockSource):
-        X, y, weights = part
-        if not X.shape[0]:
-            return None
-        if weights is not None:
-            weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-        reader, n = array_reader(as_matrix(X)), X.shape[0]
-        part = source_of(reader, Labels.of(y), weights, block_rows=n, stop=n)
-    with libraries().limit(limits=1, user_api="blas"), _kept_memory():
-        return getattr(part, method)(**options)
+@dataclass(frozen=True, eq=False)
+class RangeRows(ClusterRows):
+    """Samples of a file of which each worker reads ranges; make it with `on_cluster`."""
+
+    source: BlockSource
+    ranges: list[slice]
+
+    @property
+    def bounds(self) -> list[slice]:
+        """Row numbers of the parts."""
+        return self.ranges
+
+    @property
+    def n_rows(self) -> int | None:
+        return self.source.n_rows
+
+    @property
+    def n_features(self) -> int:
+        return self.source.n_features
+
+    @property
+    def row_bytes(self) -> int:
+        return self.source.row_bytes
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        return self.source.feature_names
+
+    @property
+    def eps(self) -> float:
+        return self.source.eps
+
+    def forms_matrix(self, n_select: int | None) -> bool:
+        """Whether to form the d × d matrix in order to select ``n_select`` features."""
+        return self.source.forms_matrix(n_select)
+
+    def labels_known(self) -> Self:
+        """Return the same source: the labels of a file are known."""
+        return self
+
+    def with_labels(self, labels: Labels) -> Self:
+        """Return the source with other labels (n,)."""
+        return replace(self, source=self.source.with_labels(labels), labels=labels)
+
+    def part_task(self, index: int, method: str, **options: Any) -> Delayed:
+        """Return the task to call a method of a range on a worker."""
+        rows = self.ranges[index]
+        part = self.source.part(rows.start, rows.stop)
+        call = import_optional("dask").delayed(_call_method, pure=False)
+        return call(part, method, options)
 
 
-@contextmanager
-def _kept_memory() -> Iterator[None]:
-    """Freed memory stays with the process meanwhile, and goes back at the end.
+@dataclass(frozen=True, eq=False)
+class ChunkRows(ClusterRows):
+    """Samples of a Dask array, in chunks of rows; make it with `dask_rows`."""
 
-    Dask has glibc give back each piece at once; to take it again is much of our time.
-    """
-    before = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
-    libc = ctypes.CDLL(None) if before.isdecimal() and os.name == "posix" else None
-    set_limit = getattr(libc, "mallopt", lambda *_: None)  # glibc alone has it
-    try:
-        set_limit(M_MMAP_THRESHOLD, 2**25)
-        set_limit(M_TRIM_THRESHOLD, 2**28)
-        yield
-    finally:
-        set_limit(M_MMAP_THRESHOLD, 2**17)
-        set_limit(M_TRIM_THRESHOLD, int(before) if libc else 0)
-        getattr(libc, "malloc_trim", lambda _: None)(0)
+    chunks: list[Delayed]  # X (r, d) each
+    lengths: tuple[int, ...]  # rows of each
+    label_chunks: list[Any] | None  # labels (r,) each; None if `labels` are known
+    weight_chunks: list[Any] | None  # weights (r,) each
+    width: int
+    dtype: Any
+    names: list[str] | None = None  # of the features
+
+    @property
+    def bounds(self) -> list[slice]:
+        """Row numbers of the chunks."""
+        ends = np.cumsum(self.lengths).tolist()
+        return [slice(end - n, end) for end, n in zip(ends, self.lengths)]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def n_features(self) -> int:
+        return self.width
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        return self.names
+
+    @property
+    def row_bytes(self) -> int:
+        return self.width * working_dtype(self.dtype).itemsize
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(working_dtype(self.dtype)).eps)
+
+    def forms_matrix(self, n_select: int | None) -> bool:
+        """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
+        return n_select is None or self.plan.has_room_for_matrix(self.n_features)
+
+    def labels_known(self) -> Self:
+        """Return the source with its labels, which are computed on the workers."""
+        if self.labels is not None:
+            return self
+        assert self.label_chunks is not None
+        values: list[Any] = []
+        for chunk in _compute_list(self.label_chunks, self.client):
+            values += Labels.of(chunk).array().tolist()
+        return self.with_labels(Labels.of(values))
+
+    def with_labels(self, labels: Labels) -> Self:
+        """Return the source with other labels (n,)."""
+        return replace(self, labels=labels, label_chunks=None)
+
+    def part_task(self, index: int, method: str, **options: Any) -> Delayed:
+        """Return the task to call a method of a chunk on a worker."""
+        y: Any = None
+        if self.labels is not None:
+            y = self.labels[self.bounds[index]]
+        elif self.label_chunks is not None:
+            y = self.label_chunks[index]
+        weights = None if self.weight_chunks is None else self.weight_chunks[index]
+        call = import_optional("dask").delayed(_call_chunk_method, pure=False)
+        return call(self.chunks[index], y, weights, method, options)
 
 
-def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
-    """Labels of a chunk: names of its rows without one, none for the others."""
-    hidden = Labels.of(y).codes < 0
-    out = np.full(len(hidden), None, dtype=object)
-    out[hidden] = names(X[hidden]) if hidden.any() else []
-    return out
+# ---- on workers -----------------------------------------------------------------------
+
+
+def _call_chunk_method(
+    X: Any, y: Any, weights: Any, method: str, options: dict[str, Any]
+) -> Any:
+    """Return what a chunk of a Dask array contributes, None if it has no rows."""
+    n = X.shape[0]
+    if not n:
+        return None
+    if weights is not None:
+        weights = np.asarray(weights, dtype=np.float64).reshape(-1)
+    reader = array_reader(as_matrix(X))
+    plan = ReadPlan(block_rows=n)
+    source = source_of(reader, Labels.of(y), weights, plan=plan)
+    return _call_method(source, method, options)
+
+
+def _call_method(source: BlockSource, method: str, options: dict[str, Any]) -> Any:
+    """Return what a part contributes; BLAS has one thread, as a worker runs several tasks."""
+    with libraries().limit(limits=1, user_api="blas"):
+        return getattr(source, method)(**options)
 
 
 def _added(parts: Sequence[Any]) -> Any:
-    """The sum of contributions, in a copy: Dask may want the first one again."""
-    first, *rest = [part for part in parts if part is not None] or [None]
-    return functools.reduce(operator.iadd, rest, copy.deepcopy(first) if rest else first)
+    """Return the sum of the contributions, None if there are none."""
+    found = [part for part in parts if part is not None]
+    if len(found) <= 1:
+        return found[0] if found else None
+    # in a copy, because Dask may need the first one again
+    total = copy.deepcopy(found[0])
+    return functools.reduce(operator.iadd, found[1:], total)
 
 
-def connect(address: str) -> Any:
+# ---- computing ------------------------------------------------------------------------
+
+
+def connect(address: str) -> Client:
     """Return a client of the scheduler at an address such as ``tcp://host:8786``."""
     distributed = import_optional("distributed", "dask", what="A cluster")
     try:
         return distributed.Client(address, timeout=SCHEDULER_PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
-        lost = f"no scheduler answers at {address} ({error or 'timeout'})"
-        raise ClusterError(f"{lost}. Start one with: dask scheduler") from error
+        reason = error or "timeout"
+        raise ClusterError(
+            f"no scheduler answers at {address} ({reason}). Start one with: dask scheduler"
+        ) from error
 
 
-def _listed(tasks: list, client: Any) -> list:
-    return _computed(import_optional("dask").delayed(list)(tasks), client)
+def _compute_list(tasks: list[Delayed], client: Client) -> list[Any]:
+    """Return the results of tasks, in their order."""
+    return _compute(import_optional("dask").delayed(list)(tasks), client)
 
 
-def _computed(task: Any, client: Any) -> Any:
+def _compute(task: Delayed, client: Client) -> Any:
+    """Return the result of a task, from a client or from the scheduler that Dask would use."""
     import dask
 
     if client is None:
@@ -203,17 +321,18 @@ def _computed(task: Any, client: Any) -> Any:
         client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
     if client is None or not hasattr(client, "compute"):
         return dask.compute(task)[0]
-    return _result(client, client.compute(task))
+    return _wait_for(client, client.compute(task))
 
 
-def _result(client: Any, future: Any) -> Any:
-    """Wait for the result; an error says what happened to the workers."""
+def _wait_for(client: Client, future: Any) -> Any:
+    """Return the result of a future; an error tells what happened to the workers."""
     from distributed import KilledWorker, wait
 
-    began, lonely = bool(client.nthreads()), 0.0
+    had_workers = bool(client.nthreads())
+    seconds_alone = 0.0
     while True:
         try:
-            wait(future, timeout=2.0)
+            wait(future, timeout=POLL_SECONDS)
             return future.result()
         except KilledWorker as error:
             last = getattr(error.last_worker, "address", error.last_worker)
@@ -223,71 +342,238 @@ def _result(client: Any, future: Any) -> Any:
             ) from None
         except TimeoutError:
             closed = client.status != "running"
-            lonely = lonely + 2.0 if closed or not client.nthreads() else 0.0
-        if lonely >= PATIENCE or closed:
+        if closed or not client.nthreads():
+            seconds_alone += POLL_SECONDS
+        else:
+            seconds_alone = 0.0
+        if closed or seconds_alone >= WORKER_PATIENCE:
             future.cancel()
-            advice = OUT_OF_MEMORY if began else "Start some: dask worker SCHEDULER-ADDRESS"
-            raise ClusterError(f"the cluster has had no worker for {lonely:.0f} s. {advice}")
+            advice = "Start some: dask worker SCHEDULER-ADDRESS"
+            if had_workers:
+                advice = OUT_OF_MEMORY
+            raise ClusterError(
+                f"the cluster has had no worker for {seconds_alone:.0f} s. {advice}"
+            )
 
 
-def dask_rows(X: Any, y: Any, sample_weight: Any = None) -> ClusterRows:
-    """Return a Dask array, dense or of sparse blocks, with labels as rows on a cluster."""
-    if getattr(X, "ndim", None) != 2 or hasattr(X, "columns"):
-        raise ValueError(
-            f"X must be a matrix, got a Dask {type(X).__name__} of shape {X.shape}. Of a data "
-            "frame pass frame.to_dask_array(lengths=True) and the labels."
-        )
+# ---- Dask arrays and data frames ------------------------------------------------------
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array, DataFrame or Series."""
+    return hasattr(X, "__dask_graph__")
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns")
+
+
+def dask_rows(
+    X: DaskArray | DaskFrame, y: Any, sample_weight: Any = None, *, memory: int | None = None
+) -> ChunkRows:
+    """Return a Dask array or DataFrame with labels as a source.
+
+    Parameters
+    ----------
+    X : Dask array of shape (n, d), dense or of sparse blocks, or Dask DataFrame
+        Columns of numbers of a DataFrame are features; others are ignored with a warning.
+    y : array-like, Dask array or Series of shape (n,), or str
+        Labels, or the name of the column of the DataFrame that holds them.
+    sample_weight : array-like, Dask array or Series of shape (n,), optional
+        Weights of the samples.
+    memory : int, optional
+        Bytes for the d × d scatter matrix, by default 512 MiB.
+    """
+    names = None
+    if _is_frame(X):
+        X, y, names = _split_frame(X, y)
     if y is None or isinstance(y, str):
         raise ValueError("This selector requires y to be passed: an array with the labels.")
+    return _chunk_rows(X, y, sample_weight, names, memory)
+
+
+def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) -> ChunkRows:
+    """Return a Dask array or DataFrame as a source of unlabeled samples."""
+    names = None
+    if _is_frame(X):
+        X, _, names = _split_frame(X, None)
+    X = _with_lengths(X)
+    labels = Labels([], np.full(X.shape[0], NO_LABEL, dtype=np.int32))
+    return _chunk_rows(X, labels, None, names, memory)
+
+
+def _chunk_rows(
+    X: DaskArray, y: Any, sample_weight: Any, names: list[str] | None, memory: int | None
+) -> ChunkRows:
+    """Return a Dask array with labels in chunks of whole rows."""
+    if getattr(X, "ndim", None) != 2:
+        raise ValueError(
+            f"X must be a matrix, got a Dask {type(X).__name__} of shape {X.shape}."
+        )
     X = _whole_rows(X)
-    if sample_weight is not None and not hasattr(sample_weight, "dask"):
-        sample_weight = check_weights(sample_weight, X.shape[0])
-    pieces = [_pieces(X, y, "y"), _pieces(X, sample_weight, "sample_weight")]
-    parts = list(zip(X.to_delayed().ravel().tolist(), *pieces))
-    return ClusterRows(parts, int(X.shape[1]), None)
-
-
-def _whole_rows(X: Any) -> Any:
-    """The array in chunks of whole rows and known lengths; small ones joined."""
-    X = _measured(X.rechunk({1: X.shape[1]}))
-    lengths, d = X.chunks[0], X.shape[1]
-    wanted = min(ROWS_PER_FEATURE * d, MEMORY // 4 // max(1, d * X.dtype.itemsize))
-    small = min(lengths[:-1], default=wanted) < wanted // 2
-    return X.rechunk({0: max(wanted, *lengths)}) if small else X
-
-
-def _measured(array: Any) -> Any:
-    """A Dask array whose lengths are known."""
-    return array.compute_chunk_sizes() if np.isnan(array.chunks[0]).any() else array
-
-
-def _pieces(X: Any, values: Any, name: str) -> list[Any]:
-    """Labels or weights of each chunk of rows."""
     lengths = X.chunks[0]
-    if values is None:
-        return [None] * len(lengths)
-    chunked = hasattr(values, "dask")
-    values = _measured(values) if chunked else np.asarray(values)
-    if len(values) != sum(lengths):
-        raise ValueError(f"X has {sum(lengths)} rows but {name} has {len(values)} values.")
-    if chunked:
-        return values.rechunk({0: lengths}).to_delayed().ravel().tolist()
-    return np.split(values, np.cumsum(lengths)[:-1])
+    if sample_weight is not None and not is_dask(sample_weight):
+        sample_weight = check_weights(sample_weight, X.shape[0])
+    labels = None
+    label_chunks = None
+    if is_dask(y):
+        label_chunks = _chunked_like(lengths, y, "y")
+    else:
+        labels = Labels.of(y)
+        _check_length(lengths, len(labels), "y")
+    weight_chunks = None
+    if sample_weight is not None:
+        weight_chunks = _chunked_like(lengths, sample_weight, "sample_weight")
+    return ChunkRows(
+        X.to_delayed().ravel().tolist(),
+        lengths,
+        label_chunks,
+        weight_chunks,
+        width=int(X.shape[1]),
+        dtype=X.dtype,
+        names=names,
+        labels=labels,
+        plan=ReadPlan(memory=readers.MEMORY if memory is None else memory),
+    )
 
 
-def on_cluster(source: BlockSource, client: Any) -> Any:
-    """Return a source as rows on a cluster: workers read ranges of the same file."""
-    n = source.n_rows
-    if source.fits_in_memory:  # reading it here takes less time
+def _split_frame(frame: DaskFrame, y: Any) -> tuple[DaskArray, Any, list[str]]:
+    """Return the features of a DataFrame as an array, the labels, and the feature names."""
+    columns = frame.columns.tolist()
+    if isinstance(y, str) and y not in columns:
+        shown = ", ".join(map(str, columns[:10]))
+        raise ValueError(f"X has no column {y!r} with the labels; its first ones are: {shown}.")
+    candidates = [c for c in columns if not (isinstance(y, str) and c == y)]
+    features = [c for c in candidates if frame.dtypes[c].kind in "fiub"]
+    ignored = [str(c) for c in candidates if c not in features]
+    if ignored:
+        shown = ", ".join(ignored[:5])
+        if len(ignored) > 5:
+            shown += f" and {len(ignored) - 5} more"
+        warnings.warn(f"Ignored non-numeric columns: {shown}.", stacklevel=4)
+    if not features:
+        raise ValueError(f"X has no column of numbers, out of {len(columns)}.")
+    dtype = working_dtype(*(frame.dtypes[c] for c in features))
+    # one pass tells how many rows the partitions have, for the features and for the labels
+    lengths = tuple(frame.map_partitions(len).compute().tolist())
+    X = frame[features].astype(dtype).to_dask_array(lengths=lengths)
+    if isinstance(y, str):
+        y = frame[y].to_dask_array(lengths=lengths)
+    return X, y, [str(c) for c in features]
+
+
+def _whole_rows(X: DaskArray) -> DaskArray:
+    """Return the array in chunks of whole rows and known lengths; small ones are joined."""
+    d = X.shape[1]
+    X = _with_lengths(X.rechunk({1: d}))
+    lengths = X.chunks[0]
+    affordable = readers.MEMORY // 4 // max(1, d * X.dtype.itemsize)
+    wanted = min(CHUNK_ROWS_PER_FEATURE * d, affordable)
+    smallest = min(lengths[:-1], default=wanted)
+    if smallest >= wanted // 2:
+        return X
+    return X.rechunk({0: max(wanted, *lengths)})
+
+
+def _with_lengths(array: DaskArray) -> DaskArray:
+    """Return a Dask array whose chunks have known lengths."""
+    unknown = np.isnan(array.chunks[0]).any()
+    return array.compute_chunk_sizes() if unknown else array
+
+
+def _chunked_like(lengths: tuple[int, ...], values: Any, name: str) -> list[Any]:
+    """Return labels or weights in chunks of these lengths, lazily if they are Dask's."""
+    if not is_dask(values):
+        values = np.asarray(values)
+        _check_length(lengths, len(values), name)
+        return np.split(values, np.cumsum(lengths)[:-1])
+    if hasattr(values, "to_dask_array"):  # a Series
+        values = values.to_dask_array(lengths=True)
+    values = _with_lengths(values)
+    _check_length(lengths, len(values), name)
+    return values.rechunk({0: lengths}).to_delayed().ravel().tolist()
+
+
+def _check_length(lengths: tuple[int, ...], found: int, name: str) -> None:
+    n = sum(lengths)
+    if found != n:
+        raise ValueError(f"X has {n} rows but {name} has {found} values.")
+
+
+def lazy_columns(
+    X: DaskArray | DaskFrame, columns: Indices, names: Sequence[str] | None = None
+) -> DaskArray | DaskFrame:
+    """Return the ``columns`` (k,) of X as a Dask array or DataFrame; nothing is computed.
+
+    ``names`` (d,) are those of all features; columns of a DataFrame are found by name.
+    """
+    if not _is_frame(X):
+        return X[:, columns]
+    if names is None:
+        return X[[X.columns[j] for j in columns]]
+    return X[_frame_columns(X, [names[j] for j in columns])]
+
+
+def lazy_rows(
+    X: DaskArray | DaskFrame,
+    function: Callable[[Any], np.ndarray],
+    *,
+    dtype: Any,
+    names: Sequence[str] | None = None,
+    width: int | None = None,
+) -> DaskArray:
+    """Return function(rows of X) as a Dask array (n,) or (n, width); nothing is computed.
+
+    ``function`` takes matrices (r, d); of a DataFrame they have the columns ``names`` (d,).
+    """
+    if _is_frame(X):
+        if names is not None:
+            X = X[_frame_columns(X, names)]
+        X = X.to_dask_array()
+    X = X.rechunk({1: X.shape[1]})
+    if width is None:
+        return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
+    chunks = (X.chunks[0], (width,))
+    return X.map_blocks(function, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def _frame_columns(X: DaskFrame, names: Sequence[str]) -> list[Any]:
+    """Return the columns of a DataFrame that have these names."""
+    by_name = {str(column): column for column in X.columns}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        raise ValueError(
+            f"X lacks {len(missing)} of the features that were fitted, the first is "
+            f"{missing[0]!r}. Pass data that have them."
+        )
+    return [by_name[name] for name in names]
+
+
+# ---- files ----------------------------------------------------------------------------
+
+
+def on_cluster(
+    source: BlockSource, client: Client, *, min_rows: int | None = None
+) -> BlockSource | RangeRows:
+    """Return a source as samples on a cluster, whose workers read ranges of the same file.
+
+    A range has at least ``min_rows`` rows, by default eight per feature. A source that fits
+    into memory is returned as it is, because reading it here takes less time.
+    """
+    if source.fits_in_memory:
         return source
+    n = source.n_rows
     if n is None or not source.reader.shared:
-        found = f"data that each worker can read in part; {source.reader.path} is not"
-        advice = "Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
-        raise ValueError(f"a cluster needs {found}. {advice}")
+        raise ValueError(
+            f"a cluster needs data that each worker can read in part; {source.reader.path} is "
+            "not. Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
+        )
     threads = sum(client.nthreads().values()) or 1
-    share, step = -(-n // (PARTS_PER_THREAD * threads)), source.step(matrix=True)
-    wanted = min(max(share, RANGE_ROWS_PER_FEATURE * source.n_features), -(-n // threads))
-    ranges = batches(n, -(-wanted // step) * step)
-    parts = [source.part(source.start + r.start, source.start + r.stop) for r in ranges]
-    shape = source.n_features, source.feature_names
-    return ClusterRows(parts, *shape, source.memory, client, source, source.labels)
+    if min_rows is None:
+        min_rows = RANGE_ROWS_PER_FEATURE * source.n_features
+    share = -(-n // (PARTS_PER_THREAD * threads))
+    wanted = min(max(share, min_rows), -(-n // threads))
+    # ranges end where blocks end
+    step = source.rows_per_block(matrix=True)
+    ranges = list(batches(n, -(-wanted // step) * step))
+    return RangeRows(source, ranges, labels=source.labels, plan=source.plan, client=client)

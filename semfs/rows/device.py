@@ -1,25 +1,73 @@
-"""Rows held by another array library (torch, CuPy, ...): passes run where the data are.
+"""Samples held by another array library (torch, CuPy, ...): passes run where the data are.
 
 Everything of size n happens in the library and on the device of X; results of size C × d,
-d × b or d × d come back to numpy in float64, block by block.
+d × b or d × d come back to numpy in float64, block by block. Arrays of other libraries are
+treated so only if scikit-learn's ``array_api_dispatch`` is on; otherwise they become numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn import config_context
-from sklearn.utils import _array_api as api
-from sklearn.utils._array_api import check_same_namespace, get_namespace_and_device
+from sklearn import get_config
 
 from semfs.arrays import batches
-from semfs.rows.memory import PASS_ROWS, Rows
+from semfs.labels import Labels
+from semfs.rows.memory import MemoryRows
+from semfs.rows.sums import PASS_ROWS, TYPICAL_ROWS
+from semfs.system import import_optional
 
-__all__ = ["ArrayRows", "as_numpy", "check_same_namespace", "is_foreign", "like"]
+if TYPE_CHECKING:
+    from semfs._typing import Float64, Floats, Indices, Mask
+
+#: An array of any library, and the namespace of its functions: they share no base class.
+Array: TypeAlias = Any
+Namespace: TypeAlias = Any
+
+
+# ---- dispatch and conversion ----------------------------------------------------------
+
+
+def namespace_of(X: Array) -> Namespace | None:
+    """Return the functions of the library of X, None unless it is to be used in place of numpy.
+
+    It is if X is an array of another library and ``array_api_dispatch`` is on.
+    """
+    plain = isinstance(X, np.ndarray) or sp.issparse(X) or not hasattr(X, "shape")
+    if plain or not get_config()["array_api_dispatch"]:
+        return None
+    compat = import_optional("array_api_compat", "array-api", what="array_api_dispatch")
+    is_array = compat.is_array_api_obj(X)  # a data frame has a shape too
+    return _functions_of(X) if is_array and not compat.is_numpy_array(X) else None
+
+
+def _functions_of(X: Array) -> Namespace:
+    """Return the functions of the library that X belongs to."""
+    return import_optional("array_api_compat").array_namespace(X)
+
+
+def device_of(X: Array) -> Any:
+    """Return the device that holds X, in the terms of its library."""
+    return import_optional("array_api_compat").device(X)
+
+
+def convert_to_numpy(array: Array) -> np.ndarray:
+    """Return an array of another library as a numpy array, copied from its device."""
+    compat = import_optional("array_api_compat")
+    if compat.is_cupy_array(array):
+        return array.get()
+    if compat.is_torch_array(array):
+        return array.detach().cpu().numpy()
+    return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+
+
+def to_numpy(values: Any) -> Any:
+    """Return an array of another library as a numpy array, and all else as it is."""
+    return values if namespace_of(values) is None else convert_to_numpy(values)
 
 
 def is_foreign(X: Any) -> bool:
@@ -27,121 +75,192 @@ def is_foreign(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and not sp.issparse(X)
 
 
-def as_numpy(values: Any) -> Any:
-    """Return arrays of other libraries, under ``array_api_dispatch``, as numpy arrays."""
-    if isinstance(values, np.ndarray) or sp.issparse(values) or not hasattr(values, "shape"):
-        return values
-    try:
-        xp, known = api.get_namespace(values)
-    except TypeError:  # a frame or the like
-        return values
-    return api._convert_to_numpy(values, xp) if known else values
-
-
-def like(array: np.ndarray, X: Any) -> Any:
+def like(array: np.ndarray, X: Array) -> Array:
     """Return a numpy array in the library and on the device of X; text stays as it is."""
-    xp, known, device = get_namespace_and_device(X)
-    if not known or not is_foreign(X) or array.dtype.kind not in "biuf":
+    xp = namespace_of(X)
+    if xp is None or array.dtype.kind not in "biuf":
         return array
-    if array.dtype.kind == "f" and api._max_precision_float_dtype(xp, device) == xp.float32:
+    device = device_of(X)
+    if array.dtype.kind == "f" and "float64" not in _float_dtypes(xp, device):
         array = array.astype(np.float32)
     return xp.asarray(array, device=device)
 
 
-def floating_dtypes(X: Any) -> list | None:
-    """Return the floating types of X's library, or None for numpy data."""
-    xp, known, device = get_namespace_and_device(X)
-    if not known or not is_foreign(X):
+def floating_dtypes(X: Array) -> list[Any] | None:
+    """Return the types of 32 or 64 bits that the device of X offers; None for numpy data."""
+    xp = namespace_of(X)
+    if xp is None:
         return None
-    return [t for t in api.supported_float_dtypes(xp, device) if xp.finfo(t).bits >= 32]
+    return list(_float_dtypes(xp, device_of(X)).values())
 
 
-def take_columns(X: Any, columns: np.ndarray) -> Any:
+def _float_dtypes(xp: Namespace, device: Any) -> dict[str, Any]:
+    """Return float64 (if the device has it) and float32 by name, the most precise first."""
+    offered = xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
+    return {name: offered[name] for name in ("float64", "float32") if name in offered}
+
+
+def check_same_namespace(X: Array, estimator: Any, *, attribute: str, method: str) -> None:
+    """Raise unless X and a fitted attribute belong to one array library and device."""
+    fitted = getattr(estimator, attribute)
+    found = _home(X)
+    expected = _home(fitted)
+    if found != expected:
+        name = type(estimator).__name__
+        raise ValueError(
+            f"{name} was fitted to arrays of {expected}, but {method} got arrays of {found}. "
+            "Inputs and fitted attributes must use the same namespace: convert X, or fit again."
+        )
+
+
+def _home(X: Array) -> str:
+    """Return the library and device of an array in words."""
+    xp = namespace_of(X)
+    if xp is None:
+        return "numpy"
+    library = xp.__name__.removeprefix("array_api_compat.")
+    return f"{library} on {device_of(X)}"
+
+
+def take_columns(X: Array, columns: Indices) -> Array:
     """Return some columns of X (n, d) on its device."""
-    xp, _, device = get_namespace_and_device(X)
-    return xp.take(X, xp.asarray(columns, device=device), axis=1)
+    xp = _functions_of(X)
+    index = xp.asarray(columns, device=device_of(X))
+    return xp.take(X, index, axis=1)
 
 
-def spread_columns(X: Any, support: np.ndarray) -> Any:
+def spread_columns(X: Array, support: Mask) -> Array:
     """Return X (n, k) with columns of zeros inserted where ``support`` (d,) is false."""
-    xp, _, device = get_namespace_and_device(X)
-    if X.shape[1] != support.sum():
-        raise ValueError("X has a different shape than during fitting.")
-    zeros = xp.zeros((X.shape[0], 1), dtype=X.dtype, device=device)
-    place = np.where(support, np.cumsum(support) - 1, X.shape[1])
-    return xp.take(xp.concat([X, zeros], axis=1), xp.asarray(place, device=device), axis=1)
+    xp = _functions_of(X)
+    device = device_of(X)
+    n, k = X.shape
+    n_selected = int(support.sum())
+    if k != n_selected:
+        raise ValueError(
+            f"inverse_transform expected {n_selected} columns (the selected features), got {k}."
+        )
+    zeros = xp.zeros((n, 1), dtype=X.dtype, device=device)
+    # features that were not selected are copies of the zeros, the last column
+    source = np.where(support, np.cumsum(support) - 1, k)
+    return xp.take(xp.concat([X, zeros], axis=1), xp.asarray(source, device=device), axis=1)
+
+
+# ---- rows -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayRows:
-    """The counterpart of `semfs.rows.Rows`; codes (n,) and weights (n,) are in numpy."""
+class DeviceRows:
+    """Samples of another array library, summed up on their device."""
 
-    X: Any
-    codes: np.ndarray
-    weights: np.ndarray | None
+    X: Array  # (n, d)
+    codes: np.ndarray  # (n,), in numpy
+    weights: np.ndarray | None  # (n,), in numpy
+
+    in_memory = False  # not as a numpy array
+    feature_names = None
 
     @property
-    def rounding(self) -> float:
-        return float(self._xp()[0].finfo(self.X.dtype).eps)
+    def n_rows(self) -> int:
+        return self.X.shape[0]
 
-    def _xp(self) -> tuple[Any, Any]:
-        with config_context(array_api_dispatch=True):
-            xp, _, device = get_namespace_and_device(self.X)
-        return xp, device
+    @property
+    def n_features(self) -> int:
+        return self.X.shape[1]
 
-    def _blocks(self, shift: np.ndarray, precise: bool) -> Iterator[tuple[slice, Any, Any]]:
-        """Rows minus a shift (d,); weights (r, 1) or 1."""
-        xp, device = self._xp()
-        dtype = api._max_precision_float_dtype(xp, device) if precise else self.X.dtype
-        options = {"dtype": dtype, "device": device}
-        for rows in batches(self.X.shape[0], PASS_ROWS):
-            Z = xp.astype(self.X[rows, :], dtype, copy=False) - xp.asarray(shift, **options)
-            w: Any = 1.0
-            if self.weights is not None:
-                w = xp.asarray(self.weights[rows], **options)[:, None]
-            yield rows, Z, w
+    @property
+    def labels(self) -> Labels:
+        """The class codes as labels."""
+        n_classes = int(self.codes.max(initial=-1)) + 1
+        return Labels(list(range(n_classes)), self.codes)
 
-    def class_totals(self, n_classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        xp, device = self._xp()
-        shift = self._host(self.X[: min(64, self.X.shape[0]), :]).mean(axis=0)
+    @property
+    def nbytes(self) -> int:
+        bits = _functions_of(self.X).finfo(self.X.dtype).bits
+        return self.n_rows * self.n_features * bits // 8
+
+    @property
+    def eps(self) -> float:
+        return float(_functions_of(self.X).finfo(self.X.dtype).eps)
+
+    def class_totals(self, n_classes: int) -> tuple[Float64, Float64, Float64]:
+        """Return a shift (d,), and about it class sums (C, d) and column squares (d,)."""
+        xp = _functions_of(self.X)
+        device = device_of(self.X)
+        n_first = min(TYPICAL_ROWS, self.n_rows)
+        shift = _host(self.X[:n_first, :]).mean(axis=0)
+        # rounded to float32, so that every device subtracts the same shift
         shift = np.where(np.isfinite(shift), shift, 0.0).astype(np.float32).astype(np.float64)
-        sums, squares = np.zeros((n_classes, self.X.shape[1])), np.zeros(self.X.shape[1])
+        sums = np.zeros((n_classes, self.n_features))
+        squares = np.zeros(self.n_features)
         for rows, Z, w in self._blocks(shift, precise=False):
             present, member = np.unique(self.codes[rows], return_inverse=True)
             member = xp.asarray(member, device=device)
-            place = xp.arange(len(present), dtype=member.dtype, device=device)
-            indicator = xp.astype(member[None, :] == place[:, None], self.X.dtype)
-            sums[present] += self._host(indicator @ (Z * w))
-            squares += self._host(xp.sum(Z * Z * w, axis=0))
+            numbers = xp.arange(len(present), dtype=member.dtype, device=device)
+            # indicator @ Z are the class sums
+            indicator = xp.astype(member[None, :] == numbers[:, None], self.X.dtype)
+            sums[present] += _host(indicator @ (Z * w))
+            squares += _host(xp.sum(Z * Z * w, axis=0))
         return shift, sums, squares
 
     def gram_columns(
-        self, columns: np.ndarray, mean: np.ndarray, total: float, *, far: bool, precise: bool
-    ) -> np.ndarray:
-        xp, device = self._xp()
-        index = xp.asarray(columns, device=device)
-        out = np.zeros((self.X.shape[1], len(columns)))
+        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+    ) -> Float64:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        xp = _functions_of(self.X)
+        index = xp.asarray(columns, device=device_of(self.X))
+        out = np.zeros((self.n_features, len(columns)))
         for _, Z, w in self._blocks(mean, precise):
-            out += self._host(Z.T @ (xp.take(Z, index, axis=1) * w))
+            out += _host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
-    def scatter(self, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
-        out = np.zeros((self.X.shape[1],) * 2)
+    def scatter(
+        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+    ) -> Float64:
+        """Return the scatter matrix (d, d) about the mean."""
+        out = np.zeros((self.n_features, self.n_features))
         for _, Z, w in self._blocks(mean, precise):
-            out += self._host(Z.T @ (Z * w))
+            out += _host(Z.T @ (Z * w))
         return out
 
-    def copy(self) -> Rows:
-        """Return a copy of the rows in numpy."""
-        X = np.array(api._convert_to_numpy(self.X, self._xp()[0]))
-        return Rows(X, self.codes, self.weights)
+    def keep_classes(self, mask: Mask) -> DeviceRows:
+        """Return the samples of the classes in a mask (C,), with codes that count those."""
+        xp = _functions_of(self.X)
+        kept = np.flatnonzero(mask[self.codes])
+        X = xp.take(self.X, xp.asarray(kept, device=device_of(self.X)), axis=0)
+        new_code = np.cumsum(mask) - 1
+        weights = None if self.weights is None else self.weights[kept]
+        return DeviceRows(X, new_code[self.codes[kept]], weights)
 
-    def keep_classes(self, full: np.ndarray) -> ArrayRows:
-        xp, device = self._xp()
-        chosen = np.flatnonzero(full[self.codes])
-        weights = None if self.weights is None else self.weights[chosen]
-        X = xp.take(self.X, xp.asarray(chosen, device=device), axis=0)
-        return ArrayRows(X, (np.cumsum(full) - 1)[self.codes[chosen]], weights)
+    def copy(self) -> MemoryRows:
+        """Return a copy of the samples in numpy."""
+        X = np.array(convert_to_numpy(self.X))
+        return MemoryRows(X, self.codes, self.weights)
 
-    def _host(self, values: Any) -> np.ndarray:
-        return api._convert_to_numpy(values, self._xp()[0]).astype(np.float64)
+    def sample_columns(self, features: Indices) -> None:
+        """Return None: samples stay on their device."""
+
+    def _blocks(
+        self, shift: Floats, precise: bool
+    ) -> Iterator[tuple[slice, Array, Array | float]]:
+        """Yield slices of rows, the rows minus a shift (d,), and weights (r, 1) or 1."""
+        xp = _functions_of(self.X)
+        device = device_of(self.X)
+        dtype = self.X.dtype
+        if precise:
+            dtype = next(iter(_float_dtypes(xp, device).values()))
+        center = xp.asarray(shift, dtype=dtype, device=device)
+        w: Array | float = 1.0
+        for rows in batches(self.n_rows, PASS_ROWS):
+            Z = xp.astype(self.X[rows, :], dtype, copy=False) - center
+            if self.weights is not None:
+                column = self.weights[rows, None]
+                w = xp.asarray(column, dtype=dtype, device=device)
+            yield rows, Z, w
+
+
+def _host(values: Array) -> Float64:
+    """Return values of a device as numpy in float64."""
+    return convert_to_numpy(values).astype(np.float64)
+
+
+as_numpy = to_numpy  # alias until all branches are merged

@@ -1,7 +1,7 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,14 @@ from semfs.io.anndata import check_counts
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, is_stored, open_reader
+from semfs.io.sparse import SparseReader
 from semfs.labels import NO_LABEL, Labels
-from semfs.rows.blocks import BlockSource, source_of
+from semfs.rows.blocks import BlockSource, OutOfCoreRows
+from semfs.rows.csc import StreamedCSC
+from semfs.rows.csr import StreamedCSR
+from semfs.rows.plan import ReadPlan
+from semfs.rows.preprocess import Preprocessing
+from semfs.rows.streamed import StreamedRows
 from semfs.system import parse_size
 from semfs.validation import check_integer, check_option, check_weights
 
@@ -88,43 +94,107 @@ def open_blocks(
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
+        block_rows = int(block_rows)
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
-    n = reader.n_rows
-    if labels is not None and len(labels) != n:
-        header = " Leave out its header." if len(labels) - 1 == n else ""
-        found = f"X has {n} rows but y has {len(labels)} labels"
-        raise ValueError(f"{found}: inconsistent numbers of samples.{header}")
-    if sample_weight is not None and n is None:
-        raise ValueError("sample_weight needs data whose number of rows is known.")
-    weights = None if sample_weight is None else check_weights(sample_weight, n or 0)
-    size = readers.MEMORY if memory is None else parse_size(memory)
-    rows = None if block_rows is None else int(block_rows)
-    return source_of(reader, labels, weights, size, rows, passes, normalize is not None)
+    _check_label_count(labels, reader.n_rows)
+    weights = None
+    if sample_weight is not None:
+        if reader.n_rows is None:
+            raise ValueError("sample_weight needs data whose number of rows is known.")
+        weights = check_weights(sample_weight, reader.n_rows)
+    plan = ReadPlan(
+        memory=readers.MEMORY if memory is None else parse_size(memory),
+        block_bytes=readers.BLOCK_BYTES,
+        block_rows=block_rows,
+        passes=passes,
+    )
+    preprocessing = Preprocessing(normalize=normalize)
+    return source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
+
+
+def source_of(
+    reader: Reader,
+    labels: Labels | None = None,
+    weights: np.ndarray | None = None,
+    *,
+    plan: ReadPlan | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> BlockSource:
+    """Return the source of a reader's rows: dense, or sparse by rows or by columns.
+
+    Without ``labels`` (n,) they come with the blocks.
+    """
+    kind: type[BlockSource] = StreamedRows
+    if isinstance(reader, SparseReader):
+        kind = StreamedCSC if reader.by_columns else StreamedCSR
+    return kind(
+        reader,
+        weights,
+        Preprocessing() if preprocessing is None else preprocessing,
+        labels=labels,
+        plan=ReadPlan(memory=readers.MEMORY) if plan is None else plan,
+    )
+
+
+def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
+    """Raise unless there is one label per row; they may still come with the blocks."""
+    if labels is None or len(labels) == n_rows:
+        return
+    hint = ""
+    if n_rows is not None and len(labels) == n_rows + 1:
+        hint = " Leave out its header."
+    raise ValueError(
+        f"X has {n_rows} rows but y has {len(labels)} labels: inconsistent numbers of "
+        f"samples.{hint}"
+    )
+
+
+def open_unlabeled(data: Any, preprocessing: Preprocessing | None = None) -> BlockSource:
+    """Return samples that are read block by block and whose labels are not wanted.
+
+    (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
+    samples a selector was fitted to.
+    """
+    normalize = preprocessing is not None and preprocessing.normalize is not None
+    reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    return source_of(reader, preprocessing=preprocessing)
 
 
 def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
     mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
     large = mapped and data.nbytes > readers.MEMORY // 2
-    known = large or is_stored(data) or (is_frame(data) and isinstance(y, str))
-    known = known or (y is None and is_pairs(data))
-    return open_blocks(data, y, sample_weight=sample_weight) if known else None
+    table_with_labels = is_frame(data) and isinstance(y, str)
+    blocks = y is None and is_pairs(data)
+    if large or is_stored(data) or table_with_labels or blocks:
+        return open_blocks(data, y, sample_weight=sample_weight)
+    return None
 
 
-def unlabeled_source(data: Any) -> Any:
-    """Return rows without labels that are beyond memory as a source, None for others."""
+def unlabeled_source(data: Any) -> OutOfCoreRows | None:
+    """Return unlabeled samples that are beyond memory as a source, None for others."""
     if hasattr(data, "__dask_graph__"):
-        from semfs.rows.cluster import dask_rows
+        from semfs.rows.cluster import unlabeled_dask_rows
 
-        return dask_rows(data, np.full(data.shape[0], np.nan))
-    rows = data if hasattr(data, "keep_classes") else None
+        return unlabeled_dask_rows(data)
+    if isinstance(data, OutOfCoreRows):
+        return _unlabeled(data)
     mapped = isinstance(data, np.memmap) and data.ndim == 2
-    if rows is None and (mapped or is_stored(data) or is_pairs(data)):
-        rows = source_of(_opened(data, None if is_pairs(data) else ())[0])
-    if rows is None or (rows is not data and rows.fits_in_memory):
+    pairs = is_pairs(data)
+    if not (mapped or pairs or is_stored(data)):
         return None
-    n = rows.n_rows if rows.n_rows is not None else len(rows.labeled().labels)
-    return replace(rows, labels=Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
+    source = source_of(_opened(data, None if pairs else ())[0])
+    return None if source.fits_in_memory else _unlabeled(source)
+
+
+def _unlabeled(source: OutOfCoreRows) -> OutOfCoreRows:
+    """Return a source whose samples have no labels."""
+    n = source.n_rows
+    if n is None:
+        known = source.labels_known()
+        assert known.labels is not None
+        n = len(known.labels)
+    return source.with_labels(Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +215,8 @@ def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) ->
     known = y is not None and not isinstance(X, (np.memmap, Plain))
     source = X if isinstance(X, BlockSource) else as_source(X, y, None) if known else None
     if source is not None:
-        X, y = source.load()[:2]
+        X, labels, _ = source.load()
+        y = labels.array()
         X = Plain(X, y, source.feature_names)
     elif is_stored(X):
         reader, y = _opened(X, ())[0], None
@@ -160,10 +231,8 @@ def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator |
     if not is_stored(X) and not isinstance(X, BlockSource):
         return None
     source = X if isinstance(X, BlockSource) else source_of(_opened(X, ())[0])
-    reader = source.reader
-    found = reader.blocks(source.start, source.stop, reader.usual_step)
-    prepared = (source.prepared(block) for _, block, _ in found)
-    return (_aligned(block, reader.feature_names, names, needed) for block in prepared)
+    found = source.feature_names
+    return (_aligned(block, found, names, needed) for block in source.matrices())
 
 
 def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:

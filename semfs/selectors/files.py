@@ -95,19 +95,22 @@ def select_features(
     for parameter in ("include", "exclude"):  # refuse before reading
         wanted = getattr(selector, parameter, None)
         feature_indices(parameter, wanted, source.n_features, source.feature_names)
-    seen = source.without(unseen)
+    labels = source.labels_known().labels
+    assert labels is not None
+    labels = labels.without(unseen)
     if selector.attributes is not None:
-        seen = seen.align_to(as_attribute_table(selector.attributes).classes.tolist())
-    seen = seen.scaled() if scale else seen
-    assert seen.labels is not None
+        labels = labels.align_to(as_attribute_table(selector.attributes).classes.tolist())
+    seen = source.with_labels(labels)
+    seen = seen.standardized() if scale else seen
     if scheduler is None:
         selector.fit(seen)
     else:
         with connect(scheduler) as client:
             selector.fit(on_cluster(seen, client))
-    if seen.scale is not None:  # what holds for the columns as they are
-        own = seen.scale[selector.support_]
-        selector.coef_ = selector.coef_ * seen.scale[:, None]
+    factors = seen.preprocessing.scale
+    if factors is not None:  # what holds for the columns as they are
+        own = factors[selector.support_]
+        selector.coef_ = selector.coef_ * factors[:, None]
         selector.class_means_ = selector.class_means_ / own
         selector.within_ = selector.within_ / np.outer(own, own)
         selector._evidence = None
@@ -124,7 +127,7 @@ def select_features(
         else:
             write_columns(source, chosen, beside)
         write_table(features, table_beside)
-    n_rows = int((seen.labels.codes >= 0).sum())
+    n_rows = int((labels.codes >= 0).sum())
     return FileSelection(selector, features, [target, table_path], n_rows)
 
 

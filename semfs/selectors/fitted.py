@@ -12,7 +12,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.rows import Preprocessing
 from semfs.rows.device import as_numpy
+from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Fitted:
     target_r2: float = float("nan")
     n_new_classes: int = 0
     unlabeled_labels: Indices | None = None
-    preprocessing: Mapping[str, Any] | None = None
+    preprocessing: Preprocessing = NOTHING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
 
@@ -94,7 +96,7 @@ class Fitted:
             target_r2=selector.target_r2_,
             n_new_classes=selector.n_new_classes_,
             unlabeled_labels=as_numpy(selector.unlabeled_labels_),
-            preprocessing=getattr(selector, "preprocessing_", None),
+            preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
         )
 
@@ -120,7 +122,7 @@ class Fitted:
             "target_r2_": self.target_r2,
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
-            "preprocessing_": dict(self.preprocessing or {}),
+            "preprocessing_": _settings_of(self.preprocessing),
         }
 
     @property
@@ -188,13 +190,17 @@ class Fitted:
         equations = self.normal_equations
         if equations is not None:
             equations = replace(equations, unit=equations.unit * scale[equations.features])
-        preprocessing = dict(self.preprocessing or {})
-        preprocessing.pop("scale", None)
         return replace(
             self,
             coef=self.coef * scale[self.coef_features, None],
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
             normal_equations=equations,
-            preprocessing=preprocessing,
+            preprocessing=replace(self.preprocessing, scale=None),
         )
+
+
+def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
+    """What is done, without what is not: a plain dict, which can be saved."""
+    settings = {"normalize": preprocessing.normalize, "scale": preprocessing.scale}
+    return {name: value for name, value in settings.items() if value is not None}

@@ -11,7 +11,7 @@ import enum
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,19 +32,23 @@ from semfs._typing import (
 )
 from semfs.attributes import as_attribute_table
 from semfs.io import reader as readers
+from semfs.io.anndata import as_genes
+from semfs.io.pairs import is_pairs
+from semfs.io.registry import is_frame, is_stored
 from semfs.labels import UNLABELED, LabelArray, Labels
 from semfs.method.moments import Moments
 from semfs.rows import (
-    ArrayRows,
     BlockSource,
-    Rows,
-    as_genes,
+    DeviceRows,
+    MemoryRows,
+    OutOfCoreRows,
+    Preprocessing,
     column_places,
     is_foreign,
     open_blocks,
-    opening,
+    open_unlabeled,
 )
-from semfs.rows.blocks import source_of
+from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import as_numpy, floating_dtypes
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_all_finite, check_weights, listed
@@ -52,10 +56,8 @@ from semfs.validation import check_all_finite, check_weights, listed
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-#: A source of labeled samples: `Rows`, `ArrayRows`, `BlockSource` or `ClusterRows`.
-Source: TypeAlias = Any
-#: Fitted preprocessing: "normalize" ("log1p") and "scale" (d,), where there are any.
-Preprocessing: TypeAlias = dict[str, Any]
+#: Labeled samples in memory, or on a device.
+InMemory: TypeAlias = MemoryRows | DeviceRows
 
 #: Largest and smallest numbers whose squares, and products of these, are float64.
 LARGEST = 1e100
@@ -70,6 +72,8 @@ RESCALE = "Rescale X and the attributes, for example to unit variance: squares l
 NO_NAMES = "X does not have valid feature names"
 #: Types that a validated matrix may have.
 FLOATS = [np.float64, np.float32]
+#: The preprocessing of data that are taken as they are.
+NOTHING = Preprocessing()
 
 
 class Kind(enum.Enum):
@@ -86,19 +90,19 @@ class Kind(enum.Enum):
 
 def classify(data: Any, y: Any = None) -> Kind:
     """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
-    if hasattr(data, "keep_classes"):
+    if isinstance(data, OutOfCoreRows):
         return Kind.SOURCE
-    if hasattr(data, "__dask_graph__"):
+    if is_dask(data):
         return Kind.DASK
-    if opening._is_stored(data):
+    if is_stored(data):
         return Kind.STORED
-    if opening._is_frame(data) and isinstance(y, str):
+    if is_frame(data) and isinstance(y, str):
         return Kind.LABELED_FRAME
     if isinstance(data, np.memmap):
         numeric = data.ndim == 2 and data.dtype.kind in "fiub"
         large = data.nbytes > readers.MEMORY // 2
         return Kind.MAPPED if numeric and large else Kind.MATRIX
-    if y is None and opening._is_pairs(data):
+    if y is None and is_pairs(data):
         return Kind.PAIRS
     return Kind.MATRIX
 
@@ -111,14 +115,14 @@ class Samples:
     labels: Labels | None
     weights: ArrayLike | None = None
     names: Sequence[str] | None = None  # of the features, where they are not in X
-    preprocessing: Preprocessing = field(default_factory=dict)
+    preprocessing: Preprocessing = NOTHING
 
     @classmethod
-    def load(cls, source: Source) -> Samples:
+    def load(cls, source: OutOfCoreRows) -> Samples:
         """Return all samples of a source, with sorted classes."""
-        X, loaded, weights = source.load()
-        labels = Labels.of(loaded).checked()
-        return cls(X, labels, weights, source.feature_names, _preprocessing_of(source))
+        X, labels, weights = source.load()
+        names = source.feature_names
+        return cls(X, labels.checked(), weights, names, preprocessing_of(source))
 
     @classmethod
     def from_user(cls, X: Any, y: LabelsLike | str | None) -> Samples:
@@ -127,8 +131,8 @@ class Samples:
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
             return cls(X, None if y is None else Labels.from_target(as_numpy(y)))
         if y is None and kind is Kind.STORED:
-            source = _opened_unlabeled(X, kind)
-            return cls(source.reader.load(), None, None, source.feature_names)
+            unlabeled = open_unlabeled(X)
+            return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
         return cls.load(_open(kind, X, y, None))
 
 
@@ -136,8 +140,8 @@ class Samples:
 class UnlabeledStream:
     """Unlabeled samples beyond memory."""
 
-    rows: Source  # has the unlabeled samples among others, labels known
-    seen: Source | None  # has samples of the seen classes; None if these are in memory
+    rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
+    seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
     options: dict[str, Any]  # that sums over samples take
 
 
@@ -146,20 +150,20 @@ class TrainingData:
     """Sums over labeled samples, and unlabeled samples: what a problem is built from."""
 
     moments: Moments
-    unlabeled: Rows | UnlabeledStream | None = None
+    unlabeled: MemoryRows | UnlabeledStream | None = None
     X: Matrix | None = None  # labeled samples as validated, None beyond memory
-    preprocessing: Preprocessing | None = None
+    preprocessing: Preprocessing = NOTHING
 
 
 @dataclass(frozen=True, eq=False)
 class FitInput:
     """What a user handed to `fit`, labels encoded."""
 
-    rows: Source  # labeled samples; beyond memory unlabeled ones among them
+    rows: InMemory | OutOfCoreRows  # labeled samples; beyond memory also unlabeled ones
     classes: LabelArray | None  # sorted labels of samples in memory
     n_features: int
     feature_names: Sequence[str] | None
-    unlabeled: Rows | Source | None  # unlabeled samples beside the rows
+    unlabeled: MemoryRows | OutOfCoreRows | None  # unlabeled samples beside the rows
     described: Sequence[Label]  # classes of the attribute table
     preprocessing: Preprocessing
     original: Any = None  # X before it was validated, whose rows and columns errors name
@@ -207,8 +211,8 @@ class FitInput:
         X = training_matrix(estimator, original, samples.names, reset=reset)
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights)
-        beside = _unlabeled_source(estimator, X_unlabeled)
-        if beside is None or isinstance(beside, Rows):
+        beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
+        if beside is None or isinstance(beside, MemoryRows):
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             beside = _joined(hidden, beside)
@@ -229,15 +233,15 @@ class FitInput:
     def _beyond_memory(
         cls,
         estimator: BaseEstimator,
-        source: Source,
+        source: OutOfCoreRows,
         X_unlabeled: Any,
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
         """The input of a fit to a source that is read in blocks."""
         _check_features(estimator, source, reset=reset)
-        beside = _unlabeled_source(estimator, X_unlabeled)
-        if isinstance(beside, Rows):
+        beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
+        if isinstance(beside, MemoryRows):
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         return cls(
             source,
@@ -246,7 +250,7 @@ class FitInput:
             source.feature_names,
             beside,
             described,
-            _preprocessing_of(source),
+            preprocessing_of(source),
         )
 
     @property
@@ -259,28 +263,28 @@ class FitInput:
         if self.in_memory:
             moments = self._memory_moments
             unlabeled = self.unlabeled
-            if unlabeled is not None and not isinstance(unlabeled, Rows):
-                unlabeled = UnlabeledStream(_labels_known(unlabeled), None, options)
+            if unlabeled is not None and not isinstance(unlabeled, MemoryRows):
+                unlabeled = UnlabeledStream(unlabeled.labels_known(), None, options)
             X = None if moments.rows is None else moments.rows.X
             return TrainingData(moments, unlabeled, X, self.preprocessing)
         source = self.rows
         sums, reread = source.sums(**options)
-        if UNLABELED in sums.position and UNLABELED not in self.described:
+        if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
-            source = _with_marks(_labels_known(source), self.described)
+            source = _with_marks(source.labels_known(), self.described)
             sums, reread = source.sums(**options)
         moments = Moments.from_sums(sums, reread)
         check_range(moments)
         return TrainingData(
-            moments, self._stream(source, sums.unlabeled, options), None, self.preprocessing
+            moments, self._stream(source, sums.n_unlabeled > 0, options), None, self.preprocessing
         )
 
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
         if self.in_memory:
             return self._memory_moments
-        X, found = _labels_known(self.rows).sample(n, labeled=True)
-        labels = Labels.of(found).checked()
+        X, found = self.rows.labels_known().sample(n, labeled=True)
+        labels = found.checked()
         return range_checked_moments(X, labels.codes, labels.class_array(), None)
 
     @cached_property
@@ -291,7 +295,7 @@ class FitInput:
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
     def _stream(
-        self, source: Source, has_unlabeled: bool, options: dict[str, Any]
+        self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
     ) -> UnlabeledStream | None:
         """Unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
         beside = self.unlabeled
@@ -300,7 +304,7 @@ class FitInput:
         if beside is None and not has_unlabeled:
             return None
         rows = source if beside is None else beside
-        return UnlabeledStream(_labels_known(rows), _labels_known(source), options)
+        return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
 _NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
@@ -358,7 +362,7 @@ def training_matrix(
 
 def without_text_columns(X: Any, *, warn: bool = False) -> Any:
     """Return a frame without its columns of text; anything else as it is."""
-    if not opening._is_frame(X):
+    if not is_frame(X):
         return X
     columns = [X.iloc[:, j] if hasattr(X, "iloc") else X[:, j] for j in range(X.shape[1])]
     numeric = [j for j, column in enumerate(columns) if _is_numeric(column)]
@@ -426,7 +430,7 @@ def _has_nonfinite(X: Any) -> bool:
 
 def _split(
     X: Matrix, labels: Labels, weights: ArrayLike | None
-) -> tuple[Source, Rows | None, LabelArray]:
+) -> tuple[InMemory, MemoryRows | None, LabelArray]:
     """Labeled samples, unlabeled samples or None, and the classes."""
     n = X.shape[0]
     labels.check_length(n)
@@ -436,7 +440,7 @@ def _split(
             f"no row has a label: all {n} values of y are -1, None, NaN or NA. Pass those of "
             "the seen classes."
         )
-    make_rows = ArrayRows if is_foreign(X) else Rows
+    make_rows = DeviceRows if is_foreign(X) else MemoryRows
     hidden = labels.codes == UNLABELED
     if not hidden.any():
         rows = make_rows(X, labels.codes.astype(np.intp), checked)
@@ -445,11 +449,11 @@ def _split(
         raise ValueError(_NEED_NUMPY)
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
-    rows = Rows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
+    rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
     return rows, _unlabeled_rows(X, np.flatnonzero(hidden), checked), labels.class_array()
 
 
-def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> Rows:
+def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> MemoryRows:
     """The samples of X at some places, without those of weight 0: they must not matter."""
     if weights is not None:
         places = places[weights[places] > 0]
@@ -457,10 +461,10 @@ def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> Rows
     found = X[places]
     if _has_nonfinite(found):
         check_all_finite(found)
-    return Rows(found, np.zeros(len(places), dtype=np.intp), weights)
+    return MemoryRows(found, np.zeros(len(places), dtype=np.intp), weights)
 
 
-def _joined(first: Rows | None, second: Rows | None) -> Rows | None:
+def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows | None:
     """Unlabeled samples of X, then those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
@@ -472,40 +476,56 @@ def _joined(first: Rows | None, second: Rows | None) -> Rows | None:
     weights = first.weights
     if weights is not None:
         weights = np.append(weights, np.ones(len(second.codes)))
-    return Rows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
+    return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
 
 
-def _unlabeled_source(estimator: Any, X_unlabeled: Any) -> Rows | Source | None:
+def _unlabeled_source(
+    estimator: Any, X_unlabeled: Any, preprocessing: Preprocessing
+) -> MemoryRows | OutOfCoreRows | None:
     """X_unlabeled as samples in memory, or as a source beyond memory."""
     if X_unlabeled is None:
         return None
     kind = classify(X_unlabeled)
     if kind is Kind.MATRIX:
         X = _unlabeled_matrix(estimator, X_unlabeled)
-        return Rows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+        return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
     if kind is Kind.DASK:
-        from semfs.rows.cluster import dask_rows
-
-        source = dask_rows(X_unlabeled, np.full(X_unlabeled.shape[0], np.nan))
+        source = unlabeled_dask_rows(X_unlabeled)
+    elif kind is Kind.SOURCE:
+        source = _without_labels(X_unlabeled)
     else:
-        source = X_unlabeled if kind is Kind.SOURCE else _opened_unlabeled(X_unlabeled, kind)
-        if kind is not Kind.SOURCE and source.fits_in_memory:
-            X = source.prepared(source.reader.load())
-            known = getattr(estimator, "feature_names_in_", None)
-            if known is not None and source.feature_names is not None:
-                X = X[:, column_places(source.feature_names, known)]
-            X = _unlabeled_matrix(estimator, X)
-            return Rows(X, np.zeros(X.shape[0], dtype=np.intp), None)
-        n = source.n_rows if source.n_rows is not None else len(_labels_known(source).labels)
-        source = replace(source, labels=Labels([], np.full(n, UNLABELED, dtype=np.int32)))
+        source = open_unlabeled(X_unlabeled, preprocessing)
+        if source.fits_in_memory:
+            return _loaded_unlabeled(estimator, source)
+        source = _without_labels(source)
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
+
+
+def _loaded_unlabeled(estimator: Any, source: BlockSource) -> MemoryRows:
+    """The samples of X_unlabeled, a file that fits into memory; columns found by name."""
+    X = source.preprocessing.apply(source.reader.load())
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and source.feature_names is not None:
+        X = X[:, column_places(source.feature_names, known)]
+    X = _unlabeled_matrix(estimator, X)
+    return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+
+
+def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
+    """The same samples, none of which has a label."""
+    n = source.n_rows
+    if n is None:
+        known = source.labels_known().labels
+        assert known is not None
+        n = len(known)
+    return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
 
 
 def _unlabeled_matrix(estimator: Any, X: Any) -> Matrix:
     """X_unlabeled in memory, with the features of X."""
     X = without_text_columns(X)
-    names = [str(name) for name in X.columns] if opening._is_frame(X) else None
+    names = [str(name) for name in X.columns] if is_frame(X) else None
     what = "X_unlabeled"
     with place_of_nan(X, names, what):
         checked = check_array(X, accept_sparse="csr", dtype=FLOATS, input_name=what)
@@ -530,54 +550,32 @@ def _check_unlabeled_features(
 # ---- samples beyond memory ------------------------------------------------------------
 
 
-def _open(kind: Kind, X: Any, y: Any, sample_weight: Any) -> Source:
+def _open(kind: Kind, X: Any, y: Any, sample_weight: Any) -> OutOfCoreRows:
     """A source of labeled samples."""
     if kind is Kind.SOURCE:
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X
     if kind is Kind.DASK:
-        from semfs.rows.cluster import dask_rows
-
         return dask_rows(X, y, sample_weight)
     return open_blocks(X, y, sample_weight=sample_weight)
 
 
-def _opened_unlabeled(
-    data: Any, kind: Kind, preprocessing: Preprocessing | None = None
-) -> BlockSource:
-    """A source of samples whose labels are not wanted, preprocessed as those of a fit."""
-    preprocessing = preprocessing or {}
-    normalize = preprocessing.get("normalize") is not None
-    y = None if kind is Kind.PAIRS else ()
-    reader = opening._opened(data, y, normalize=normalize)[0]
-    source = source_of(reader, normalize=normalize)
-    return replace(source, scale=preprocessing.get("scale"))
-
-
-def _preprocessing_of(source: Source) -> Preprocessing:
-    """What a source does to the numbers it reads."""
-    found = Preprocessing()
-    if getattr(source, "normalize", False):
-        found["normalize"] = "log1p"
-    if getattr(source, "scale", None) is not None:
-        found["scale"] = source.scale
+def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
+    """Return what a source does to the numbers it reads."""
+    found: Preprocessing = getattr(source, "preprocessing", NOTHING)
     return found
 
 
-def _with_marks(source: Source, described: Sequence[Label]) -> Source:
+def _with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
     """The source with labels of the attribute table's type, and marks as no label."""
-    if described:
-        source = source.align_to(described)
-    return source if UNLABELED in described else source.mask_label(UNLABELED)
+    labels = source.labels
+    if labels is None:  # they come with the blocks
+        return source
+    return source.with_labels(labels.align_to(described).mark_unlabeled(described))
 
 
-def _labels_known(source: Source) -> Source:
-    """The source with labels read, if they come with its blocks."""
-    return source.labeled()
-
-
-def _check_features(estimator: Any, source: Source, *, reset: bool) -> None:
+def _check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> None:
     """Let the estimator learn, or compare, the features of a source."""
     d = source.n_features
     if not reset:
@@ -669,14 +667,15 @@ def selected_blocks(
     preprocessed as those of the fit; a source that was opened already is taken as it is.
     """
     kind = classify(X)
+    source: BlockSource
     if kind is Kind.STORED:
-        source = _opened_unlabeled(X, kind, preprocessing)
+        source = open_unlabeled(X, preprocessing)
     elif kind is Kind.SOURCE and isinstance(X, BlockSource):
         source = X
     else:
         return None
     places = _places(source, support, names)
-    return (block[:, places] for block in _matrices(source))
+    return (block[:, places] for block in source.matrices())
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:
@@ -691,13 +690,6 @@ def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> 
             f"{len(support)}."
         )
     return selected
-
-
-def _matrices(source: BlockSource) -> Iterator[Matrix]:
-    """All samples of a source, preprocessed, block by block."""
-    reader = source.reader
-    for _, block, _ in reader.blocks(source.start, source.stop, reader.usual_step):
-        yield source.prepared(block)
 
 
 def genes_of(X: Any) -> Any:

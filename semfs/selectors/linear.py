@@ -15,7 +15,7 @@ from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import Rows, device
+from semfs.rows import MemoryRows, device
 from semfs.rows.device import as_numpy, floating_dtypes, like
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
@@ -98,7 +98,7 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = moments.rows
-        in_memory = isinstance(rows, Rows)
+        in_memory = isinstance(rows, MemoryRows)
         size = rows.nbytes if in_memory else 8 * moments.n_features**2
         small = size <= REMEMBERED_BYTES and (in_memory or rows is None)
         self._training_moments = moments if small else None

@@ -110,12 +110,11 @@ def _streamed_classes(
     size = float(abs(X).max())
     if X.dtype == np.float32 and size and not 1e-12 < size < 1e12:
         raise ValueError(f"unlabeled rows have numbers as large as {size:.0e}. {RESCALE}")
-    seen = getattr(seen, "preview", None)  # a sample of them, if there is one already
-    if seen is None:
-        X_seen, y = unlabeled.seen.sample(SAMPLE, labeled=True)
-        seen = Rows(X_seen, encode_labels(y)[1], None)
+    if not isinstance(seen, Rows):
+        X_seen, labels = unlabeled.seen.sample(SAMPLE, labeled=True)
+        seen = Rows(X_seen, encode_labels(labels.array())[1], None)
     found = find_new_classes(seen.X, seen.codes, X, n_new_classes)
-    named = rows.named(found)
+    named = rows.assign(found)
     own = Moments.from_sums(*named.sums(**unlabeled.options))
     codes = np.zeros(0, dtype=np.intp) if named.labels is None else named.labels.used().codes
     return found, own, np.searchsorted(own.classes, codes)

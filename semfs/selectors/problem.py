@@ -15,6 +15,7 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.direct import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
+from semfs.rows import Preprocessing
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
 from semfs.selectors.new_classes import further_knowledge
@@ -229,7 +230,7 @@ class Problem:
     n_select: int
     knowledge: dict[str, Any]  # fitted attributes that tell what else is known
     feature_names: Sequence[str] | None
-    preprocessing: dict[str, Any] | None
+    preprocessing: Preprocessing
 
     @classmethod
     def from_data(

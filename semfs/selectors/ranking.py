@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
-from semfs.rows import column_places
+from semfs.rows import Preprocessing, column_places
 from semfs.rows.device import as_numpy
 from semfs.selectors.inputs import (
     Samples,
@@ -203,9 +203,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             raise ValueError(f"X has {len(found)} features, {len(support)} were fitted.")
         return np.flatnonzero(support)
 
-    def _preprocessing(self) -> dict[str, Any]:
+    def _preprocessing(self) -> Preprocessing:
         """What was done to the data before the fit, and is done to files that follow."""
-        return getattr(self, "preprocessing_", None) or {}
+        return Preprocessing(**getattr(self, "preprocessing_", {}))
 
     def _get_support_mask(self) -> Mask:
         check_is_fitted(self, "support_")

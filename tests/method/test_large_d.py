@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
-import semfs.rows.memory
+import semfs.rows.sums
 from problems import make_words
 from semfs import SemFS
 from semfs.rows import open_blocks
@@ -50,7 +50,7 @@ def test_columns_beyond_the_budget_are_fetched_by_passes_over_a_dense_file(tmp_p
     X = (rng.normal(size=(400, 3000)) + 2 * rng.normal(size=(5, 3000))[y]).astype(np.float32)
     np.save(tmp_path / "X.npy", X)
     source = open_blocks(tmp_path / "X.npy", y, memory="8MB")  # d × d would take 72 MB
-    assert not source.wants_matrix(15)
+    assert not source.forms_matrix(15)
     assert not source.fits_in_memory
     selector = SemFS(15).fit(open_blocks(tmp_path / "X.npy", y, memory="8MB", block_rows=50))
     assert selector.order_[:15].tolist() == SemFS(15).fit(X, y).order_[:15].tolist()
@@ -65,7 +65,7 @@ def test_what_cannot_be_done_is_said_with_what_to_do():
 
 
 def test_alternating_refuses_a_matrix_larger_than_memory(monkeypatch):
-    monkeypatch.setattr(semfs.rows.memory, "memory_limit", lambda: 10**6)
+    monkeypatch.setattr(semfs.rows.sums, "memory_limit", lambda: 10**6)
     X, y = make_words(900, 800)
     with pytest.raises(ValueError, match=r"scatter matrix of 800 features.*direct"):
         SemFS(5, solver="alternating").fit(X, y)

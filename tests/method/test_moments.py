@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 import semfs.method.moments as moments_module
-import semfs.rows.memory as rows_module
+import semfs.rows.threads as threads_module
 from problems import make_problem
 from semfs import Moments
 
@@ -162,15 +162,15 @@ def test_some_rows_tell_of_the_scatter_within_classes(monkeypatch):
     moments, every = Moments.from_data(X, y), np.arange(6)
     E = X - moments.means[y]
     assert_allclose(moments.within_estimate(every), E.T @ E, atol=0.15 * len(X))
-    monkeypatch.setattr("semfs.rows.memory.SOME_ROWS", 2000)
+    monkeypatch.setattr("semfs.rows.memory.N_SAMPLED", 2000)
     assert_allclose(moments.within_estimate(every), E.T @ E, atol=1e-8 * len(X))
 
 
 def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
     X, y, _ = make_problem(n=20_000, d=8, C=40)
     expected = Moments.from_data(X, y)
-    monkeypatch.setattr(rows_module, "n_threads", lambda: 3)
-    monkeypatch.setattr(rows_module, "THREADS_FROM", 1)
+    monkeypatch.setattr(threads_module, "n_threads", lambda: 3)
+    monkeypatch.setattr(threads_module, "PARALLEL_SIZE", 1)
     assert_same_moments(Moments.from_data(X, y), expected)
 
 

@@ -2,7 +2,10 @@
 
 import gzip
 import pickle
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,13 +15,14 @@ from scipy.io import mmread, mmwrite
 from sklearn.base import clone
 
 import semfs.io.safety
-import semfs.rows.blocks
-import semfs.rows.memory
 from semfs import SemFS
 from semfs.io.mtx import mtx_reader
 from semfs.io.safety import FileError
 from semfs.io.sparse import SparseReader
-from semfs.rows import open_blocks
+from semfs.labels import LEFT_OUT, Labels
+from semfs.rows import draw_rows, open_blocks
+from semfs.rows.plan import PART_BLOCKS
+from semfs.rows.sums import PASS_ROWS
 
 pd = pytest.importorskip("pandas")
 h5py = pytest.importorskip("h5py")
@@ -29,12 +33,24 @@ pytest.importorskip("pyarrow")
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 N, D, K = 300, 40, 12
-RNG = np.random.default_rng(0)
-CODES = RNG.integers(0, 6, N)
-MEANS = RNG.gamma(0.5, 1.0, D) * np.where(RNG.random((6, D)) < 0.2, 8.0, 1.0)
-COUNTS = RNG.poisson(MEANS[CODES] * RNG.gamma(4.0, 0.25, (N, 1))).astype(np.float32)
-KINDS = np.array([f"type {code}" for code in CODES])
 NAMES = [f"g{j}" for j in range(D)]
+
+
+class Cells(NamedTuple):
+    counts: np.ndarray  # (N, D)
+    codes: np.ndarray  # (N,)
+    types: np.ndarray  # (N,), names of the codes
+
+
+@cache
+def cells():
+    """Counts of six types of cells that differ in a fifth of the genes."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 6, N)
+    means = rng.gamma(0.5, 1.0, D) * np.where(rng.random((6, D)) < 0.2, 8.0, 1.0)
+    depth = rng.gamma(4.0, 0.25, (N, 1))
+    counts = rng.poisson(means[codes] * depth).astype(np.float32)
+    return Cells(counts, codes, np.array([f"type {code}" for code in codes]))
 
 
 def log1p(X):
@@ -43,23 +59,36 @@ def log1p(X):
     return np.log1p(1e4 * X / np.where(totals == 0, 1, totals))
 
 
-EXPECTED = {
-    normalize: SemFS(K).fit(X, KINDS)
-    for normalize, X in ((None, COUNTS), ("log1p", log1p(COUNTS.astype(np.float64))))
-}
+@cache
+def fitted_in_memory(normalize=None):
+    X = cells().counts
+    if normalize is not None:
+        X = log1p(X.astype(np.float64))
+    return SemFS(K).fit(X, cells().types)
+
+
+def expected_order(normalize=None):
+    return fitted_in_memory(normalize).order_[:K].tolist()
+
+
+def in_small_parts(source, part_bytes=5000):
+    """The same source, read in parts of so many bytes."""
+    plan = replace(source.plan, block_bytes=part_bytes // PART_BLOCKS)
+    return replace(source, plan=plan)
 
 
 def h5ad(folder, form, ending="h5ad", **options):
-    cells = anndata.AnnData(form(COUNTS), pd.DataFrame({"kind": KINDS}), None)
-    cells.var_names = NAMES
+    adata = anndata.AnnData(form(cells().counts), pd.DataFrame({"kind": cells().types}), None)
+    adata.var_names = NAMES
     path = folder / f"a.{ending}"
-    (cells.write_zarr if ending == "zarr" else cells.write_h5ad)(path, **options)
+    write = adata.write_zarr if ending == "zarr" else adata.write_h5ad
+    write(path, **options)
     return path, "kind"
 
 
 def cellranger(folder):
-    S = sp.csr_array(COUNTS.astype(np.int32))
-    (folder / "y.txt").write_text("\n".join(KINDS))
+    S = sp.csr_array(cells().counts.astype(np.int32))
+    (folder / "y.txt").write_text("\n".join(cells().types))
     with h5py.File(folder / "a.h5", "w") as file:
         group = file.create_group("matrix")
         for name in ("data", "indices", "indptr"):
@@ -69,8 +98,8 @@ def cellranger(folder):
 
 
 def mtx(folder, packed=False):
-    np.save(folder / "y.npy", KINDS)
-    mmwrite(folder / "matrix.mtx", sp.csc_array(COUNTS.T.astype(int)).tocoo())
+    np.save(folder / "y.npy", cells().types)
+    mmwrite(folder / "matrix.mtx", sp.csc_array(cells().counts.T.astype(int)).tocoo())
     (folder / "features.tsv").write_text("".join(f"id\t{name}\tGene\n" for name in NAMES))
     if packed:
         text = (folder / "matrix.mtx").read_bytes()
@@ -79,14 +108,14 @@ def mtx(folder, packed=False):
 
 
 def blocks(folder):
-    S = sp.csr_array(COUNTS)
-    return [(S[a : a + 70], KINDS[a : a + 70]) for a in range(0, N, 70)], None
+    S = sp.csr_array(cells().counts)
+    return [(S[a : a + 70], cells().types[a : a + 70]) for a in range(0, N, 70)], None
 
 
 WAYS = {
-    "dense": lambda f: (COUNTS, KINDS),
-    "csr": lambda f: (sp.csr_array(COUNTS), KINDS),
-    "csc": lambda f: (sp.csc_matrix(COUNTS), KINDS),
+    "dense": lambda f: (cells().counts, cells().types),
+    "csr": lambda f: (sp.csr_array(cells().counts), cells().types),
+    "csc": lambda f: (sp.csc_matrix(cells().counts), cells().types),
     "h5ad": lambda f: h5ad(f, np.asarray),
     "h5ad csr": lambda f: h5ad(f, sp.csr_matrix),
     "h5ad csr gzip": lambda f: h5ad(f, sp.csr_matrix, compression="gzip"),
@@ -103,13 +132,10 @@ WAYS = {
 
 @pytest.mark.parametrize("normalize", [None, "log1p"])
 @pytest.mark.parametrize("way", WAYS)
-def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(
-    way, normalize, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
+def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(way, normalize, tmp_path):
     data, y = WAYS[way](tmp_path)
-    expected = EXPECTED[normalize].order_[:K].tolist()
-    streamed = open_blocks(data, y, passes="few", normalize=normalize)
+    expected = expected_order(normalize)
+    streamed = in_small_parts(open_blocks(data, y, passes="few", normalize=normalize))
     assert SemFS(K).fit(streamed).order_[:K].tolist() == expected
     loaded = SemFS(K).fit(open_blocks(data, y, normalize=normalize))
     assert loaded.order_[:K].tolist() == expected
@@ -122,81 +148,137 @@ def test_cells_in_any_form_give_the_genes_of_the_dense_matrix(
 def test_cells_without_a_label_are_used_as_in_memory_and_never_loaded(
     way, normalize, tmp_path, monkeypatch
 ):
-    labels = np.where(CODES < 4, KINDS, None)
-    X = COUNTS if normalize is None else log1p(COUNTS.astype(np.float64))
+    labels = np.where(cells().codes < 4, cells().types, None)
+    X = cells().counts
+    if normalize is not None:
+        X = log1p(X.astype(np.float64))
     expected = SemFS(K).fit(X, labels)
-    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
     monkeypatch.setattr(SparseReader, "load", None)
-    # the places of fifty cells at a time, among which they are clustered
+    # the projections of fifty cells at a time fit into the memory
     options = {"passes": "few", "normalize": normalize, "memory": 8 * 32 * 50}
-    found = SemFS(K).fit(open_blocks(WAYS[way](tmp_path)[0], labels, **options))
+    source = in_small_parts(open_blocks(WAYS[way](tmp_path)[0], labels, **options))
+    found = SemFS(K).fit(source)
     assert found.order_.tolist() == expected.order_.tolist()
     assert found.unlabeled_labels_.tolist() == expected.unlabeled_labels_.tolist()
     assert found.knowledge_ == expected.knowledge_
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
-def test_weights_and_missing_labels_count_as_they_do_in_memory(form, monkeypatch):
-    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 5000)
-    monkeypatch.setattr(semfs.rows.memory, "PASS_ROWS", 64)
-    labels, w = KINDS.astype(object), RNG.random(N)
+def test_weights_and_missing_labels_count_as_they_do_in_memory(form):
+    labels = cells().types.astype(object)
     labels[::7] = None
+    w = np.random.default_rng(1).random(N)
+    check_weighted_fit(form, cells().counts, labels, w)
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_weights_count_as_they_do_in_memory_in_more_than_one_step_of_a_pass(form):
+    repeats = PASS_ROWS // N + 2
+    counts = np.tile(cells().counts, (repeats, 1))
+    w = np.random.default_rng(1).random(len(counts))
+    check_weighted_fit(form, counts, np.tile(cells().types, repeats), w)
+
+
+def check_weighted_fit(form, counts, labels, w):
     options = {"class_weight": {"type 1": 3.0}}
-    expected = SemFS(K, **options).fit(COUNTS, labels, w)
-    source = open_blocks(form(COUNTS), labels, sample_weight=w, passes="few")
-    found = SemFS(K, **options).fit(source)
+    expected = SemFS(K, **options).fit(counts, labels, w)
+    source = open_blocks(form(counts), labels, sample_weight=w, passes="few")
+    found = SemFS(K, **options).fit(in_small_parts(source))
     assert found.order_[:K].tolist() == expected.order_[:K].tolist()
     assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_samples_that_are_left_out_may_hold_anything(form):
+    counts = cells().counts.copy()
+    labels = Labels.of(cells().types)
+    codes = labels.codes.copy()
+    codes[::5] = LEFT_OUT
+    kept = codes >= 0
+    expected = SemFS(K).fit(counts[kept], cells().types[kept])
+    counts[::5, 3] = np.nan
+    source = open_blocks(form(counts), cells().types, passes="few")
+    source = in_small_parts(source.with_labels(Labels(labels.classes, codes)))
+    found = SemFS(K).fit(source)
+    assert found.order_[:K].tolist() == expected.order_[:K].tolist()
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("labeled", [True, False])
+def test_samples_are_drawn_by_row_number_wherever_the_data_are(form, labeled):
+    labels = np.where(cells().codes < 4, cells().types, None)
+    source = in_small_parts(open_blocks(form(cells().counts), labels, passes="few"))
+    X, found = source.sample(20, labeled=labeled)
+    rows = draw_rows((cells().codes < 4) == labeled, 20)
+    assert (np.asarray(X.todense() if sp.issparse(X) else X) == cells().counts[rows]).all()
+    assert found.array().tolist() == labels[rows].tolist()
+    fewer, _ = source.sample(7, labeled=labeled)
+    assert fewer.shape[0] == 7
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_progress_counts_what_was_read(form, capsys):
+    source = in_small_parts(open_blocks(form(cells().counts), cells().types, passes="few"))
+    source.sums(n_select=K, verbose=1)
+    what = f"/{N} rows" if form is sp.csr_array else f"/{D} features"
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("class means ")
+    assert what in first
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 def test_values_stored_twice_add_up_and_the_matrix_given_stays_as_it_is(form):
-    once = form(COUNTS)
+    once = form(cells().counts)
     names = ("data", "indices", "indptr")
     twice = [np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2]
     given = form(tuple(twice), shape=once.shape)
-    for data in [(open_blocks(given, KINDS, passes="few"),), (given, KINDS)]:
-        assert SemFS(K).fit(*data).order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+    for data in [(open_blocks(given, cells().types, passes="few"),), (given, cells().types)]:
+        assert SemFS(K).fit(*data).order_[:K].tolist() == expected_order()
     for name, before in zip(names, twice):
         assert (getattr(given, name) == before).all()
 
 
 @pytest.fixture
 def read(monkeypatch):
-    """Rows, or columns, that were read of a sparse matrix in small parts."""
-    ranges, part = [], SparseReader.part
-    monkeypatch.setattr(semfs.rows.blocks, "PART_BYTES", 2000)
-    monkeypatch.setattr(SparseReader, "part", lambda *a: ranges.append(a[1:]) or part(*a))
+    """First and last rows, or columns, of the parts that were read of a sparse matrix."""
+    ranges = []
+    part = SparseReader.part
+
+    def watched(reader, first, last):
+        ranges.append((first, last))
+        return part(reader, first, last)
+
+    monkeypatch.setattr(SparseReader, "part", watched)
     return ranges
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 def test_a_fit_reads_the_file_twice(form, read):
-    found = SemFS(K).fit(open_blocks(form(COUNTS), KINDS, passes="few"))
+    source = open_blocks(form(cells().counts), cells().types, passes="few")
+    found = SemFS(K).fit(in_small_parts(source, 2000))
     columns = 0 if form is sp.csr_array else len(read) - len(set(read)) + K
-    assert found.order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
-    # class means; Gram columns that a sample of the rows foretells
+    assert found.order_[:K].tolist() == expected_order()
+    # class means; Gram columns, which a sample of the rows predicts
     assert sum(last - first for first, last in read) <= 2 * (D if columns else N) + columns
 
 
-@pytest.mark.parametrize("case", ["plain", "weighted", "described", "wrong", "sorted"])
-def test_pilots_spare_a_second_reading_and_never_change_the_answer(case, read, monkeypatch):
-    monkeypatch.setattr(semfs.rows.blocks, "EVERY", 40 if case == "sorted" else 5)
-    monkeypatch.setattr(semfs.rows.blocks, "ENOUGH", 20)
-    if case == "wrong":
-        monkeypatch.setattr("semfs.selectors.semfs.likely_features", lambda *_: np.arange(5))
-    X, y = sp.csr_array(np.tile(COUNTS, (5, 1))), np.tile(CODES, 5)
-    if case == "sorted":  # pilots would see some of the classes only
-        X, y = X[np.argsort(y)], np.sort(y)
-    w = RNG.random(5 * N) if case == "weighted" else None
+@pytest.mark.parametrize("case", ["weighted", "described", "sorted"])
+def test_predicted_columns_never_change_the_answer(case, read):
+    X = sp.csr_array(np.tile(cells().counts, (5, 1)))
+    y = np.tile(cells().codes, 5)
+    if case == "sorted":
+        X = X[np.argsort(y)]
+        y = np.sort(y)
+    w = np.random.default_rng(1).random(5 * N) if case == "weighted" else None
     table = np.eye(9, 4) + np.eye(9, 4, -3) + 0.1 if case == "described" else None
     selector = SemFS(K, table, include=[3])
     expected = clone(selector).fit(X, y, w)
-    found = selector.fit(open_blocks(X, y, sample_weight=w, passes="few"))
+    source = in_small_parts(open_blocks(X, y, sample_weight=w, passes="few"), 2000)
+    found = selector.fit(source)
     assert found.order_.tolist() == expected.order_.tolist()
     assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
-    n_read = sum(last - first for first, last in read)
-    assert (n_read < 1.5 * len(y)) == (case not in ("wrong", "sorted"))
+    assert sum(last - first for first, last in read) <= 2 * len(y)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
@@ -206,7 +288,7 @@ def test_chunks_of_zarr_that_are_cut_are_refused_and_missing_ones_are_zero(damag
     codec = "blosc" if array.metadata.zarr_format == 2 else "zstd"
     array[:] = 0.0 if damage == "gone" else array[:]
     chunk = path / "X" / "data" / array.metadata.encode_chunk_key((0,))
-    reader = open_blocks(path, KINDS).reader
+    reader = open_blocks(path, cells().types).reader
     if damage == "gone":
         chunk.unlink(missing_ok=True)
         assert not reader.part(0, 9).data.any()
@@ -237,28 +319,34 @@ def test_normalised_rows_of_a_file_are_transformed_and_predicted(tmp_path):
     rows = open_blocks(path, label, normalize="log1p")
     found = SemFS(K).fit(rows)
     assert_allclose(
-        found.transform(rows).toarray(), log1p(COUNTS)[:, found.get_support()], 1e-5
+        found.transform(rows).toarray(), log1p(cells().counts)[:, found.get_support()], 1e-5
     )
-    assert (found.predict(rows) == found.predict(sp.csr_array(log1p(COUNTS)))).all()
+    assert (found.predict(rows) == found.predict(sp.csr_array(log1p(cells().counts)))).all()
 
 
 def test_columns_that_do_not_fit_are_fetched_in_several_passes():
-    source = open_blocks(sp.csc_array(COUNTS), KINDS, passes="few", memory=4 * N * 5)
-    assert SemFS(K).fit(source).order_[:K].tolist() == EXPECTED[None].order_[:K].tolist()
+    source = open_blocks(
+        sp.csc_array(cells().counts), cells().types, passes="few", memory=4 * N * 5
+    )
+    assert SemFS(K).fit(source).order_[:K].tolist() == expected_order()
 
 
 def test_counts_and_other_numbers_are_told_apart(tmp_path):
     path, label = h5ad(tmp_path, sp.csc_matrix)
     with pytest.warns(UserWarning, match=r"raw counts .*normalize=\"log1p\""):
         open_blocks(path, label)
-    cells = anndata.AnnData(log1p(COUNTS), pd.DataFrame({"kind": KINDS}))
+    logs = anndata.AnnData(log1p(cells().counts), pd.DataFrame({"kind": cells().types}))
     with pytest.warns(UserWarning, match="expects counts"):
-        open_blocks(cells, label, normalize="log1p")
+        open_blocks(logs, label, normalize="log1p")
     with pytest.raises(ValueError, match="normalize must be 'log1p'"):
-        open_blocks(cells, label, normalize="log")
-    for negative in (-COUNTS, sp.csr_array(-COUNTS), sp.csc_array(-COUNTS)):
-        with pytest.raises(ValueError, match="negative numbers are no counts"):
-            SemFS(K).fit(open_blocks(negative, KINDS, normalize="log1p"))
+        open_blocks(logs, label, normalize="log")
+    for negative in (
+        -cells().counts,
+        sp.csr_array(-cells().counts),
+        sp.csc_array(-cells().counts),
+    ):
+        with pytest.raises(ValueError, match="expects counts, but X has negative numbers"):
+            SemFS(K).fit(open_blocks(negative, cells().types, normalize="log1p"))
 
 
 def rewritten(path, name, change):
@@ -327,7 +415,7 @@ def test_broken_matrix_market_files_are_explained(text, message, tmp_path):
 @pytest.mark.parametrize("form", [sp.csc_array, sp.csr_array])  # sorted by cell, or by gene
 def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkeypatch):
     path, packed = mtx(tmp_path)[0], mtx(tmp_path, packed=True)[0]
-    mmwrite(path, form(COUNTS.T / (8 if field == "real" else 1)).tocoo(), "note", field)
+    mmwrite(path, form(cells().counts.T / (8 if field == "real" else 1)).tocoo(), "note", field)
     expected = mmread(path, spmatrix=False).T.toarray()
     odd = path.read_bytes().replace(b"\n1 ", b"\n\n  1\t").rstrip() + b"  "
     packed.write_bytes(gzip.compress(odd))

@@ -4,25 +4,24 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
-from problems import make_problem
+from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
+from semfs.io.sparse import SparseReader
 from semfs.rows import open_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from test_streaming import DATASETS, K  # noqa: E402
-
 import semfs.rows.cluster as module  # noqa: E402
-from semfs.rows import blocks  # noqa: E402
+
+K = 12
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
 
@@ -68,40 +67,120 @@ def test_chunks_of_unknown_length_are_fine():
     assert SemFS(4).fit(chunked[mask], labels).order_.tolist() == expected
 
 
+def sparse_chunks(X, y, memory):
+    chunks = da.from_array(X, chunks=(70, 30)).map_blocks(sp.csr_array)
+    return module.dask_rows(chunks, y, memory=memory)
+
+
 @pytest.mark.parametrize("memory", [100, 2**20])
-def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client, monkeypatch):
+def test_sparse_blocks_give_the_order_of_the_fit_in_memory(memory, client):
     X, y, _ = make_problem(n=300, d=30)
     X = np.where(X > 0.5, X, 0.0)
-
-    def rows(X):
-        blocks = da.from_array(X, chunks=(70, 30)).map_blocks(sp.csr_array)
-        return replace(module.dask_rows(blocks, y), memory=memory)
-
-    assert SemFS(6).fit(rows(X)).order_[:6].tolist() == SemFS(6).fit(X, y).order_[:6].tolist()
-    if memory == 100:  # few rows foretell what will be asked for: class means are known anyway
-        monkeypatch.setattr(module, "SAMPLE", 10)
-        M = Moments.from_data(X, y)
-        means = Moments.from_sums(*rows(M.means[M.rows.codes]).sums(n_select=6))
-        assert len(means.rows.preview.codes) < 60
-        assert_allclose(means.within_estimate(np.arange(30)), 0.0, atol=1e-9)
+    found = SemFS(6).fit(sparse_chunks(X, y, memory))
+    assert found.order_[:6].tolist() == SemFS(6).fit(X, y).order_[:6].tolist()
 
 
-def test_pilots_on_workers_spare_a_second_reading(monkeypatch):
+def test_a_sample_of_sparse_blocks_is_drawn_from_each_of_them():
+    X, y, _ = make_problem(n=300, d=30)
+    X = np.where(X > 0.5, X, 0.0)
+    in_memory = Moments.from_data(X, y)
+    # all samples at the mean of their class: whatever is drawn, nothing varies within classes
+    rows = sparse_chunks(in_memory.means[in_memory.rows.codes], y, memory=100)
+    sums = rows.accumulate(matrix=False, precise=False, n_sampled=10)
+    sample = sums.sample()
+    assert 10 <= len(sample.codes) <= 10 + len(rows.bounds)
+    weights = np.bincount(sample.codes, sample.weights, minlength=len(in_memory.classes))
+    drawn = np.unique(sample.codes)
+    assert (weights[drawn] > 0).all()
+    means = Moments.from_sums(*rows.sums(n_select=6))
+    assert_allclose(means.within_estimate(np.arange(30)), 0.0, atol=1e-9)
+
+
+def test_workers_read_ranges_of_a_sparse_file_twice(monkeypatch):
     X, y, _ = make_problem(n=3000, d=30)
-    X, read, part = sp.csr_array(np.where(X > 0.5, X, 0.0)), [], blocks.SparseReader.part
-    for name, value in {"PART_BYTES": 5000, "EVERY": 5, "ENOUGH": 20}.items():
-        monkeypatch.setattr(blocks, name, value)
-    monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)
-    monkeypatch.setattr(
-        blocks.SparseReader, "part", lambda *a: read.append(a[2] - a[1]) or part(*a)
-    )
+    X = sp.csr_array(np.where(X > 0.5, X, 0.0))
+    n_read = []
+    part = SparseReader.part
+
+    def watched(reader, first, last):
+        n_read.append(last - first)
+        return part(reader, first, last)
+
+    monkeypatch.setattr(SparseReader, "part", watched)
     source = open_blocks(X, y, passes="few", block_rows=200)
-    with distributed.Client(processes=False, dashboard_address=None) as client:  # in here
-        rows = module.on_cluster(source, client)
-        assert len(rows.parts) > 1
+    with distributed.Client(processes=False, dashboard_address=None) as client:
+        rows = module.on_cluster(source, client, min_rows=1)
+        assert len(rows.bounds) > 1
         found = SemFS(6).fit(rows)
     assert found.order_.tolist() == SemFS(6).fit(X, y).order_.tolist()
-    assert sum(read) < 1.5 * len(y)
+    assert sum(n_read) <= 2 * len(y)
+
+
+@pytest.mark.parametrize("kind", ["dense chunks", "sparse chunks", "file"])
+def test_unlabeled_samples_are_clustered_as_in_memory(kind, client, tmp_path):
+    X, codes, _ = make_problem(n=400, d=12, C=6)
+    X = np.where(X > 0.0, X, 0.0)
+    y = np.where(codes < 4, codes.astype(float), np.nan)
+    expected = SemFS(5, n_new_classes=2).fit(X, y)
+    if kind == "file":
+        np.save(tmp_path / "X.npy", X)
+        source = open_blocks(tmp_path / "X.npy", y, block_rows=50)
+        rows = module.on_cluster(source, client, min_rows=1)
+        assert len(rows.bounds) > 1
+    else:
+        chunks = da.from_array(X, chunks=(90, 12))
+        if kind == "sparse chunks":
+            chunks = chunks.map_blocks(sp.csr_array)
+        rows = module.dask_rows(chunks, y)
+    found = SemFS(5, n_new_classes=2).fit(rows)
+    assert found.order_.tolist() == expected.order_.tolist()
+    assert found.unlabeled_labels_.tolist() == expected.unlabeled_labels_.tolist()
+
+
+def dask_frame(X, y):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    frame.insert(2, "kind", [f"class {label}" for label in y])
+    return frame, dd.from_pandas(frame, npartitions=4)
+
+
+@pytest.mark.parametrize("labels", ["name", "series", "array"])
+def test_data_frames_give_the_order_of_the_fit_in_memory(labels):
+    X, y, _ = make_problem(n=300)
+    frame, chunked = dask_frame(X, y)
+    if labels == "name":
+        rows = module.dask_rows(chunked, "kind")
+    else:
+        given = chunked["kind"] if labels == "series" else frame["kind"].to_numpy()
+        with pytest.warns(UserWarning, match="Ignored non-numeric columns: kind"):
+            rows = module.dask_rows(chunked, given)
+    expected = SemFS(4).fit(X, y)
+    found = SemFS(4).fit(rows)
+    assert found.order_.tolist() == expected.order_.tolist()
+    assert_allclose(found.scores_, expected.scores_)
+    assert found.feature_names_in_.tolist() == [f"f{j}" for j in range(X.shape[1])]
+    assert found.classes_.tolist() == [f"class {c}" for c in range(4)]
+
+
+def test_columns_of_dask_data_are_taken_lazily_and_by_name():
+    X, y, _ = make_problem(n=300)
+    frame, chunked = dask_frame(X, y)
+    names = [f"f{j}" for j in range(X.shape[1])]
+    columns = np.array([1, 4, 7])
+    array = module.lazy_columns(awkward(X), columns)
+    assert module.is_dask(array)
+    assert_allclose(array.compute(), X[:, columns])
+    turned = chunked[list(chunked.columns[::-1])]
+    found = module.lazy_columns(turned, columns, names)
+    assert module.is_dask(found)
+    assert found.compute().equals(frame[["f1", "f4", "f7"]])
+    with pytest.raises(ValueError, match=r"lacks 1 of the features .* 'g'"):
+        module.lazy_columns(chunked, np.array([0]), ["g"])
+    sums = module.lazy_rows(turned, lambda X: X.sum(axis=1), dtype=float, names=names)
+    assert_allclose(sums.compute(), X.sum(axis=1))
+    pairs = module.lazy_rows(awkward(X), lambda X: X[:, :2], dtype=float, width=2)
+    assert_allclose(pairs.compute(), X[:, :2])
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", {1: 3.0}])
@@ -131,7 +210,7 @@ def test_a_value_that_is_missing_on_a_worker_is_the_error_of_the_fit_in_memory(c
 def test_without_room_for_the_matrix_columns_are_fetched():
     X, y, _ = make_problem(n=300, d=30)
     expected = SemFS(4).fit(X, y)
-    small = replace(module.dask_rows(awkward(X), y), memory=100)
+    small = module.dask_rows(awkward(X), y, memory=100)
     moments = Moments.from_sums(*small.sums(n_select=4))
     assert moments.scatter_matrix is None
     assert_allclose(SemFS(4).fit_moments(moments).scores_, expected.scores_)
@@ -139,14 +218,13 @@ def test_without_room_for_the_matrix_columns_are_fetched():
         small.sums(n_select=None)
 
 
-def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "RANGE_ROWS_PER_FEATURE", 0)  # many parts, however few rows
+def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path):
     X, y, expected = data
     assert SemFS(K).fit(awkward(X), y).order_.tolist() == expected
     np.save(tmp_path / "X.npy", X)
     source = open_blocks(tmp_path / "X.npy", y, block_rows=200)
-    rows = module.on_cluster(source, client)
-    assert len(rows.parts) > 1
+    rows = module.on_cluster(source, client, min_rows=1)
+    assert len(rows.bounds) > 1
     assert SemFS(K).fit(rows).order_.tolist() == expected
     small = open_blocks(tmp_path / "X.npy", y)
     assert module.on_cluster(small, client) is small
@@ -230,7 +308,7 @@ def test_a_fit_survives_a_worker_killed_from_outside():
 def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
     # Dask gives the part up after four deaths; or, when workers die so fast that they are not
     # started again, none is left.
-    monkeypatch.setattr(module, "PATIENCE", 20.0)
+    monkeypatch.setattr(module, "WORKER_PATIENCE", 20.0)
     X, y, _ = make_problem(n=400)
     with (
         local_cluster(2) as cluster,
@@ -241,7 +319,7 @@ def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
 
 
 def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 3.0)
+    monkeypatch.setattr(module, "WORKER_PATIENCE", 3.0)
     X, y, _ = make_problem(n=400)
     with (
         local_cluster(0) as cluster,
@@ -260,10 +338,11 @@ def test_wrong_use_is_one_clear_line(monkeypatch):
         SemFS(5).fit(awkward(X))
     with pytest.raises(ValueError, match="must be a matrix"):
         SemFS(5).fit(da.from_array(y), y)
-    dd = pytest.importorskip("dask.dataframe")
-    frame = dd.from_dask_array(awkward(X).compute_chunk_sizes())
-    with pytest.raises(ValueError, match=r"frame.to_dask_array\(lengths=True\)"):
-        SemFS(5).fit(frame, y)
+    _, frame = dask_frame(X, y)
+    with pytest.raises(ValueError, match="no column 'type' with the labels"):
+        SemFS(5).fit(frame, "type")
+    with pytest.raises(ValueError, match="no column of numbers"):
+        SemFS(5).fit(frame[["kind"]], y)
     with pytest.raises(ValueError, match="each worker can read in part"):
         module.on_cluster(open_blocks([(X, y)]), None)
     with pytest.raises(module.ClusterError, match="no scheduler answers"):

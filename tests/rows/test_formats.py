@@ -248,7 +248,7 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
         assert source.feature_names == NAMES
         assert_array_equal(source.reader.load().toarray(), factor * X)
     view = anndata.read_h5ad(path)[:60]
-    assert_array_equal(open_blocks(view, "kind", key=layer).load()[1], KINDS[:60])
+    assert_array_equal(open_blocks(view, "kind", key=layer).load()[1].array(), KINDS[:60])
     with pytest.raises(ValueError, match="no column 'nothing'"):
         open_blocks(view, "nothing")
 
@@ -341,7 +341,7 @@ def test_columns_as_old_anndata_wrote_them_are_read(tmp_path):
         file["obs/__categories/kind"] = list(TEXTS.index)
         file["obs/kind"].attrs["categories"] = file["obs/__categories/kind"].ref
         file["obs"].attrs["encoding-version"] = "0.1.0"
-    assert_array_equal(open_blocks(path, label).load()[1], KINDS)
+    assert_array_equal(open_blocks(path, label).load()[1].array(), KINDS)
 
 
 def test_broken_h5ad_is_explained(tmp_path):

@@ -4,36 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from sklearn.datasets import load_digits
 
 import semfs.io.reader as readers_module
-import semfs.rows.memory as memory_module
-from problems import make_problem
+from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
-from semfs.datasets import load_sample
-from semfs.rows import Accumulator, as_matrix, as_source, open_blocks
+from semfs.rows import Accumulator, as_source, open_blocks
+from semfs.rows.sums import PANEL
 
 K = 12
-
-
-def sample():
-    """In float64: of 765 genes some are so alike that float32 cannot order them."""
-    X, y, _, _ = load_sample("blood").split()
-    return np.ascontiguousarray(as_matrix(X), dtype=np.float64), np.asarray(y)
-
-
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X.astype(np.float32), y
-
-
-def far_away():
-    """Columns 10,000 standard deviations from zero, in float32."""
-    X, y, _ = make_problem(3, n=4000, d=25, C=6)
-    return (X + 1e4).astype(np.float32), y
-
-
-DATASETS = {"sample": sample, "digits": digits, "far away": far_away}
 
 
 @pytest.fixture(params=DATASETS, scope="module")
@@ -131,14 +109,14 @@ def test_a_mean_that_drifts_far_costs_no_digits():
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind, monkeypatch):
-    monkeypatch.setattr(memory_module, "PANEL", 8)
-    X, y, _ = make_problem(n=200, d=29)
+def test_matrices_wider_than_a_panel_are_summed_and_mirrored(kind):
+    d = PANEL + 77
+    X, y, _ = make_problem(n=200, d=d)
     data = sp.csr_array(X) if kind == "sparse" else X
-    sums = Accumulator(29)
+    sums = Accumulator(d)
     for a in range(0, 150, 50):
         sums.add(data[a : a + 50], y[a : a + 50])
-    rest = Accumulator(29)
+    rest = Accumulator(d)
     rest.add(data[150:], y[150:])
     sums += rest
     assert_allclose(
@@ -162,8 +140,8 @@ def test_block_sizes_follow_the_memory_budget(tmp_path):
     for memory in ("16MB", "64MiB", 10**9):
         source = open_blocks(tmp_path / "X.npy", y, memory=memory)
         for matrix in (True, False):
-            buffers = 4 * source.step(matrix=matrix) * 4000
-            assert buffers + 8e6 * matrix <= source.memory
+            buffers = 4 * source.rows_per_block(matrix=matrix) * 4000
+            assert buffers + 8e6 * matrix <= source.plan.memory
 
 
 def test_wrong_values_are_reported_with_their_rows(tmp_path):

@@ -1,0 +1,187 @@
+"""A sparse matrix stored by rows (CSR): threads unpack parts of it and sum them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from semfs.arrays import draw_rows
+from semfs.io.sparse import SparseReader
+from semfs.labels import Labels
+from semfs.progress import Progress
+from semfs.rows.blocks import BlockSource, named_rows, stacked
+from semfs.rows.memory import N_SAMPLED_SPARSE
+from semfs.rows.sums import (
+    Accumulator,
+    SampledRows,
+    csr_products,
+    sparse_class_sums,
+    used_mask,
+)
+from semfs.rows.threads import map_ahead, n_threads
+from semfs.validation import check_all_finite
+
+if TYPE_CHECKING:
+    from semfs._typing import Float64, Floats, Indices, Sparse
+    from semfs.rows.source import ClusterModel
+
+Result = TypeVar("Result")
+
+# Threads that unpack and sum up parts. Unpacking does not hold the interpreter's lock, so that
+# three pay on two processors; more than five only take memory.
+MIN_PART_THREADS = 3
+MAX_PART_THREADS = 5
+
+
+def part_threads() -> int:
+    """Return the number of threads that work on parts of a sparse matrix."""
+    return min(max(n_threads(), MIN_PART_THREADS), MAX_PART_THREADS)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedCSR(BlockSource):
+    """Samples of a sparse matrix stored by rows; make it with `open_blocks`."""
+
+    reader: SparseReader
+
+    def accumulate(
+        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+    ) -> Accumulator:
+        """Return the sums over all samples, and ``n_sampled`` of the samples themselves."""
+        if matrix:
+            return self.accumulate_blocks(matrix=True, precise=precise)
+        labels = self._labels()
+        n_classes = len(labels.classes)
+        sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
+
+        def sum_up(rows: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
+            used_X, codes, weights = self._used(rows, X)
+            sums, squares = sparse_class_sums(used_X, codes, n_classes, weights)
+            if not np.isfinite(squares).all():
+                with named_rows(rows):
+                    check_all_finite(used_X)
+            return sums, squares, X[_inside(rows, sampled)]
+
+        sums = np.zeros((n_classes, self.n_features))
+        squares = np.zeros(self.n_features)
+        pieces: list[Sparse] = []
+        for part_sums, part_squares, piece in self._map_parts("class means", sum_up):
+            sums += part_sums
+            squares += part_squares
+            pieces.append(piece)
+        sample = stacked(pieces, self.n_features)
+        return sparse_accumulator(self, labels, sums, squares, sampled, sample)
+
+    def gram_columns(
+        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+    ) -> Float64:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
+
+        def multiply(rows: slice, X: Sparse) -> Float64:
+            X, _, weights = self._used(rows, X)
+            return csr_products(X, columns, weights, dtype)
+
+        out = -self._total() * np.outer(mean, mean[columns])
+        for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
+            out += products
+        return out
+
+    def rows_at(self, rows: Indices) -> Sparse:
+        """Return samples by their row numbers, which ascend."""
+
+        def pick(part: slice, X: Sparse) -> Sparse:
+            return X[_inside(part, rows)]
+
+        return stacked(list(self._map_parts("a sample", pick)), self.n_features)
+
+    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend."""
+
+        def assign(part: slice, X: Sparse) -> Indices:
+            chosen = _inside(part, rows)
+            return model.assign(X[chosen]) if len(chosen) else np.zeros(0, dtype=np.intp)
+
+        found = list(self._map_parts("clusters", assign))
+        return np.concatenate([np.zeros(0, dtype=np.intp), *found])
+
+    def _map_parts(
+        self, title: str, work: Callable[[slice, Sparse], Result]
+    ) -> Iterator[Result]:
+        """Yield work(row numbers, X) of all parts in order, computed in threads."""
+        n_rows = self.n_rows or 0
+        stop = self.start + n_rows
+        ranges = self.reader.ranges(self.start, stop, self.plan.part_bytes)
+
+        def read_and_work(bounds: tuple[int, int]) -> tuple[int, Result]:
+            first, last = bounds
+            X = self.preprocessing.apply(self.reader.part(first, last))
+            rows = slice(first - self.start, last - self.start)
+            return last - first, work(rows, X)
+
+        with Progress(title, n_rows, self.verbose, unit="rows") as progress:
+            for n_done, result in map_ahead(read_and_work, ranges, part_threads()):
+                yield result
+                progress.step("", n_done)
+
+    def _used(self, rows: slice, X: Sparse) -> tuple[Sparse, Indices, Floats | None]:
+        """Return the samples of a part that are used, their codes and weights."""
+        codes = self._labels().codes[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        used = used_mask(codes, weights)
+        if used.all():
+            return X, codes, weights
+        return X[used], codes[used], None if weights is None else weights[used]
+
+    def _labels(self) -> Labels:
+        assert self.labels is not None  # those of files are known when these are opened
+        return self.labels
+
+    def _total(self) -> float:
+        """Return the weight of the samples that are used."""
+        used = used_mask(self._labels().codes, self.weights)
+        return float(used.sum() if self.weights is None else self.weights[used].sum())
+
+
+def sparse_accumulator(
+    source: BlockSource,
+    labels: Labels,
+    sums: Float64,
+    squares: Float64,
+    sampled: Indices,
+    sample: Sparse,
+) -> Accumulator:
+    """Return class sums (C, d) and squares (d,) of a sparse source as an accumulator.
+
+    ``sample`` are the samples at the rows ``sampled``; their weights are raised so that each
+    class weighs as much as all its samples do.
+    """
+    codes = labels.codes
+    weights = source.weights
+    used = used_mask(codes, weights)
+    n_classes = len(labels.classes)
+    used_weights = None if weights is None else weights[used]
+    counts = np.bincount(codes[used], used_weights, n_classes).astype(np.float64)
+    out = Accumulator(source.n_features, matrix=False)
+    out.eps = source.eps
+    out.sparse = True
+    out.n_unlabeled = labels.n_unlabeled
+    out.add_sums(labels.classes, counts, sums, squares)
+    if not len(sampled):
+        return out
+    sampled_codes = codes[sampled]
+    sampled_weights = np.ones(len(sampled)) if weights is None else weights[sampled]
+    sampled_counts = np.bincount(sampled_codes, sampled_weights, n_classes)
+    raised = counts / np.where(sampled_counts > 0.0, sampled_counts, 1.0)
+    rows = SampledRows(sample, sampled_codes, sampled_weights * raised[sampled_codes])
+    out.add_sample(rows, labels.classes)
+    return out
+
+
+def _inside(part: slice, rows: Indices) -> Indices:
+    """Return which of the ascending row numbers are in a part, counted from its start."""
+    first, last = np.searchsorted(rows, [part.start, part.stop])
+    return rows[first:last] - part.start

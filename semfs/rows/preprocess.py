@@ -1,0 +1,104 @@
+"""What is done to features before they are summed up, and again before predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from semfs._typing import Floats, Indices, Matrix, Sparse
+
+#: Counts per sample after normalization, as in scanpy's tutorials.
+TARGET_SUM = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """Normalization of counts, then a factor per feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts = np.array([[1.0, 3.0], [0.0, 0.0]])
+    >>> Preprocessing(normalize="log1p").apply(counts).round(2)
+    array([[7.82, 8.92],
+           [0.  , 0.  ]])
+    >>> Preprocessing(scale=np.array([2.0, 1.0])).apply(counts)
+    array([[2., 3.],
+           [0., 0.]])
+    """
+
+    normalize: str | None = None  # "log1p": log(1 + counts per 10⁴ of the sample)
+    scale: Floats | None = None  # (d,), what features are multiplied by
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is done at all."""
+        return self.normalize is not None or self.scale is not None
+
+    def apply(
+        self,
+        X: Matrix,
+        columns: slice | Indices = slice(None),
+        row_sums: Floats | None = None,
+    ) -> Matrix:
+        """Return X (n, g), the ``columns`` of the data, preprocessed.
+
+        The sums of whole rows (n,) are needed to normalize unless X has all columns.
+        """
+        if self.normalize == "log1p":
+            X = log_normalized(X, row_sums)
+        if self.scale is not None:
+            X = _times_columns(X, self.scale[columns])
+        return X
+
+
+def log_normalized(X: Matrix, row_sums: Floats | None = None) -> Matrix:
+    """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
+
+    X (n, g) is dense, CSR or CSC; without ``row_sums`` (n,) it has all columns of the rows.
+    """
+    sparse = sp.issparse(X)
+    values: Any = X.data if sparse else X
+    if values.min(initial=0) < 0:
+        raise ValueError(
+            'normalize="log1p" expects counts, but X has negative numbers. Leave it out.'
+        )
+    if row_sums is None:
+        row_sums = _csr_row_sums(X) if sparse else X.sum(axis=1, dtype=np.float64)
+    factors = (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(X.dtype)
+    with np.errstate(all="ignore"):
+        if sparse:
+            return _log_normalized_sparse(X, factors)
+        return np.log1p(X * factors[:, None])
+
+
+def _log_normalized_sparse(X: Sparse, factors: Floats) -> Sparse:
+    """Return log(1 + X), each row of X times its factor (n,), in the format of X."""
+    if X.format == "csc":
+        data = factors[X.indices]
+    else:
+        data = np.repeat(factors, np.diff(X.indptr))
+    data *= X.data
+    np.log1p(data, out=data)
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)
+
+
+def _csr_row_sums(X: Sparse) -> Floats:
+    """Return the row sums (n,) of CSR X, in an eighth of the time of a product."""
+    sums = np.zeros(X.shape[0])
+    filled = np.flatnonzero(np.diff(X.indptr))
+    if len(filled):
+        sums[filled] = np.add.reduceat(X.data, X.indptr[filled])
+    return sums
+
+
+def _times_columns(X: Any, factors: Floats) -> Any:
+    """Return X with each column multiplied by its factor (g,), in the precision of X."""
+    factors = factors.astype(X.dtype)
+    if sp.issparse(X):
+        return X.multiply(factors[None, :]).asformat(X.format)
+    return X * factors

@@ -1,0 +1,170 @@
+"""Row sources: what the method may ask of labeled samples, wherever they are.
+
+All of them give the same sums. `MemoryRows` has the samples in memory, `DeviceRows` on the
+device of another array library; sources beyond memory read them in parts: `StreamedRows`,
+`StreamedCSR` and `StreamedCSC` from a file, `ChunkRows` and `RangeRows` on a Dask cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from semfs._typing import Float64, Floats, Indices, Mask, Matrix
+    from semfs.labels import Labels
+    from semfs.rows.sums import Accumulator
+
+    #: Features of a subset of the samples (s, m), their codes (s,), and weights (s,) or None.
+    SampledColumns = tuple[Floats, Indices, Floats | None]
+
+
+class RowSource(Protocol):
+    """Labeled samples that can be summed up."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of samples; None if only the end of the data will tell."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        ...
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the features, if they have any."""
+        ...
+
+    @property
+    def labels(self) -> Labels | None:
+        """Labels of the samples; None if they come with the blocks."""
+        ...
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether ``X``, ``codes`` and ``weights`` are at hand as numpy or CSR arrays."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """Rounding unit of the data: that of float32 or float64."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the samples take; 0 for sources beyond memory."""
+        ...
+
+    def gram_columns(
+        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+    ) -> Float64:
+        """Return ``columns`` (d, b) of the scatter matrix about the mean (d,), in float64.
+
+        ``total`` is the weight of all samples. ``far`` says that a mean is many standard
+        deviations from zero, ``precise`` that products of float32 must be taken in float64.
+        """
+        ...
+
+    def scatter(
+        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+    ) -> Float64:
+        """Return the scatter matrix (d, d) about the mean.
+
+        ``near`` says that the means are so close to zero that they may be subtracted from
+        X'X afterwards, which saves a copy of X.
+        """
+        ...
+
+    def keep_classes(self, mask: Mask) -> Self:
+        """Return the samples of the classes in a mask (C,), with codes that count those."""
+        ...
+
+    def copy(self) -> RowSource:
+        """Return the samples in memory of their own, so that the caller may change X."""
+        ...
+
+    def sample_columns(self, features: Indices) -> SampledColumns | None:
+        """Return ``features`` of a random subset of the samples, None if none is at hand.
+
+        It predicts which Gram columns a fit will need.
+        """
+        ...
+
+
+class SummableSource(RowSource, Protocol):
+    """Samples that are summed up in one call, because they are at hand."""
+
+    @property
+    def codes(self) -> Indices:
+        """Class of each sample (n,)."""
+        ...
+
+    @property
+    def weights(self) -> Floats | None:
+        """Weight of each sample (n,), None if all weigh the same."""
+        ...
+
+    def class_totals(self, n_classes: int) -> tuple[Float64, Float64, Float64]:
+        """Return a shift (d,), and about it class sums (C, d) and column squares (d,)."""
+        ...
+
+
+class OutOfCoreSource(RowSource, Protocol):
+    """Samples that are read in parts and never held whole in memory."""
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether the data are so small that it takes less time to load them."""
+        ...
+
+    def load(self) -> tuple[Matrix, Labels, Floats | None]:
+        """Return X, labels and weights in memory, without the samples that are left out."""
+        ...
+
+    def labels_known(self) -> Self:
+        """Return the source with its labels, which are read if they come with the blocks."""
+        ...
+
+    def with_labels(self, labels: Labels) -> Self:
+        """Return the source with other labels (n,)."""
+        ...
+
+    def sums(
+        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
+    ) -> tuple[Accumulator, Self | None]:
+        """Return the sums, and the source if it must be read again for Gram columns.
+
+        ``n_select`` is the number of features to select; None means that the solver needs the
+        d × d scatter matrix.
+        """
+        ...
+
+    def sample(self, n: int, *, labeled: bool) -> tuple[Matrix, Labels]:
+        """Return at most ``n`` random samples with a label, or without one."""
+        ...
+
+    def assign(self, model: ClusterModel) -> Self:
+        """Return the unlabeled samples, labeled with the number of their cluster."""
+        ...
+
+
+class ClusterModel(Protocol):
+    """Clusters that samples are assigned to: the nearest center in a linear projection."""
+
+    @property
+    def centers(self) -> Floats:
+        """Centers (K, p) of the clusters."""
+        ...
+
+    def assign(self, X: Matrix) -> Indices:
+        """Return the cluster of each sample X (n, d)."""
+        ...
+
+    def project(self, X: Matrix, columns: slice) -> Floats:
+        """Return what some columns X (n, g) of samples add to their projection (n, p)."""
+        ...
+
+    def nearest(self, Z: Floats) -> Indices:
+        """Return the nearest center of projected samples Z (n, p)."""
+        ...

@@ -1,0 +1,49 @@
+"""Samples that are read in blocks of rows: dense files, and (X, y) blocks of any kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semfs.rows.blocks import BlockSource, stacked
+from semfs.rows.memory import N_SAMPLED_SPARSE, MemoryRows
+
+if TYPE_CHECKING:
+    from semfs._typing import Float64, Indices, Matrix
+    from semfs.rows.source import ClusterModel
+    from semfs.rows.sums import Accumulator
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRows(BlockSource):
+    """Samples that are read in blocks of rows; make it with `open_blocks`."""
+
+    def accumulate(
+        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+    ) -> Accumulator:
+        """Return the sums over all samples; none of them are kept."""
+        return self.accumulate_blocks(matrix=matrix, precise=precise)
+
+    def gram_columns(
+        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+    ) -> Float64:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        out = np.zeros((self.n_features, len(columns)))
+        for block in self.watched_blocks(f"{len(columns)} Gram columns"):
+            rows = MemoryRows(block.X, block.codes, block.weights)
+            weights = block.weights
+            block_total = float(rows.n_rows if weights is None else weights.sum())
+            out += rows.gram_columns(columns, mean, block_total, far=far, precise=precise)
+        return out
+
+    def rows_at(self, rows: Indices) -> Matrix:
+        """Return samples by their row numbers, which ascend."""
+        parts = [block.X.copy() for block in self.only(rows).blocks()]
+        return stacked(parts, self.n_features)
+
+    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend."""
+        found = [model.assign(block.X) for block in self.only(rows).blocks()]
+        return np.concatenate([np.zeros(0, dtype=np.intp), *found])
