@@ -3,6 +3,9 @@
 import numpy as np
 import scipy.sparse as sp
 
+from semfs import Moments
+from semfs.method.objective import Objective
+
 
 def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     """Rows whose class means depend linearly on the class attributes, plus noise."""
@@ -12,6 +15,11 @@ def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     A = rng.standard_normal((C, m))
     X = rng.standard_normal((n, d)) + (A @ rng.standard_normal((m, d)))[y] + offset
     return X, y, A
+
+
+def make_objective(X, y, A, **options):
+    """J of the classes of X and y with targets A."""
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
 
 
 def make_words(n, d, density=0.001, C=20, seed=0):

@@ -56,6 +56,11 @@ class Block(NamedTuple):
 class OutOfCoreRows:
     """What rows have in common that stay where they are."""
 
+    in_memory = False
+
+    def sample_columns(self: Any, features: np.ndarray) -> Any:
+        return None if self.preview is None else self.preview.some(features)
+
     def keep_classes(self, full: np.ndarray) -> Self:
         """Return the same rows: those of empty classes have no weight."""
         return self
@@ -126,7 +131,9 @@ class OutOfCoreRows:
             raise ValueError("there are no labeled rows, or all their weights are zero.")
         return sums
 
-    def scatter(self: Any, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
+    def scatter(
+        self: Any, mean: np.ndarray, total: float, *, precise: bool, near: bool = False
+    ) -> np.ndarray:
         """Return the scatter matrix (d, d) about the mean, in one pass."""
         return self.summed(matrix=True, precise=precise).result()[-1]
 

@@ -84,6 +84,25 @@ class ArrayRows:
     def rounding(self) -> float:
         return float(self._xp()[0].finfo(self.X.dtype).eps)
 
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def in_memory(self) -> bool:
+        return False
+
+    @property
+    def eps(self) -> float:
+        return self.rounding
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.X.shape[0] * self.X.shape[1] * self.X.itemsize)
+
+    def sample_columns(self, features: np.ndarray) -> None:
+        return None
+
     def _xp(self) -> tuple[Any, Any]:
         with config_context(array_api_dispatch=True):
             xp, _, device = get_namespace_and_device(self.X)
@@ -125,7 +144,9 @@ class ArrayRows:
             out += self._host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
-    def scatter(self, mean: np.ndarray, total: float, *, precise: bool) -> np.ndarray:
+    def scatter(
+        self, mean: np.ndarray, total: float, *, precise: bool, near: bool = False
+    ) -> np.ndarray:
         out = np.zeros((self.X.shape[1],) * 2)
         for _, Z, w in self._blocks(mean, precise):
             out += self._host(Z.T @ (Z * w))

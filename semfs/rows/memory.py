@@ -63,6 +63,21 @@ class Rows:
         return self.X.data.nbytes if sp.issparse(self.X) else self.X.nbytes
 
     @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def in_memory(self) -> bool:
+        return True
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(self.X.dtype).eps)
+
+    def sample_columns(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        return self.some(features)
+
+    @property
     def rounding(self) -> float:
         return float(np.finfo(self.X.dtype).eps)
 

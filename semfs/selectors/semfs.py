@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from mmap import ACCESS_COPY, mmap
 from typing import Any, Self
@@ -12,7 +11,7 @@ from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbac
 
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import STEP_RULES, solve_alternating
-from semfs.method.direct import forward_selection, likely_features
+from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY, Objective, Solution, reduce_rank
 from semfs.rows import open_blocks, unlabeled_source
@@ -269,10 +268,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if rows is None:
             data = self._training_data(X, y, sample_weight, X_unlabeled=here, reset=reset)
         else:
-            alone = (
-                direct and X_unlabeled is None and not getattr(rows.labels, "n_unlabeled", 1)
-            )
-            sums, again = rows.sums(**options, foretell=self._foretold if alone else None)
+            sums, again = rows.sums(**options)
             if UNLABELED in sums.position and not describes(self.attributes, UNLABELED):
                 rows = rows.labeled().mask_label(UNLABELED)  # marks came with the blocks
                 sums, again = rows.sums(**options)
@@ -296,20 +292,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 "their order. Give both the same columns."
             )
         return data.with_streamed(apart, rows, options)
-
-    def _foretold(self, sums: Any, rows: Any) -> np.ndarray | None:
-        """Features whose Gram columns a fit will ask for, told by the sums of some rows."""
-        moments = Moments.from_sums(sums, rows).without_empty_classes()
-        with warnings.catch_warnings(), suppress(ValueError):  # the fit itself will tell
-            warnings.simplefilter("ignore")
-            table = align_attributes(self.attributes, moments.classes)
-            objective = self._objective(moments, self._targets(table, self.label_weight)[0])
-            limits = Candidates.of(moments, self.include, self.exclude, rows.feature_names)
-            more = further_knowledge(self, objective, table, Units(), None)[1]
-            k = min(self._n_wanted(moments.n_features), moments.n_features)
-            own = limits.candidates, limits.include
-            return likely_features([objective.quadratic(), *more], k, *own)
-        return None
 
     def _fit_from(self, data: TrainingData, y: Any = None) -> Self:
         """Solve and set all fitted attributes."""

@@ -7,13 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from problems import make_problem, paper_B, paper_gram, paper_objective, spread
+from problems import make_objective, make_problem, paper_B, paper_gram, paper_objective, spread
 from semfs import Moments
 from semfs.method.objective import Objective, Quadratic, reduce_rank
-
-
-def make_objective(X, y, A, **options):
-    return Objective.from_moments(Moments.from_data(X, y), A, **options)
 
 
 def random_point(seed, d, m):
@@ -99,8 +95,8 @@ def test_classes_may_count_as_much_as_wished_or_be_others_than_those_of_the_rows
     assert_allclose(objective.within(some), within[np.ix_(some, some)], atol=1e-9)
     from_G = objective.within(some, G[np.ix_(some, some)])
     assert_allclose(from_G, within[np.ix_(some, some)], atol=1e-9)
-    reach = (B**2).sum() / (np.diag(G) + 3.0).sum()
-    assert_allclose(objective.quadratic().reach, reach)
+    gain = (B**2).sum() / (np.diag(G) + 3.0).sum()
+    assert_allclose(objective.quadratic().total_marginal_gain, gain)
 
 
 def test_all_losses_and_penalties_count_1_unless_said_otherwise():
@@ -114,7 +110,8 @@ def test_a_weight_multiplies_J_and_all_gains():
     G, B = np.diag([1.0, 4.0]), np.array([[1.0, 2.0], [3.0, 0.0]])
     quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
     assert quadratic.scaled_by(4.0).q == 40.0
-    assert_allclose(quadratic.scaled_by(4.0).reach, 4.0 * quadratic.reach)
+    gain = quadratic.total_marginal_gain
+    assert_allclose(quadratic.scaled_by(4.0).total_marginal_gain, 4.0 * gain)
 
 
 def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from test_objective import make_objective
 
-from problems import fit_of, make_problem, naive_greedy
+from problems import fit_of, make_objective, make_problem, naive_greedy
 from semfs import Moments, SemFS
-from semfs.method.direct import forward_selection
+from semfs.method.forward import forward_selection
 from semfs.method.objective import Quadratic
 
 
@@ -63,15 +62,15 @@ def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
     assert found.order[:k].tolist() == select(objective, k, n_swaps=2).order[:k].tolist()
 
 
-def test_a_preview_foretells_the_columns_that_are_needed():
+def test_an_estimate_of_G_predicts_the_columns_that_are_needed():
     quadratic, asked = make_objective(*make_problem(n=300, d=200)).quadratic(), []
 
     def columns(features):
         asked.append(features)
         return quadratic.columns(features)
 
-    foretold = replace(quadratic, columns=columns, preview=quadratic.columns)
-    assert forward_selection([foretold], 40).order[:40].tolist() == (
+    prefetched = replace(quadratic, columns=columns, estimate=quadratic.columns)
+    assert forward_selection([prefetched], 40).order[:40].tolist() == (
         forward_selection([quadratic], 40).order[:40].tolist()
     )
     assert [len(features) < 60 for features in asked] == [True]  # one pass: those and near ties
