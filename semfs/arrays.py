@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
+
+#: Context manager and decorator: no warnings when absurd parameters make numbers overflow. What
+#: is not finite is refused where results are checked, with advice.
+quiet_overflow = np.errstate(over="ignore", invalid="ignore")
 
 
 def canonical(X: Any) -> Any:

@@ -22,6 +22,16 @@ def make_objective(X, y, A, **options):
     return Objective.from_moments(Moments.from_data(X, y), A, **options)
 
 
+def make_described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1.0):
+    """Class means are linear in the attributes A (C, m); the last U classes are unseen."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((C, m))
+    loadings = rng.standard_normal((m, d))
+    y = np.repeat(np.arange(C - U), n_per_class)
+    X = (A @ loadings)[y] + noise * rng.standard_normal((len(y), d))
+    return X, y, A
+
+
 def make_words(n, d, density=0.001, C=20, seed=0):
     """Rows with few words, drawn by popularity; some words belong to a class."""
     rng = np.random.default_rng(seed)

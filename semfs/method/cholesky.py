@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from semfs._typing import Float64, Floats, Indices, Mask
 
@@ -119,7 +120,10 @@ class PivotedCholesky:
 
         W solves L_S'W = Q; its rows are in the order of the features in X.
         """
-        return np.linalg.solve(self.L[selected].T, self.Q)[np.argsort(selected)]
+        W = solve_triangular(
+            self.L[selected], self.Q, trans="T", lower=True, check_finite=False
+        )
+        return W[np.argsort(selected)]
 
     def restricted_to(self, features: Indices, n_more: int) -> PivotedCholesky:
         """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""

@@ -17,6 +17,7 @@ from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.preprocessing import KernelCenterer
 
 from semfs._typing import Float64, Mask
+from semfs.arrays import quiet_overflow
 from semfs.method.objective import Objective, Quadratic
 
 #: Descriptions are not used if they predict less than this share of the spread of class means.
@@ -35,6 +36,7 @@ SAME_VALUE = float(np.sqrt(np.finfo(np.float64).eps))
 SMALLEST_GAIN = 1e-12
 
 
+@quiet_overflow
 def unseen_class_problem(
     objective: Objective, seen_attributes: Float64, unseen_attributes: Float64
 ) -> tuple[Quadratic | None, float, str]:

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from semfs._typing import Indices, Mask
+from semfs.arrays import quiet_overflow
 from semfs.method.columns import ColumnCache
 from semfs.method.exchange import exchange
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.method.search import Search
 
 
+@quiet_overflow
 def forward_selection(
     quadratics: Sequence[Quadratic],
     n_select: int,
@@ -69,13 +71,16 @@ def forward_selection(
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     search = Search(quadratics, caches, n_select, allowed, forced)
     _grow(search, monitor)
-    if n_swaps and search.selected:
+    solution = search.solution()
+    _check_finite(solution, allowed)
+    if n_swaps and sum(search.decreases) > 0.0:
         # The set is final; its ranking is a forward selection among its features.
         swapped = np.zeros(d, dtype=bool)
         swapped[exchange(search, n_swaps)] = True
         search = search.restarted(forced=swapped)
         _grow(search)
-    return search.solution()
+        solution = search.solution()
+    return solution
 
 
 def _grow(search: Search, monitor: Monitor | None = None) -> None:
@@ -93,3 +98,13 @@ def _grow(search: Search, monitor: Monitor | None = None) -> None:
             J = search.q - sum(search.decreases)
             if monitor(n_selected, J, j, search.solution):
                 return
+
+
+def _check_finite(solution: Solution, allowed: Mask) -> None:
+    """Raise if numbers overflowed on the way."""
+    results = (solution.scores[allowed], solution.V, solution.objective)
+    if not all(np.isfinite(values).all() for values in results):
+        raise ValueError(
+            "scores overflow. Rescale X and the attributes, for example to unit variance, or "
+            "use smaller parameters."
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,7 +86,7 @@ class Moments:
     counts: Float64
     means: Float64
     scatter_diag: Float64
-    rows: RowSource | None
+    rows: Any  # RowSource or None
     scatter_matrix: Float64 | None
     eps: float
 
@@ -119,9 +119,7 @@ class Moments:
         """Return the moments of validated X; raises if X holds NaN or infinity."""
         if sp.issparse(X):
             X = canonical(X.tocsr())
-        rows: RowSource = Rows(X, codes, weights)
-        if is_foreign(X):
-            rows = ArrayRows(X, codes, weights)
+        rows = ArrayRows(X, codes, weights) if is_foreign(X) else Rows(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
         total = counts.sum()
         # Sums of values and squares are taken about a shift near the data, so that features
@@ -156,8 +154,7 @@ class Moments:
             if not _can_be_kept(kept):
                 sums = Accumulator(kept[0].n_features)
                 for part in kept:
-                    rows = cast(MatrixRows, part.rows)
-                    sums.add(rows.X, part.classes[rows.codes])
+                    sums.add(part.rows.X, part.classes[part.rows.codes])
                 kept = []
         if sums is not None:
             return cls.from_sums(sums)
@@ -205,7 +202,7 @@ class Moments:
                 "of all classes. Build one Moments per group of classes and add some of them."
             )
         kept = np.array([label in wanted for label in known])
-        rows = cast(MatrixRows, self.rows.keep_classes(kept))
+        rows: MatrixRows = self.rows.keep_classes(kept)
         return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
 
     def without_empty_classes(self) -> Moments:
@@ -268,16 +265,16 @@ class Moments:
         relevant = ~self.constant()
         relevant[columns] = True
         far = bool(self._farther_than(FAR)[relevant].any())
-        return self._source().gram_columns(
-            columns, self.mean, self.total, far=far, precise=precise
-        )
+        rows: RowSource = self.rows
+        return rows.gram_columns(columns, self.mean, self.total, far=far, precise=precise)
 
     def scatter(self, *, precise: bool = False) -> Float64:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
         near = not self._farther_than(NEAR)[~self.constant()].any()
-        return self._source().scatter(self.mean, self.total, precise=precise, near=near)
+        rows: RowSource = self.rows
+        return rows.scatter(self.mean, self.total, precise=precise, near=near)
 
     def within_estimate(self, features: Indices) -> Floats | None:
         """Return an estimate of the within-class scatter (m, m) of some features.
@@ -304,11 +301,6 @@ class Moments:
         S *= max(0.0, 1.0 - share_by_chance) * self.total / len(E)
         return S
 
-    def _source(self) -> RowSource:
-        """The samples; moments without a scatter matrix always have them."""
-        assert self.rows is not None
-        return self.rows
-
     def _farther_than(self, times: float) -> Mask:
         """Mask (d,) of the features whose mean exceeds ``times`` standard deviations.
 
@@ -318,7 +310,7 @@ class Moments:
         return np.abs(self.mean) > times * spread
 
 
-def _summed(rows: RowSource) -> RowSource:
+def _summed(rows: Rows | ArrayRows) -> RowSource:
     """The samples as they are summed: without those of weight 0, small data in float64.
 
     Samples of weight 0 must not decide what the others are shifted by: a feature that is
@@ -326,10 +318,9 @@ def _summed(rows: RowSource) -> RowSource:
     """
     if not rows.in_memory:
         return rows
-    samples = cast(MatrixRows, rows)
-    X = samples.X
-    codes = samples.codes
-    weights = samples.weights
+    X = rows.X
+    codes = rows.codes
+    weights = rows.weights
     if weights is not None and weights.any() and not weights.all():
         positive = weights > 0.0
         ignored = X[~positive]
@@ -348,7 +339,7 @@ def _can_be_kept(parts: list[Moments]) -> bool:
     """Whether the samples of all parts are in memory, and small enough to stay there."""
     if any(part.rows is None or not part.rows.in_memory for part in parts):
         return False
-    rows = [cast(MatrixRows, part.rows) for part in parts]
+    rows: list[MatrixRows] = [part.rows for part in parts]
     if len({sp.issparse(source.X) for source in rows}) > 1:
         return False
     limit = max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
@@ -357,7 +348,7 @@ def _can_be_kept(parts: list[Moments]) -> bool:
 
 def _stack(parts: list[Moments]) -> Moments:
     """The moments of the samples of all parts, which are in memory and stay there."""
-    rows = [cast(MatrixRows, part.rows) for part in parts]
+    rows: list[MatrixRows] = [part.rows for part in parts]
     # Classes of all parts, and the place of each part's classes among them.
     labels = label_array([label for part in parts for label in part.classes.tolist()])
     classes, places = encode_labels(labels)
@@ -386,5 +377,5 @@ def _accumulated(moments: Moments) -> Accumulator:
     sums.upper = moments.scatter().copy()
     sums.rounding = moments.eps
     if moments.rows is not None and moments.rows.in_memory:
-        sums.sparse = sp.issparse(cast(MatrixRows, moments.rows).X)
+        sums.sparse = sp.issparse(moments.rows.X)
     return sums

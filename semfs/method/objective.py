@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices, MatrixRows
-from semfs.arrays import batches
+from semfs.arrays import batches, quiet_overflow
 from semfs.method.columns import ScatterColumns
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Quadratic, Solution
@@ -201,6 +201,7 @@ class Objective:
             fit_intercept=True,
         )
 
+    @quiet_overflow
     def quadratic(self) -> Quadratic:
         """Return what forward selection needs to know."""
         return Quadratic(
@@ -234,10 +235,10 @@ class Objective:
     @property
     def _single(self) -> bool:
         """Whether the data are float32."""
-        return self.moments.eps > np.finfo(np.float64).eps
+        return bool(self.moments.eps > np.finfo(np.float64).eps)
 
     @property
-    def _dtype(self) -> type[np.float32] | type[np.float64]:
+    def _dtype(self) -> type[np.floating[Any]]:
         """float32 if the data are and γ is known to be large, before G is.
 
         Products with class means are then as precise as those with X, in half the time.
@@ -248,6 +249,7 @@ class Objective:
         return np.float64
 
     @cached_property
+    @quiet_overflow
     def q(self) -> float:
         """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
         if self.centered_targets is not None:
@@ -404,6 +406,7 @@ class Objective:
         np.fill_diagonal(out, self.diag[features])
         return out
 
+    @quiet_overflow
     def within(self, features: Indices, gram: Float64 | None = None) -> Float64:
         """Within-class scatter (k, k) of some features, from G of these if it is known.
 
@@ -469,7 +472,7 @@ class Objective:
             rows = rows.copy()  # of another device: n × n problems are solved in numpy
         if not rows.in_memory:
             return None
-        samples = cast(MatrixRows, rows)
+        samples: MatrixRows = rows
         n = samples.X.shape[0]
         if n >= self.n_features:
             return None

@@ -42,6 +42,7 @@ class Search:
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
+        self.required = forced  # as the user asked for, also in a search that is restarted
         self.q = sum(p.q for p in quadratics)
         self.eps = max(p.eps for p in quadratics)
         self.selected: list[int] = []  # in the order of selection
@@ -52,9 +53,11 @@ class Search:
         self._estimates: list[Floats] | None = None
 
     def restarted(self, forced: Mask) -> Search:
-        """Return a search from the start over the same quadratics, columns kept."""
+        """Return a search from the start for the forced features, Gram columns kept."""
         n_select = int(forced.sum())
-        return Search(self.quadratics, self.caches, n_select, self.allowed, forced)
+        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced)
+        search.required = self.required
+        return search
 
     # ---- one step ----------------------------------------------------------------------
 
@@ -157,9 +160,9 @@ class Search:
         order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
         scores = gains
         # Two features may say together what neither says alone, so a next gain can exceed the
-        # last one. Scores stay below those of the selected features, as the order does; forced
-        # features entered whatever their gains, and bound nothing.
-        if self.selected and not self.forced[self.selected[-1]]:
+        # last one. Scores stay below those of the selected features, as the order does. But
+        # features that the user asked for entered whatever their gains, and bound nothing.
+        if self.selected and not self.required[self.selected[-1]]:
             scores = np.minimum(gains, self.decreases[-1])
         scores[selected] = self.decreases
         gram = np.zeros((0, 0))

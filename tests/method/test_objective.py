@@ -125,6 +125,23 @@ def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
     assert objective.centered().origin_weight == 0.0
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+@pytest.mark.parametrize("targets", ["attributes", "labels"])
+def test_an_offset_costs_single_precision_no_digits(targets, offset):
+    X, y, A = make_problem(n=300, d=20, offset=offset)
+    X = X.astype(np.float32)
+    options = {"gamma": 0.1, "penalty_scale": "gram", "fit_intercept": True}
+    A = A if targets == "attributes" else None
+    single = make_objective(X, y, A, **options)
+    double = make_objective(X.astype(np.float64), y, A, **options)  # the very same numbers
+    assert single.B.dtype == np.float32
+    assert_allclose(single.B, double.B, atol=1e-6 * np.abs(double.B).max())
+    assert_allclose(single.diag, double.diag, rtol=1e-6)
+    some = np.array([3, 7])
+    G = double.columns(some)
+    assert_allclose(single.columns(some), G, atol=1e-6 * np.abs(G).max())
+
+
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_the_thin_factor_reproduces_G(kind, fit_intercept):
@@ -157,6 +174,18 @@ def test_the_scatter_within_classes_survives_an_alpha_that_drowns_it():
     within = (X - spread(X, y)).T @ (X - spread(X, y))
     found = objective.within(some, objective.gram()[np.ix_(some, some)])
     assert_allclose(found, within[np.ix_(some, some)])
+
+
+def test_the_scatter_within_classes_of_nearly_constant_columns_is_right():
+    rng = np.random.default_rng(0)
+    X, y, A = make_problem(n=200, d=3)
+    X = np.c_[X, 1e6 + 0.3 * rng.standard_normal((200, 2))].astype(np.float32)
+    objective = make_objective(X, y, A, fit_intercept=True)
+    assert objective.moments.constant().tolist() == [0, 0, 0, 1, 1]
+    E = X.astype(np.float64) - spread(X.astype(np.float64), y)
+    every = np.arange(5)
+    for gram in (None, objective.columns(every)):
+        assert_allclose(objective.within(every, gram), E.T @ E, atol=1e-4 * len(y))
 
 
 def test_the_gram_penalty_is_the_mean_diagonal_of_G():
