@@ -7,6 +7,9 @@ from sklearn.datasets import load_digits
 from semfs.arrays import as_matrix
 from semfs.datasets import load_sample
 
+from semfs import Moments
+from semfs.method.objective import Objective
+
 
 def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     """Rows whose class means depend linearly on the class attributes, plus noise."""
@@ -15,6 +18,21 @@ def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     rng.shuffle(y)
     A = rng.standard_normal((C, m))
     X = rng.standard_normal((n, d)) + (A @ rng.standard_normal((m, d)))[y] + offset
+    return X, y, A
+
+
+def make_objective(X, y, A, **options):
+    """J of the classes of X and y with targets A."""
+    return Objective.from_moments(Moments.from_data(X, y), A, **options)
+
+
+def make_described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1.0):
+    """Class means are linear in the attributes A (C, m); the last U classes are unseen."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((C, m))
+    loadings = rng.standard_normal((m, d))
+    y = np.repeat(np.arange(C - U), n_per_class)
+    X = (A @ loadings)[y] + noise * rng.standard_normal((len(y), d))
     return X, y, A
 
 

@@ -1,33 +1,51 @@
 """Class counts, class means and the scatter matrix: all a solver needs to know of X and y.
 
-They add up over blocks of rows, so in-memory, streamed and distributed fits give the same
+They add up over blocks of samples, so in-memory, streamed and distributed fits give the same
 answer (the objective depends on the data through them alone).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from semfs._typing import (
+    ArrayLike,
+    Float64,
+    Floats,
+    Indices,
+    LabelsLike,
+    Mask,
+    Matrix,
+    MatrixRows,
+    RowSource,
+)
 from semfs.arrays import batches, canonical
 from semfs.labels import encode_labels, label_array
 from semfs.rows import FAR, NEAR, Accumulator, DeviceRows, MemoryRows, as_matrix, is_foreign
 from semfs.rows.sums import without_lost
 from semfs.validation import check_all_finite, check_weights
 
-# A sum of row moments keeps the rows while they are smaller than the d x d matrix they
-# would turn into, and in any case below this many bytes.
+#: A sum of moments keeps the samples while they are smaller than the d × d matrix they would
+#: turn into, and in any case below this many bytes.
 KEEP_ROWS_BYTES = 64 * 2**20
+#: float32 data of at most this many values are summed in float64: class means then keep the
+#: digits that a tiny penalty needs. It takes about a millisecond.
+SMALL_DATA = 2**18
+#: A feature whose spread is below this many rounding units of its mean is constant.
+CONSTANT_EPS = 8.0
+#: Samples that are centered at a time when the within-class scatter is estimated.
+ESTIMATE_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Class counts, class means and total scatter of labeled rows; additive.
+    """Class counts, class means and total scatter of labeled samples; additive.
 
     Build it with `from_data` or `from_blocks`; add two with ``+``.
 
@@ -36,16 +54,16 @@ class Moments:
     classes : ndarray of shape (C,)
         Class labels.
     counts : ndarray of shape (C,)
-        Total weight of each class (the number of rows without sample weights).
+        Total weight of each class (the number of samples without sample weights).
     means : ndarray of shape (C, d)
         Class means.
     scatter_diag : ndarray of shape (d,)
         Diagonal of the scatter matrix about the overall mean.
     rows : RowSource or None
-        The rows, while it is cheaper to keep them than their scatter matrix; in memory, on
+        The samples, while it is cheaper to keep them than their scatter matrix; in memory, on
         another device, or in a file or cluster that can be read again.
     scatter_matrix : ndarray of shape (d, d) or None
-        The scatter matrix about the overall mean, once the rows are gone.
+        The scatter matrix about the overall mean, if the samples are not kept.
     eps : float
         Rounding unit of the data (that of float32 or float64).
 
@@ -64,17 +82,19 @@ class Moments:
     """
 
     classes: np.ndarray
-    counts: np.ndarray
-    means: np.ndarray
-    scatter_diag: np.ndarray
-    rows: Any
-    scatter_matrix: np.ndarray | None
+    counts: Float64
+    means: Float64
+    scatter_diag: Float64
+    rows: Any  # RowSource or None
+    scatter_matrix: Float64 | None
     eps: float
 
     # ---- building -------------------------------------------------------------------
 
     @classmethod
-    def from_data(cls, X: Any, y: Any, *, sample_weight: Any = None) -> Moments:
+    def from_data(
+        cls, X: ArrayLike | Matrix, y: LabelsLike, *, sample_weight: ArrayLike | None = None
+    ) -> Moments:
         """Return the moments of X (n, d) with labels y (n,).
 
         Parameters
@@ -84,64 +104,68 @@ class Moments:
         y : array-like of shape (n,)
             Class labels of any one hashable type.
         sample_weight : array-like of shape (n,), optional
-            Row weights. A class weight is a weight common to its rows.
+            Sample weights. A class weight is a weight common to its samples.
         """
         X = as_matrix(X)
-        classes, codes = encode_labels(y, n_samples=X.shape[0])
-        return cls.from_checked(X, codes, classes, check_weights(sample_weight, X.shape[0]))
+        n = X.shape[0]
+        classes, codes = encode_labels(y, n_samples=n)
+        return cls.from_checked(X, codes, classes, check_weights(sample_weight, n))
 
     @classmethod
     def from_checked(
-        cls, X: Any, codes: np.ndarray, classes: np.ndarray, weights: np.ndarray | None = None
+        cls, X: Any, codes: Indices, classes: np.ndarray, weights: Float64 | None = None
     ) -> Moments:
         """Return the moments of validated X; raises if X holds NaN or infinity."""
         if sp.issparse(X):
             X = canonical(X.tocsr())
-        rows = (DeviceRows if is_foreign(X) else MemoryRows)(X, codes, weights)
+        rows = DeviceRows(X, codes, weights) if is_foreign(X) else MemoryRows(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
-        shift, sums, squares = rows.class_totals(len(classes))
-        offset = sums.sum(axis=0) / counts.sum()  # overall mean, about the shift
-        if not (np.isfinite(offset).all() and np.isfinite(squares).all()):
+        total = counts.sum()
+        # Sums of values and squares are taken about a shift near the data, so that features
+        # far from the origin keep their digits.
+        shift, sums, squares = _summed(rows).class_totals(len(classes))
+        offset = sums.sum(axis=0) / total
+        single = rows.eps > np.finfo(np.float64).eps
+        largest = np.finfo(np.float32 if single else np.float64).max
+        if not (np.isfinite(offset).all() and (squares <= largest).all()):
             check_all_finite(X)
-        diag = squares - counts.sum() * offset**2
+        diag = squares - total * offset**2
         if sp.issparse(X):
-            diag = without_lost(diag, offset, counts.sum())
+            diag = without_lost(diag, offset, total)
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        moments = cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.eps)
-        moments.__dict__["mean"] = offset + shift  # known already: saves a pass over the means
-        return moments
+        return cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.eps)
 
     @classmethod
-    def from_blocks(cls, blocks: Iterable[tuple[Any, Any]]) -> Moments:
+    def from_blocks(cls, blocks: Iterable[tuple[Any, LabelsLike]]) -> Moments:
         """Return the moments of all (X, y) blocks; memory does not grow with their number.
 
         The classes need not be known beforehand: the labels found are united.
         """
-        pending: list[Moments] = []
+        kept: list[Moments] = []  # blocks whose samples are still small enough to be kept
         sums: Accumulator | None = None
         for X, y in blocks:
             if sums is not None:
                 sums.add(as_matrix(X), y)
                 continue
-            pending.append(cls.from_data(X, y).copy())  # the caller may fill X again
-            if not _rows_stay(pending):
-                sums = Accumulator(pending[0].n_features)
-                for part in pending:
+            kept.append(cls.from_data(X, y).copy())  # the caller may fill X with new values
+            if not _can_be_kept(kept):
+                sums = Accumulator(kept[0].n_features)
+                for part in kept:
                     sums.add(part.rows.X, part.classes[part.rows.codes])
-                pending = []
+                kept = []
         if sums is not None:
             return cls.from_sums(sums)
-        if not pending:
+        if not kept:
             raise ValueError("from_blocks got no blocks. Pass (X, y) pairs.")
-        return _stack(pending)
+        return _stack(kept)
 
     @classmethod
     def from_sums(cls, sums: Accumulator, rows: Any = None) -> Moments:
         """Return the moments an accumulator has collected; it must not be used any more.
 
-        Without a scatter matrix they need ``rows``, which can be read again.
+        Without a scatter matrix they need ``rows``, a source that can be read again.
         """
         classes, counts, means, diag, scatter = sums.result()
         return cls(classes, counts, means, diag, rows, scatter, sums.eps)
@@ -149,51 +173,58 @@ class Moments:
     # ---- combining ------------------------------------------------------------------
 
     def __add__(self, other: Moments) -> Moments:
-        """Return the moments of the rows of both."""
+        """Return the moments of the samples of both."""
         if not isinstance(other, Moments):
             return NotImplemented
         if self.n_features != other.n_features:
             raise ValueError(
                 f"Cannot add moments of {self.n_features} and {other.n_features} features."
             )
-        if _rows_stay([self, other]):
+        if _can_be_kept([self, other]):
             return _stack([self, other])
         sums = _accumulated(self)
         sums += _accumulated(other)
         return self.from_sums(sums)
 
-    def keep(self, classes: Iterable) -> Moments:
-        """Return the moments of the rows of these classes only."""
-        wanted, known = list(classes), self.classes.tolist()
-        for unknown in [c for c in wanted if c not in known]:
-            raise ValueError(f"no class {unknown!r} in these moments; known: {known}.")
+    def keep(self, classes: Iterable[Hashable]) -> Moments:
+        """Return the moments of the samples of these classes only."""
+        wanted = list(classes)
+        known = self.classes.tolist()
+        unknown = [label for label in wanted if label not in known]
+        if unknown:
+            raise ValueError(f"no class {unknown[0]!r} in these moments; known: {known}.")
         if set(wanted) == set(known):
             return self
-        rows = self.rows
-        if rows is None or not rows.in_memory:
+        if self.rows is None or not self.rows.in_memory:
             raise ValueError(
                 "keep(classes) needs the rows, but these moments have only the scatter matrix "
                 "of all classes. Build one Moments per group of classes and add some of them."
             )
-        kept = np.array([c in wanted for c in known])
-        rows = rows.keep_classes(kept)
+        kept = np.array([label in wanted for label in known])
+        rows: MatrixRows = self.rows.keep_classes(kept)
         return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""
-        full = self.counts > 0
-        if full.all():
+        nonempty = self.counts > 0
+        if nonempty.all():
             return self
-        rows = None if self.rows is None else self.rows.keep_classes(full)
-        names = ("classes", "counts", "means")
-        return replace(self, rows=rows, **{name: getattr(self, name)[full] for name in names})
+        return replace(
+            self,
+            classes=self.classes[nonempty],
+            counts=self.counts[nonempty],
+            means=self.means[nonempty],
+            rows=None if self.rows is None else self.rows.keep_classes(nonempty),
+        )
 
     def copy(self) -> Moments:
-        """Return the same with a copy of the rows, which the caller may change."""
-        return self if self.rows is None else replace(self, rows=self.rows.copy())
+        """Return the same with a copy of the samples, which the caller may change."""
+        if self.rows is None:
+            return self
+        return replace(self, rows=self.rows.copy())
 
     def compact(self, *, precise: bool = False) -> Moments:
-        """Return the same moments with the scatter matrix in place of the rows."""
+        """Return the same moments with the scatter matrix in place of the samples."""
         if self.rows is None:
             return self
         return replace(self, rows=None, scatter_matrix=self.scatter(precise=precise))
@@ -202,98 +233,148 @@ class Moments:
 
     @property
     def n_features(self) -> int:
-        """Number of columns d."""
+        """Number of features d."""
         return self.means.shape[1]
 
     @property
     def total(self) -> float:
-        """Total weight of all rows."""
+        """Total weight of all samples."""
         return float(self.counts.sum())
 
     @functools.cached_property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Float64:
         """Overall mean (d,)."""
         return self.counts @ self.means / self.total
 
     @property
-    def gram(self) -> np.ndarray:
+    def gram(self) -> Float64:
         """X'X (d, d), weighted, about the origin."""
         return self.scatter(precise=True) + self.total * np.outer(self.mean, self.mean)
 
-    def constant(self) -> np.ndarray:
-        """Return a mask (d,) of the columns whose spread is below rounding error."""
-        noise = 8.0 * self.eps * np.abs(self.mean)
+    def constant(self) -> Mask:
+        """Return a mask (d,) of the features whose spread is below rounding error."""
+        noise = CONSTANT_EPS * self.eps * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
-    def scatter_columns(self, columns: np.ndarray, *, precise: bool = False) -> np.ndarray:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64; not yours.
-
-        The last ones are kept: several problems over the same rows ask for the same.
-        """
+    def scatter_columns(self, columns: Indices, *, precise: bool = False) -> Float64:
+        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix[:, columns]
-        asked = columns.tolist(), precise
-        if self.__dict__.get("_asked") != asked:
-            how = {"far": self._far_from_origin(), "precise": precise}
-            found = self.rows.gram_columns(columns, self.mean, self.total, **how)
-            self.__dict__.update(_asked=asked, _last=found)
-        return self.__dict__["_last"]
+        # What is constant up to rounding error matters only if it is asked for.
+        relevant = ~self.constant()
+        relevant[columns] = True
+        far = bool(self._farther_than(FAR)[relevant].any())
+        rows: RowSource = self.rows
+        return rows.gram_columns(columns, self.mean, self.total, far=far, precise=precise)
 
-    def within_estimate(self, features: np.ndarray) -> np.ndarray:
-        """Return what some rows tell of the scatter within classes (m, m) of some features.
-
-        Correlations are shrunk by the share of their squares that is due to so few rows.
-        """
-        E, codes, weights = self.rows.sample_columns(features)
-        for rows in batches(len(E), 256):
-            E[rows] -= self.means[codes[rows, None], features]
-        E *= 1.0 if weights is None else np.sqrt(weights / (weights.mean() or 1.0))[:, None]
-        S = E.T @ E
-        inverse = 1.0 / np.maximum(np.diag(S), np.finfo(S.dtype).tiny)
-        squares = float(inverse @ (S**2 @ inverse)) - len(S)  # of correlations
-        chance = 1.0 / len(E) - 1.0 / max(self.total, len(E))
-        share = chance * len(S) * (len(S) - 1) / max(squares, 1e-30)
-        S *= max(0.0, 1.0 - share) * self.total / len(E)
-        return S
-
-    def scatter(self, *, precise: bool = False) -> np.ndarray:
+    def scatter(self, *, precise: bool = False) -> Float64:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
-        near = not self._far_from_origin(NEAR)
-        return self.rows.scatter(self.mean, self.total, precise=precise, near=near)
+        near = not self._farther_than(NEAR)[~self.constant()].any()
+        rows: RowSource = self.rows
+        return rows.scatter(self.mean, self.total, precise=precise, near=near)
 
-    def _far_from_origin(self, times: float = FAR) -> bool:
-        """Whether some mean is so large that products with raw values lose digits."""
+    def within_estimate(self, features: Indices) -> Floats | None:
+        """Return an estimate of the within-class scatter (m, m) of some features.
+
+        It comes from a random subset of the samples; None if there is none. Correlations of so
+        few samples are too large by chance: on average their squares exceed the true ones by
+        about 1/n_subset − 1/n. They are shrunk by the share of this in their mean square.
+        """
+        subset = None if self.rows is None else self.rows.sample_columns(features)
+        if subset is None:
+            return None
+        E, codes, weights = subset
+        for rows in batches(len(E), ESTIMATE_ROWS):
+            E[rows] -= self.means[codes[rows, None], features]
+        if weights is not None:
+            mean_weight = weights.mean() or 1.0
+            E *= np.sqrt(weights / mean_weight)[:, None]
+        S = E.T @ E
+        m = len(features)
+        inverse_diag = 1.0 / np.maximum(np.diag(S), np.finfo(S.dtype).tiny)
+        squared_correlations = float(inverse_diag @ (S**2 @ inverse_diag)) - m
+        by_chance = m * (m - 1) * (1.0 / len(E) - 1.0 / max(self.total, len(E)))
+        share_by_chance = by_chance / max(squared_correlations, 1e-30)
+        S *= max(0.0, 1.0 - share_by_chance) * self.total / len(E)
+        return S
+
+    def _farther_than(self, times: float) -> Mask:
+        """Mask (d,) of the features whose mean exceeds ``times`` standard deviations.
+
+        Products with their raw values lose digits.
+        """
         spread = np.sqrt(self.scatter_diag / self.total)
-        return bool((np.abs(self.mean) > times * spread)[~self.constant()].any())
+        return np.abs(self.mean) > times * spread
 
 
-def _rows_stay(parts: list[Moments]) -> bool:
-    """Whether the rows of all parts together are small enough to be kept."""
-    rows = [part.rows for part in parts if part.rows is not None and part.rows.in_memory]
-    if len(rows) < len(parts) or len({sp.issparse(r.X) for r in rows}) > 1:
+def _summed(rows: MemoryRows | DeviceRows) -> RowSource:
+    """The samples as they are summed: without those of weight 0, small data in float64.
+
+    Samples of weight 0 must not decide what the others are shifted by: a feature that is
+    constant but for them would keep rounding errors of its mean as a spread.
+    """
+    if not rows.in_memory:
+        return rows
+    X = rows.X
+    codes = rows.codes
+    weights = rows.weights
+    if weights is not None and weights.any() and not weights.all():
+        positive = weights > 0.0
+        ignored = X[~positive]
+        values = ignored.data if sp.issparse(ignored) else ignored
+        if not np.isfinite(values).all():
+            check_all_finite(X)
+        X = X[positive]
+        codes = codes[positive]
+        weights = weights[positive]
+    if X.dtype == np.float32 and X.size <= SMALL_DATA:
+        X = X.astype(np.float64)
+    return MemoryRows(X, codes, weights)
+
+
+def _can_be_kept(parts: list[Moments]) -> bool:
+    """Whether the samples of all parts are in memory, and small enough to stay there."""
+    if any(part.rows is None or not part.rows.in_memory for part in parts):
         return False
-    return sum(r.nbytes for r in rows) <= max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
+    rows: list[MatrixRows] = [part.rows for part in parts]
+    if len({sp.issparse(source.X) for source in rows}) > 1:
+        return False
+    limit = max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
+    return sum(source.nbytes for source in rows) <= limit
 
 
 def _stack(parts: list[Moments]) -> Moments:
-    """The moments of the rows of all parts, rows kept."""
-    labels = label_array([c for part in parts for c in part.classes.tolist()])
+    """The moments of the samples of all parts, which are in memory and stay there."""
+    rows: list[MatrixRows] = [part.rows for part in parts]
+    # Classes of all parts, and the place of each part's classes among them.
+    labels = label_array([label for part in parts for label in part.classes.tolist()])
     classes, places = encode_labels(labels)
-    starts = np.cumsum([0, *(len(part.classes) for part in parts)])
-    rows = [part.rows for part in parts]
-    X = (sp.vstack if sp.issparse(rows[0].X) else np.concatenate)([r.X for r in rows])
-    codes = np.concatenate([places[start + r.codes] for start, r in zip(starts, rows)])
-    own = [np.ones(len(r.codes)) if r.weights is None else r.weights for r in rows]
-    plain = all(r.weights is None for r in rows)
-    return Moments.from_checked(X, codes, classes, None if plain else np.concatenate(own))
+    sizes = [len(part.classes) for part in parts]
+    places_of_parts = np.split(places, np.cumsum(sizes)[:-1])
+    codes = [of_part[source.codes] for of_part, source in zip(places_of_parts, rows)]
+    stack = sp.vstack if sp.issparse(rows[0].X) else np.concatenate
+    X = stack([source.X for source in rows])
+    weights = None
+    if any(source.weights is not None for source in rows):
+        weights = np.concatenate([_weights_of(source) for source in rows])
+    return Moments.from_checked(X, np.concatenate(codes), classes, weights)
+
+
+def _weights_of(rows: MatrixRows) -> Float64:
+    """Sample weights (n,), 1 where none were given."""
+    return np.ones(len(rows.codes)) if rows.weights is None else rows.weights
 
 
 def _accumulated(moments: Moments) -> Accumulator:
     """An accumulator that has collected what the moments hold."""
-    sums, counts = Accumulator(moments.n_features, matrix=False), moments.counts
-    sums.pool(moments.classes, counts, moments.means, moments.mean, moments.scatter_diag)
-    sums.upper, sums.eps = moments.scatter().copy(), moments.eps
-    sums.sparse = bool(moments.rows) and moments.rows.in_memory and sp.issparse(moments.rows.X)
+    sums = Accumulator(moments.n_features, matrix=False)
+    sums.pool(
+        moments.classes, moments.counts, moments.means, moments.mean, moments.scatter_diag
+    )
+    sums.upper = moments.scatter().copy()
+    sums.eps = moments.eps
+    if moments.rows is not None and moments.rows.in_memory:
+        sums.sparse = sp.issparse(moments.rows.X)
     return sums

@@ -1,111 +1,98 @@
-"""The paper's objective as a function of moments, and the quadratic form that solvers see.
+"""The paper's objective as a function of moments.
 
-Notation of the paper (Eqs. 4 and 5): X (n, d) rows, X̄ their class means, A (C, m) class
-attributes, Y_s (n, m) the attribute row of each row's class, S = diag(s)::
+Notation of the paper (Eqs. 4 and 5): X (n, d) samples, X̄ their class means, A (C, m) class
+attributes, Y_s (n, m) the attribute row of each sample's class, S = diag(s)::
 
     J(W, s) = ‖Y_s − X S W‖² + α ‖Y_s − X̄ S W‖² + γ ‖W‖²
             = q − 2 tr(W'S B) + tr(W'S G S W) + γ ‖W‖²
     G = X'X + α M'N M,   B = (1 + α) M'N A,   q = (1 + α) tr(A'N A)
 
-with M the class means and N = diag(counts), because X'Y_s = X̄'Y_s = M'N A. With the scatter
-within classes S_w = X'X − M'N M this reads G = S_w + (1 + α) M'N M, and nothing asks that the
-classes told apart be those whose scatter is taken, or count as often as they have rows: M and N
-may be those of classes that are only expected, or of classes that all count alike. Equivalently
-J is plain ridge regression of √(1+α) Y_s on F = X + (√(1+α) − 1) X̄, as F'F = G. With an
-intercept, X and A are centered: both losses have the same optimal one.
+with M (C, d) the class means and N = diag(counts), because X'Y_s = X̄'Y_s = M'N A. With the
+within-class scatter S_w = X'X − M'N M this reads G = S_w + (1 + α) M'N M. The classes to
+separate need not be those whose scatter is taken, nor count as often as they have samples: M
+and N may be those of unseen classes with predicted means, or of classes that all count alike.
+Equivalently J is plain ridge regression of √(1+α) Y_s on F = X + (√(1+α) − 1) X̄, as F'F = G.
+With an intercept X and A are centered: both losses have the same optimal intercept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.arrays import batches
+from semfs._typing import Float64, Floats, Indices, MatrixRows
+from semfs.arrays import batches, quiet_overflow
+from semfs.method.columns import ScatterColumns
 from semfs.method.moments import Moments
+from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.rows.sums import PANEL, add_outer, add_products, mirrored
 
-# Below this penalty (relative to the mean diagonal of G) rounding errors of float32
-# products would compete with it, so products are taken in float64.
+__all__ = [
+    "SAFE_RELATIVE_PENALTY",
+    "Factor",
+    "Monitor",
+    "Objective",
+    "Quadratic",
+    "Solution",
+    "absolute_penalty",
+    "reduce_rank",
+]
+
+#: Below this penalty (relative to the mean diagonal of G) rounding errors of float32 products
+#: would compete with it, so products are taken in float64.
 SAFE_RELATIVE_PENALTY = 1e-4
+#: Beyond this α the within-class scatter is lost in float32, and in differences with G.
+LARGEST_SAFE_ALPHA = 1e6
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
+class Penalties(TypedDict, total=False):
+    """Numbers that J depends on, beside the classes and their targets."""
 
-    Examples
-    --------
-    >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
-    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).reach
-    1.428...
-    """
-
-    q: float  # J when nothing is selected
-    B: np.ndarray  # (d, r)
-    diag: np.ndarray  # (d,), the diagonal of G
-    gamma: float  # the penalty, in absolute units
-    columns: Callable[[np.ndarray], np.ndarray]  # from indices (b,) to columns (d, b) of G
-    rounding: float  # rounding unit of the data; gains that differ less are ties
-    # from features (m,) to G among them (m, m), cheap and not exact: it foretells which
-    # columns will be needed
-    preview: Callable[[np.ndarray], np.ndarray] | None = None
-    known: np.ndarray | tuple = ()  # features whose columns are at hand
-
-    @property
-    def reach(self) -> float:
-        """How much all features together would lower J if each entered first."""
-        return float((self.B**2).sum() / max((self.diag + self.gamma).sum(), 1e-300))
-
-    def scaled_by(self, weight: float) -> Quadratic:
-        """Return the same J, multiplied by a weight."""
-        return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
+    alpha: float
+    gamma: float
+    penalty_scale: str
+    fit_intercept: bool
 
 
-@dataclass(frozen=True)
-class Solution:
-    """What a solver found.
+class ClassTerm(NamedTuple):
+    """A part R' diag(w) R of G that is a sum over classes."""
 
-    ``scores`` and ``order`` (d,) rank all features; ``W`` (d, r) solves Eq. 12 for the
-    selection ``s`` (d,), which is 0/1 for `forward_selection`, and is ``V`` where s is not
-    zero; ``objective`` holds J after each step. ``gram`` (k, k) is G of the features chosen,
-    in their order, if known.
-    """
-
-    s: np.ndarray
-    V: np.ndarray
-    scores: np.ndarray
-    order: np.ndarray
-    objective: np.ndarray
-    converged: bool
-    gram: np.ndarray | None = None
-
-    @property
-    def W(self) -> np.ndarray:
-        """(d, r), zero where s is."""
-        out = np.zeros((len(self.s), self.V.shape[1]))
-        out[self.s != 0] = self.V
-        return out
+    R: Floats  # (c, b), one row per class, some columns
+    w: Floats  # (c,)
 
 
-# Called after each step with its number, J, the feature added (or None) and a function that
-# makes the Solution so far; a true answer stops the solver.
-Monitor = Callable[[int, float, int | None, Callable[[], Solution]], bool]
+class MeanTerm(NamedTuple):
+    """A part weight·vv' of G."""
+
+    weight: float
+    v: Float64  # (d,)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """J of the paper for given moments, classes to tell apart, targets and penalties.
+    """J of the paper for given moments, classes to separate, targets and penalties.
 
     Build it with `from_moments` (the classes of the moments) or `of_means` (other classes, such
-    as those to come). ``means`` (U, d), ``shares`` (U,) and ``targets`` (U, r) are those of the
-    classes to tell apart; the scatter within classes is that of ``moments``. Targets may be in
-    any orthonormal basis of their row space (`reduce_rank`); J and the row norms of W do not
-    notice. Given as None they are the labels: one for each class.
+    as unseen ones).
+
+    Attributes
+    ----------
+    moments : Moments
+        The samples whose within-class scatter is taken.
+    means, shares : ndarrays of shape (U, d) and (U,)
+        Means of the classes to separate, and what each counts for: the diagonal of N.
+    centered_targets : ndarray of shape (U, r) or None
+        The targets, about their mean if there is an intercept. They may be in any orthonormal
+        basis of their row space (`reduce_rank`): J and the row norms of W do not change. None
+        are the labels, one indicator per class.
+    alpha, penalty, penalty_scale, fit_intercept
+        α; γ in units of the penalty scale, and the scale; whether X and A are centered.
+    scatter_columns : ScatterColumns
+        Columns of the scatter matrix; objectives over the same moments may share it.
 
     Examples
     --------
@@ -117,27 +104,28 @@ class Objective:
     """
 
     moments: Moments
-    means: np.ndarray
-    shares: np.ndarray
-    given: np.ndarray | None  # the targets, about their mean if there is an intercept
+    means: Float64
+    shares: Float64
+    centered_targets: Float64 | None
     alpha: float
     penalty: float
     penalty_scale: str
     fit_intercept: bool
+    scatter_columns: ScatterColumns = field(repr=False)
 
     @classmethod
     def from_moments(
         cls,
         moments: Moments,
-        targets: np.ndarray | None,
+        targets: Float64 | None,
         *,
-        class_weight: np.ndarray | None = None,
-        **penalties: Any,
+        class_weight: Float64 | None = None,
+        **penalties: Unpack[Penalties],
     ) -> Objective:
-        """Return J of telling the classes of the moments apart by their targets (C, r).
+        """Return J of separating the classes of the moments by their targets (C, r).
 
-        ``class_weight`` (C,) is what a row of each class counts for in N, which keeps its sum;
-        the scatter within classes is that of all rows alike. ``penalties`` as in `of_means`.
+        ``class_weight`` (C,) is what a sample of each class counts for in N, whose sum stays;
+        the within-class scatter is that of all samples alike. ``penalties`` as in `of_means`.
         """
         shares = moments.counts
         if class_weight is not None and np.ptp(class_weight) > 0.0:
@@ -149,33 +137,52 @@ class Objective:
     def of_means(
         cls,
         moments: Moments,
-        means: np.ndarray,
-        shares: np.ndarray,
-        targets: np.ndarray | None,
+        means: Float64,
+        shares: Float64,
+        targets: Float64 | None,
         *,
         alpha: float = 1.0,
         gamma: float = 1.0,
         penalty_scale: str = "none",
         fit_intercept: bool = False,
     ) -> Objective:
-        """Return J of telling classes with these means (U, d) and counts (U,) apart.
+        """Return J of separating classes with these means (U, d) and counts (U,).
 
         ``penalty_scale="gram"`` multiplies γ by tr(G)/d.
         """
         if targets is not None:
             targets = np.asarray(targets, dtype=np.float64)
-            targets = targets - shares @ targets / shares.sum() if fit_intercept else targets
-        numbers = float(alpha), float(gamma)
-        return cls(moments, means, shares, targets, *numbers, penalty_scale, fit_intercept)
+            if fit_intercept:
+                targets = targets - shares @ targets / shares.sum()
+        return cls(
+            moments=moments,
+            means=means,
+            shares=shares,
+            centered_targets=targets,
+            alpha=float(alpha),
+            penalty=float(gamma),
+            penalty_scale=penalty_scale,
+            fit_intercept=fit_intercept,
+            scatter_columns=ScatterColumns(moments),
+        )
 
-    def quadratic(self) -> Quadratic:
-        """Return what forward selection needs to know."""
-        rows = self.moments.rows
-        parts = (self.q, self.B, self.diag, self.gamma, self.columns)
-        out = Quadratic(*parts, self.moments.eps)
-        if rows is not None and rows.sample_columns(np.arange(1)) is not None:
-            out = replace(out, preview=self.estimate)
-        return out
+    def separating(self, means: Float64, shares: Float64) -> Objective:
+        """Return J of separating other classes by their labels, over the same samples.
+
+        They have means (U, d) and counts (U,). Penalties are the same, with an intercept. If
+        both objectives ask for the same scatter columns in turn, these are computed once.
+        """
+        other = self.of_means(
+            self.moments,
+            means,
+            shares,
+            None,
+            alpha=self.alpha,
+            gamma=self.penalty,
+            penalty_scale=self.penalty_scale,
+            fit_intercept=True,
+        )
+        return replace(other, scatter_columns=self.scatter_columns)
 
     def centered(self) -> Objective:
         """Return the same with an intercept, γ in absolute units.
@@ -183,10 +190,35 @@ class Objective:
         J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
         the mean of the class means and ā that of their targets.
         """
-        own = (self.moments, self.means, self.shares, self.given)
-        return self.of_means(*own, alpha=self.alpha, gamma=self.gamma, fit_intercept=True)
+        return self.of_means(
+            self.moments,
+            self.means,
+            self.shares,
+            self.centered_targets,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            fit_intercept=True,
+        )
 
-    # ---- its parts -------------------------------------------------------------------
+    @quiet_overflow
+    def quadratic(self) -> Quadratic:
+        """Return what forward selection needs to know."""
+        return Quadratic(
+            q=self.q,
+            B=self.B,
+            diag=self.diag,
+            gamma=self.gamma,
+            columns=self.columns,
+            eps=self.moments.eps,
+            estimate=None if self.moments.rows is None else self.estimate,
+        )
+
+    # ---- numbers -----------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        return self.moments.n_features
 
     @cached_property
     def gamma(self) -> float:
@@ -194,193 +226,275 @@ class Objective:
         return absolute_penalty(self.penalty, self.penalty_scale, float(self.diag.mean()))
 
     @property
-    def n_features(self) -> int:
-        """Number of features d."""
-        return self.moments.n_features
+    def precise(self) -> bool:
+        """Whether γ is so small that rounding errors of float32 products would exceed it."""
+        small = self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
+        return small or self.alpha > LARGEST_SAFE_ALPHA
 
     @property
-    def origin_weight(self) -> float:
-        """Weight of μμ' in G, which is about the origin unless there is an intercept."""
-        return 0.0 if self.fit_intercept else (1.0 + self.alpha) * float(self.shares.sum())
+    def _single(self) -> bool:
+        """Whether the data are float32."""
+        return bool(self.moments.eps > np.finfo(np.float64).eps)
+
+    @property
+    def _dtype(self) -> type[np.floating[Any]]:
+        """float32 if the data are and γ is known to be large, before G is.
+
+        Products with class means are then as precise as those with X, in half the time.
+        """
+        large = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
+        if self._single and large and self.alpha <= LARGEST_SAFE_ALPHA:
+            return np.float32
+        return np.float64
 
     @cached_property
-    def mean(self) -> np.ndarray:
+    @quiet_overflow
+    def q(self) -> float:
+        """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
+        if self.centered_targets is not None:
+            squares = float((self.shares @ self.centered_targets**2).sum())
+        else:
+            # Labels: tr(N) = Σ n_c, and about their mean Σ n_c − Σ n_c²/Σ n_c
+            squares = float(self.shares.sum())
+            if self.fit_intercept:
+                fractions = self.shares / self.shares.sum()
+                squares *= 1.0 - float(np.sum(fractions**2))
+        return (1.0 + self.alpha) * squares
+
+    # ---- classes -----------------------------------------------------------------------
+
+    @property
+    def targets(self) -> Float64:
+        """Targets (U, r), about their mean if there is an intercept."""
+        if self.centered_targets is not None:
+            return self.centered_targets
+        labels = np.eye(len(self.shares))
+        if self.fit_intercept:
+            labels -= self.shares / self.shares.sum()
+        return labels
+
+    @cached_property
+    def mean(self) -> Float64:
         """Mean μ (d,) of the class means, weighted by their shares."""
         if self.shares is self.moments.counts:
             return self.moments.mean
         return self.shares @ self.means / self.shares.sum()
 
     @property
-    def _own(self) -> bool:
-        """Whether the classes to tell apart are those of the moments."""
+    def uses_moment_classes(self) -> bool:
+        """Whether the classes to separate are those of the moments."""
         return self.means is self.moments.means
 
     @property
-    def _dtype(self) -> Any:
-        """float32 if the data are and γ is known to be large: products with class means are
-        then as precise as those with X, and take half the time."""
-        safe = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
-        safe = safe and self.alpha <= 1e6  # and sums stay within its range
-        single = safe and self.moments.eps > np.finfo(np.float64).eps
-        return np.float32 if single else np.float64
+    def _count_ratio(self) -> Float64:
+        """Shares n'_u over the counts n_u in `_class_root` (U,)."""
+        if self.uses_moment_classes:
+            return self.shares / self.moments.counts
+        return np.ones(len(self.shares))
 
-    def _root(self, columns: Any, *, between: bool = True) -> np.ndarray:
-        """Rows √n (M − mean) (C, b) of the classes to tell apart, of own ones about the
-        moments' mean; or R (C, b) of the moments' classes: scatter − R'R is that within."""
-        means, counts, mean = self.means, self.shares, self.mean
-        if self._own or not between:
-            means, counts, mean = (
-                getattr(self.moments, n) for n in ("means", "counts", "mean")
-            )
-        out = np.subtract(means[:, columns], mean[columns], dtype=self._dtype)
-        out *= np.sqrt(counts).astype(out.dtype)[:, None]
-        return out
+    def _moment_root(self, columns: Indices | slice) -> Floats:
+        """R (C, b) with rows √n_c (m_c − μ_m) of the classes of the moments.
 
-    @property
-    def _ratio(self) -> np.ndarray:
-        """What a row of each class counts for (U,), relative to its root."""
-        return self.shares / self.moments.counts if self._own else np.ones(len(self.shares))
+        μ_m is the mean of all samples, and R'R their between-class scatter: T − R'R is the
+        within-class scatter S_w if T is the total scatter.
+        """
+        moments = self.moments
+        return self._root(moments.means, moments.counts, moments.mean, columns)
 
-    def _between(self, columns: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Roots and weights of their rows: G is scatter + Σ R' diag(w) R + `_outer` parts."""
-        weights, root = (1.0 + self.alpha) * self._ratio, self._root(columns)
-        if self._own:
-            out = [(root, weights - 1.0)]
+    def _class_root(self, columns: Indices | slice) -> Floats:
+        """R (U, b) with rows √n_u (m_u − μ) of the classes to separate.
+
+        If these are the classes of the moments, n_u and μ are those of the moments, whatever
+        the shares: `_moment_root`, which can then be used twice.
+        """
+        if self.uses_moment_classes:
+            return self._moment_root(columns)
+        return self._root(self.means, self.shares, self.mean, columns)
+
+    def _root(
+        self, means: Float64, counts: Float64, mean: Float64, columns: Indices | slice
+    ) -> Floats:
+        """Rows √n (M − mean) (C, b) for some columns, in the precision of `_dtype`."""
+        # The difference is taken in float64: far from the origin, means that are rounded to
+        # float32 would differ by rounding errors only.
+        centered = (means[:, columns] - mean[columns]).astype(self._dtype, copy=False)
+        centered *= np.sqrt(counts).astype(centered.dtype)[:, None]
+        return centered
+
+    # ---- G -----------------------------------------------------------------------------
+
+    # With the total scatter T about μ_m, R_m of the classes of the moments and R of the classes
+    # to separate, and S_w = T − R_m'R_m:
+    #
+    #     G = S_w + (1 + α) Σ_u n'_u (m_u − μ)(m_u − μ)'  [+ (1 + α) N' μμ']
+    #
+    # where N' = Σ n'_u, and the last term is absent with an intercept. For other classes than
+    # those of the moments the sum is R'R, so
+    #
+    #     G = T − R_m'R_m + (1 + α) R'R  [+ (1 + α) N' μμ'].
+    #
+    # For the classes of the moments with shares n'_u = ρ_u n_u, R = R_m is about μ_m, and
+    # Σ n'_u (m_u − μ)(m_u − μ)' = R' diag(ρ) R − N' (μ − μ_m)(μ − μ_m)', so
+    #
+    #     G = T + R' diag((1 + α) ρ − 1) R − (1 + α) N' (μ − μ_m)(μ − μ_m)'  [+ (1 + α) N' μμ'].
+
+    def _class_terms(self, columns: Indices | slice) -> list[ClassTerm]:
+        """The terms R' diag(w) R of G, with some columns of R."""
+        R = self._class_root(columns)
+        weights = (1.0 + self.alpha) * self._count_ratio
+        if self.uses_moment_classes:
+            terms = [ClassTerm(R, weights - 1.0)]
         else:
-            own = self._root(columns, between=False)
-            out = [(own, -np.ones(len(own))), (root, weights)]
-        return [(R, w.astype(R.dtype)) for R, w in out if w.any()]
+            R_m = self._moment_root(columns)
+            terms = [ClassTerm(R_m, -np.ones(len(R_m))), ClassTerm(R, weights)]
+        return [ClassTerm(R, w.astype(R.dtype)) for R, w in terms if w.any()]
 
-    def _outer(self) -> list[tuple[float, np.ndarray]]:
-        """Weights and vectors v (d,) whose products vv' complete G."""
-        out = [(self.origin_weight, self.mean)] if self.origin_weight else []
-        if self._own and self.mean is not self.moments.mean:
-            total = (1.0 + self.alpha) * float(self.shares.sum())
-            out.append((-total, self.mean - self.moments.mean))
-        return out
+    def _mean_terms(self) -> list[MeanTerm]:
+        """The terms weight·vv' of G."""
+        total = (1.0 + self.alpha) * float(self.shares.sum())
+        terms = []
+        if not self.fit_intercept:
+            terms.append(MeanTerm(total, self.mean))
+        if self.uses_moment_classes and self.mean is not self.moments.mean:
+            terms.append(MeanTerm(-total, self.mean - self.moments.mean))
+        return terms
 
     @property
-    def B(self) -> np.ndarray:
-        """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
-        if self.given is None:  # (1 + α) N (M - μ), without a product
-            out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
-            np.subtract(self.means, self.mean if self.fit_intercept else 0.0, out=out)
-            out *= ((1.0 + self.alpha) * self.shares).astype(out.dtype)[:, None]
-            return out.T
-        center = self.moments.mean if self._own else self.mean
-        counts = self.moments.counts if self._own else self.shares
-        weights = (1.0 + self.alpha) * self._ratio * np.sqrt(counts)
-        T = (weights[:, None] * self.given).astype(self._dtype).T
-        out = np.empty((len(T), self.n_features), dtype=T.dtype)
-        for some in batches(self.n_features, PANEL):
-            out[:, some] = T @ self._root(some)
+    def origin_weight(self) -> float:
+        """Weight (1 + α) N' of μμ' in G; 0 with an intercept."""
         if self.fit_intercept:
-            return out.T
-        return out.T + np.outer(center, (1.0 + self.alpha) * (self.shares @ self.given))
-
-    @property
-    def targets(self) -> np.ndarray:
-        """(U, r)."""
-        if self.given is not None:
-            return self.given
-        mean = self.shares / self.shares.sum() if self.fit_intercept else 0.0
-        return np.eye(len(self.shares)) - mean
+            return 0.0
+        return (1.0 + self.alpha) * float(self.shares.sum())
 
     @cached_property
-    def q(self) -> float:
-        """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
-        shares = self.shares
-        if self.given is not None:
-            return float((1.0 + self.alpha) * (shares @ self.given**2).sum())
-        apart = 1.0 - np.sum((shares / shares.sum()) ** 2) if self.fit_intercept else 1.0
-        return float((1.0 + self.alpha) * shares.sum() * apart)
-
-    @cached_property
-    def diag(self) -> np.ndarray:
+    def diag(self) -> Float64:
         """Diagonal of G (d,)."""
         out = self.moments.scatter_diag.copy()
-        for some in batches(len(out), PANEL):
-            for root, weights in self._between(some):
-                out[some] += np.einsum("c,cd,cd->d", weights, root, root)
-        for weight, v in self._outer():
+        for columns in batches(len(out), PANEL):
+            for R, w in self._class_terms(columns):
+                out[columns] += np.einsum("c,cd,cd->d", w, R, R)
+        for weight, v in self._mean_terms():
             out += weight * v**2
         return np.maximum(out, 0.0)
 
-    @property
-    def precise(self) -> bool:
-        """Whether γ is so small that rounding errors of float32 products would drown it."""
-        small = self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
-        return small or self.alpha > 1e6
-
-    def columns(self, columns: np.ndarray) -> np.ndarray:
-        """Columns (d, b) of G, one pass over X and no d × d matrix."""
-        out = self.moments.scatter_columns(columns, precise=self.precise).copy()
-        left = [root.T * weights for root, weights in self._between(columns)]
-        for some in batches(len(out), PANEL):
-            for own, (root, _) in zip(left, self._between(some)):
-                out[some] += (own @ root).T
-        for weight, v in self._outer():
-            out += weight * np.outer(v, v[columns])
+    def columns(self, features: Indices) -> Float64:
+        """Columns (d, b) of G, in one pass over X and without a d × d matrix."""
+        out = self.scatter_columns(features, precise=self.precise).copy()
+        # R'diag(w) R_b, a panel of rows at a time: R (c, d) is never held as a whole
+        right = [R.T * w for R, w in self._class_terms(features)]  # (b, c)
+        for panel in batches(len(out), PANEL):
+            for weighted, term in zip(right, self._class_terms(panel)):
+                out[panel] += (weighted @ term.R).T
+        for weight, v in self._mean_terms():
+            out += weight * np.outer(v, v[features])
         return out
 
-    def estimate(self, features: np.ndarray) -> np.ndarray:
-        """G among some features (m, m), but for its diagonal only about right."""
-        out, root = self.moments.within_estimate(features), self._root(features)
-        root *= np.sqrt((1.0 + self.alpha) * self._ratio).astype(root.dtype)[:, None]
-        out += root.T @ root
-        for weight, v in self._outer():
+    def estimate(self, features: Indices) -> Floats | None:
+        """G among some features (m, m), about right, its diagonal exact; None if unknown.
+
+        The within-class scatter is estimated from a subset of the samples, the rest is known.
+        """
+        out = self.moments.within_estimate(features)
+        if out is None:
+            return None
+        R = self._class_root(features)
+        R *= np.sqrt((1.0 + self.alpha) * self._count_ratio).astype(R.dtype)[:, None]
+        out += R.T @ R
+        for weight, v in self._mean_terms():
             out += weight * np.outer(v[features], v[features])
         np.fill_diagonal(out, self.diag[features])
         return out
 
-    def within(self, features: np.ndarray, gram: np.ndarray | None = None) -> np.ndarray:
-        """Scatter within classes (k, k) of some features, from G of these if it is known."""
-        if gram is None or self.alpha > 1e6:  # a difference in which the scatter is lost
-            root = self._root(features, between=False).astype(np.float64)
-            return self.moments.scatter_columns(features)[features] - root.T @ root
-        root = self._root(features).astype(np.float64)
-        out = gram - (1.0 + self.alpha) * (root.T @ (self._ratio[:, None] * root))
-        for weight, v in self._outer():
+    @quiet_overflow
+    def within(self, features: Indices, gram: Float64 | None = None) -> Float64:
+        """Within-class scatter (k, k) of some features, from G of these if it is known.
+
+        In G of a large α the within-class scatter is lost, and columns of features that are
+        constant up to rounding error may not have been centered: these are computed anew.
+        """
+        constant = self.moments.constant()[features].any()
+        if gram is None or constant or self.alpha > LARGEST_SAFE_ALPHA:
+            R = self._moment_root(features).astype(np.float64)
+            return self.scatter_columns(features, precise=False)[features] - R.T @ R
+        R = self._class_root(features).astype(np.float64)
+        out = gram - (1.0 + self.alpha) * (R.T @ (self._count_ratio[:, None] * R))
+        for weight, v in self._mean_terms():
             out -= weight * np.outer(v[features], v[features])
         return out
 
-    # ---- the whole of it, for Algorithm 1 ----------------------------------------------
-
-    def gram(self) -> np.ndarray:
+    def gram(self) -> Float64:
         """G (d, d) in float64."""
         out = self.moments.scatter(precise=self.precise)
         if out is self.moments.scatter_matrix:
             out = out.copy()
-        single = self.moments.eps > np.finfo(np.float64).eps and not self.precise
-        for root, weights in self._between(slice(None)):
-            add_products(out, root, weights, np.float32 if single else np.float64)
-        for weight, v in self._outer():
+        dtype = np.float32 if self._single and not self.precise else np.float64
+        for R, w in self._class_terms(slice(None)):
+            add_products(out, R, w, dtype)
+        for weight, v in self._mean_terms():
             add_outer(out, weight, v)
         return mirrored(out)
 
+    # ---- B, F and J --------------------------------------------------------------------
+
+    @property
+    def B(self) -> Floats:
+        """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
+        if self.centered_targets is None:
+            return self._label_B()
+        # About any center c, M'N A = (M − 1c')'N A + c (1'N A), and 1'N A = 0 for centered
+        # targets. R = √n (M − 1μ') has one √n already, of the counts that it is made of.
+        roots = np.sqrt(self.moments.counts if self.uses_moment_classes else self.shares)
+        weights = (1.0 + self.alpha) * self._count_ratio * roots
+        weighted = (weights[:, None] * self.centered_targets).astype(self._dtype).T
+        out = np.empty((len(weighted), self.n_features), dtype=weighted.dtype)
+        for panel in batches(self.n_features, PANEL):
+            out[:, panel] = weighted @ self._class_root(panel)
+        if self.fit_intercept:
+            return out.T
+        center = self.moments.mean if self.uses_moment_classes else self.mean
+        sums = (1.0 + self.alpha) * (self.shares @ self.centered_targets)
+        return out.T + np.outer(center, sums)
+
+    def _label_B(self) -> Floats:
+        """B (d, U) for A = I: the rows of (1 + α) N (M − 1μ') as columns, without a product."""
+        out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
+        np.subtract(self.means, self.mean if self.fit_intercept else 0.0, out=out)
+        out *= ((1.0 + self.alpha) * self.shares).astype(out.dtype)[:, None]
+        return out.T
+
     def factor(self) -> Factor | None:
-        """F with n rows and F'F = G, when n < d and the rows are at hand."""
+        """F with n rows and F'F = G, if n < d and the samples can be held in memory."""
         rows = self.moments.rows
-        if rows is None or not rows.nbytes or rows.n_rows >= self.n_features:
+        if rows is None:
             return None
         if not rows.in_memory:
-            rows = rows.copy()  # n × n problems are solved in numpy
-        X = rows.X.astype(np.float64)
+            rows = rows.copy()  # of another device: n × n problems are solved in numpy
+        if not rows.in_memory:
+            return None
+        samples: MatrixRows = rows
+        n = samples.X.shape[0]
+        if n >= self.n_features:
+            return None
+        X = samples.X.astype(np.float64)
         if self.fit_intercept and not sp.issparse(X):
             X = X - self.mean
-        weights = np.ones(X.shape[0]) if rows.weights is None else rows.weights
-        # how far class means are stretched: √((1 + α) n'/n)
+        weights = np.ones(n) if samples.weights is None else samples.weights
+        codes = samples.codes
+        # Row i of F is √w_i (x_i + (t_i − 1) x̄_i) with the stretch t = √((1 + α) n'_c/n_c)
+        # of its class; with an intercept, minus t_i times the weighted mean of class means.
+        # Class means are sums of samples, so F = T X.
         ratio = self.shares / self.moments.counts
-        stretch = np.sqrt((1.0 + self.alpha) * ratio)[rows.codes, None]
-        same_class = np.equal.outer(rows.codes, rows.codes)
-        own = weights / self.moments.counts[rows.codes]
-        T = np.eye(len(weights)) + (stretch - 1.0) * (same_class * own)
+        stretch = np.sqrt((1.0 + self.alpha) * ratio)[codes, None]
+        same_class = np.equal.outer(codes, codes)
+        weight_in_class = weights / self.moments.counts[codes]
+        T = np.eye(n) + (stretch - 1.0) * (same_class * weight_in_class)
         if self.fit_intercept:
-            T -= stretch * (own * (self.shares / self.shares.sum())[rows.codes])
+            fractions = self.shares / self.shares.sum()
+            T -= stretch * (weight_in_class * fractions[codes])
         roots = np.sqrt(weights)[:, None]
-        return Factor(X, roots * T, stretch * roots * self.targets[rows.codes])
+        return Factor(X, roots * T, stretch * roots * self.targets[codes])
 
-    def value(self, W: np.ndarray, s: np.ndarray) -> float:
+    def value(self, W: Float64, s: Float64) -> float:
         """J at W (d, r) and s (d,)."""
         U = s[:, None] * W
         fit = np.sum(U * (self.gram() @ U - 2.0 * self.B))
@@ -389,28 +503,30 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """F = T X (n, d) with F'F = G: rows √w_i (x_i + (t_i − 1) x̄_i), centered if asked for.
+    """F = T X (n, d) with F'F = G, and targets (n, r) with F' targets = B.
 
-    t_i is the stretch of the row's class. T (n, n) comes after X, so sparse rows stay sparse.
+    T (n, n) is applied after X, so sparse samples stay sparse.
     """
 
     X: Any
-    T: np.ndarray
-    targets: np.ndarray
+    T: Float64
+    targets: Float64
 
-    def apply(self, V: np.ndarray) -> np.ndarray:
+    def apply(self, V: Float64) -> Float64:
         """F V for V (d, r)."""
         return self.T @ (self.X @ V)
 
-    def adjoint(self, V: np.ndarray) -> np.ndarray:
+    def adjoint(self, V: Float64) -> Float64:
         """F'V for V (n, r)."""
         return self.X.T @ (self.T.T @ V)
 
-    def dual_gram(self, s: np.ndarray) -> np.ndarray:
+    def dual_gram(self, s: Float64) -> Float64:
         """F S² F' (n, n)."""
         scaled = self.X.multiply(s) if sp.issparse(self.X) else self.X * s
         K = scaled @ scaled.T
-        return self.T @ (K.toarray() if sp.issparse(K) else K) @ self.T.T
+        if sp.issparse(K):
+            K = K.toarray()
+        return self.T @ K @ self.T.T
 
 
 def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:
@@ -418,7 +534,7 @@ def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> 
     return gamma * mean_diagonal if penalty_scale == "gram" else gamma
 
 
-def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reduce_rank(A: Float64) -> tuple[Float64, Float64]:
     """Return A V (C, r) and V (m, r), an orthonormal basis of the row space of A (C, m).
 
     Exact: J and the row norms of W depend on A only through A A'. W of the full table is
@@ -430,11 +546,15 @@ def reduce_rank(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> T.shape, V.shape
     ((3, 1), (5, 1))
     """
-    if len(A) >= A.shape[1]:
-        squares = np.linalg.eigvalsh(A.T @ A)  # far cheaper than the singular values of A
-        if squares[0] > 1e-8 * squares[-1]:  # well above the rounding errors of A'A
-            return A, np.eye(A.shape[1])
+    C, m = A.shape
+    if C >= m:
+        # Full column rank is common and needs no new basis. Eigenvalues of A'A are far cheaper
+        # than singular values of A; 1e-8 is well above their rounding errors.
+        eigenvalues = np.linalg.eigvalsh(A.T @ A)
+        if eigenvalues[0] > 1e-8 * eigenvalues[-1]:
+            return A, np.eye(m)
     _, singular, Vt = np.linalg.svd(A, full_matrices=False)
-    rank = int((singular > singular[0] * max(A.shape) * np.finfo(float).eps).sum())
+    smallest = singular[0] * max(C, m) * np.finfo(float).eps
+    rank = int((singular > smallest).sum())
     V = Vt[: max(rank, 1)].T
     return A @ V, V

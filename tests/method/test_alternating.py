@@ -4,24 +4,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
-from test_objective import make_objective
+from scipy.sparse.linalg import ArpackNoConvergence
 
-import semfs.method.alternating as alternating
-from problems import make_problem, paper_B, paper_gram, spread
+from problems import make_objective, make_problem, paper_B, paper_gram, spread
 from semfs import Moments
-from semfs.method.alternating import solve_alternating
+from semfs.method.alternating import (
+    STEP_RULES,
+    WStep,
+    largest_eigenvalue,
+    projected_step,
+    solve_alternating,
+)
 from semfs.method.objective import Objective
-
-
-@pytest.fixture
-def iterative(monkeypatch):
-    """Small problems are solved as large ones are."""
-    monkeypatch.setattr(alternating, "SMALL", 1)
-
-
-@pytest.fixture(params=[1024, 1], ids=["exact", "iterative"])
-def both_ways(request, monkeypatch):
-    monkeypatch.setattr(alternating, "SMALL", request.param)
 
 
 def naive(X, y, A, alpha, gamma, rounds, fit_intercept):
@@ -87,7 +81,7 @@ def test_steps_of_s_are_those_of_equations_9_to_11_and_s_ranks(step, n_inner):
 
 @pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_rows_far_from_the_origin_lose_no_digits(both_ways, offset, fit_intercept):
+def test_samples_far_from_the_origin_lose_no_digits(offset, fit_intercept):
     for seed in range(6):
         assert_exact_steps(random_case(seed, offset), 6, fit_intercept, 1e-6)
 
@@ -116,17 +110,17 @@ def test_J_never_rises_and_W_solves_equation_12(options, gamma, shape):
     assert (solution.s >= 0).all()
 
 
-def test_single_precision_rows_fewer_than_features_keep_the_digits_of_W():
+def test_single_precision_samples_fewer_than_features_keep_the_digits_of_W():
     rng = np.random.default_rng(0)
     X, y, A = make_problem(n=40, d=120, offset=1.0)
     X = (X * rng.uniform(0.1, 5.0, 120)).astype(np.float32)
     _, _, W = naive(X.astype(float), y, A, 1.0, 0.1, 0, False)
     objective = make_objective(X, y, A, alpha=1.0, gamma=0.1)
-    found, _ = alternating._WStep(objective).solve(np.ones(120))
+    found, _ = WStep(objective).solve(np.ones(120))
     assert np.linalg.norm(found - W) <= 1e-5 * np.linalg.norm(W)
 
 
-# ---- as large problems are solved ------------------------------------------------------
+# ---- hard problems ---------------------------------------------------------------------
 
 
 def hard_problem(decay, m=3, d=60):
@@ -139,41 +133,39 @@ def hard_problem(decay, m=3, d=60):
 @pytest.mark.parametrize("decay", [0.0, 1.5], ids=["even", "ill-conditioned"])
 @pytest.mark.parametrize("gamma", [1e-7, 1e-3, 0.1, 10.0])
 @pytest.mark.parametrize("m", [3, 50])
-def test_the_iterative_W_step_equals_the_exact_one(monkeypatch, decay, gamma, m):
+def test_twenty_rounds_follow_exact_steps_and_W_solves_equation_12(decay, gamma, m):
+    X, y, A = hard_problem(decay, m)
     options = {"gamma": gamma, "penalty_scale": "gram", "fit_intercept": True}
-    objective = make_objective(*hard_problem(decay, m), **options)
-    exact = solve_alternating(objective, max_iter=20, tol=-1.0)
-    monkeypatch.setattr(alternating, "SMALL", 1)
+    objective = make_objective(X, y, A, **options)
+    J, s, _ = naive(X, y, A, 1.0, objective.gamma, 20, True)
     solution = solve_alternating(objective, max_iter=20, tol=-1.0)
     assert_equation_12(objective, solution)
     assert (np.diff(solution.objective) <= 1e-9 * solution.objective[0]).all()
-    assert_allclose(solution.objective, exact.objective, rtol=1e-6)
-    assert_allclose(solution.s, exact.s, rtol=1e-5)
+    assert_allclose(solution.objective, J, rtol=1e-6)
+    assert_allclose(solution.s, s, rtol=1e-5)
 
 
-def test_columns_of_very_different_units_and_equal_directions_are_solved(monkeypatch):
+def test_columns_of_very_different_units_and_equal_directions_are_solved():
     X, y, A = hard_problem(0.0)
     X = X * 10.0 ** np.random.default_rng(0).uniform(-4, 4, X.shape[1])
     objective = make_objective(X, y, A, gamma=0.1, fit_intercept=True)
-    exact = solve_alternating(objective, max_iter=20, tol=-1.0).s - 1.0
-    monkeypatch.setattr(alternating, "SMALL", 1)
+    _, s, _ = naive(X, y, A, 1.0, 0.1, 20, True)
     found = solve_alternating(objective, max_iter=20, tol=-1.0).s - 1.0
-    assert_allclose(found, exact, atol=1e-3 * exact.max())
-    assert np.isfinite(alternating._solved(np.ones((2, 2)), np.ones((2, 1)))).all()
+    assert_allclose(found, s - 1.0, atol=1e-3 * (s - 1.0).max())
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_intercept):
+def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(fit_intercept):
     X, y, A = hard_problem(0.5)
     s, options = np.linspace(0.5, 2.0, 60), {"gamma": 3.0, "penalty_scale": "gram"}
     objective = make_objective(X + 1.0, y, A, fit_intercept=fit_intercept, **options)
     paths = {
         step: solve_alternating(objective, max_iter=5, tol=-1.0, step=step).s
-        for step in alternating.STEP_RULES
+        for step in STEP_RULES
     }
     for unit in (1e-8, 1.0, 1e8):
         objective = make_objective(X + 1.0, y, unit * A, fit_intercept=fit_intercept, **options)
-        W, J = alternating._WStep(objective).solve(s)
+        W, J = WStep(objective).solve(s)
         assert_allclose(J, objective.value(W, s), rtol=1e-10)
         for step, expected in paths.items():
             solution = solve_alternating(objective, max_iter=5, tol=-1.0, step=step)
@@ -181,51 +173,22 @@ def test_J_is_that_of_the_W_at_hand_and_targets_have_no_unit(iterative, fit_inte
             assert_allclose(solution.s, expected, rtol=1e-5)
 
 
-CASES = [(0.0, 30.0, 0, 62), (1.0, 30.0, 0, 75), (1.5, 0.1, 3, 30)]
-
-
-@pytest.mark.parametrize(("decay", "gamma", "factors", "most"), CASES)
-def test_conjugate_gradients_take_few_steps_and_factors(iterative, decay, gamma, factors, most):
-    options = {"gamma": gamma, "penalty_scale": "gram", "fit_intercept": True}
-    objective = make_objective(*hard_problem(decay), **options)
-    w_step = alternating._WStep(objective)
-    s_step = alternating._SStep(objective, 1, "lipschitz")
-    s, used, steps = np.ones(60), [], []
-    for last in [False] * 8 + [True] * 2:
-        W, _ = w_step.solve(s, last=last)
-        steps.append(w_step.system.steps)
-        used.append(w_step.system.factor)
-        s = s if last else s_step.move(w_step.curvature(W), W, s)[0]
-    assert len({id(factor) for factor in used[:8] if factor is not None}) <= factors
-    assert sum(steps) <= most
-    assert steps[-1] == 0  # that of the same s is known
-    system, (V, _) = w_step.system, w_step.system.known
-    for times in (1.01, 2.0):  # a small change is multiplied in float32, and added
-        assert_allclose(system._image(times * V, 1e-7), times * (system.G @ V), rtol=1e-5)
-        assert (system.known[0] is V) == (times < 2.0)
-
-
-def test_solutions_are_continued_by_the_polynomial_through_them():
-    times = [1.0, 0.8, 0.7, 0.65]
-    cubic = np.polynomial.Polynomial([1.0, -2.0, 3.0, 5.0])
-    assert_allclose(alternating._continuation(times, 0.6) @ cubic(np.array(times)), cubic(0.6))
-    fewer = alternating._continuation(times, 0.55)  # too far for all of them
-    assert 1 < len(fewer) < 4
-    assert_allclose(fewer @ times[-len(fewer) :], 0.55)
-    assert alternating._continuation([0.8, 0.8], 0.6).tolist() == [1.0]
-    assert alternating._continuation([], 0.6).size == 0
-
-
-def test_where_single_precision_fails_double_takes_over(monkeypatch, iterative):
-    monkeypatch.setattr(Objective, "precise", False)
+def test_a_tiny_penalty_on_dependent_columns_is_solved():
     options = {"gamma": 1e-9, "penalty_scale": "gram"}
     objective = make_objective(*hard_problem(3.0, m=30), **options)
     assert_equation_12(objective, solve_alternating(objective, max_iter=3, tol=0))
 
 
+def test_a_penalty_below_rounding_errors_is_refused():
+    X, y, A = make_problem(n=100, d=30)
+    objective = make_objective(np.hstack([X, X, X]), y, A, gamma=1e-60, penalty_scale="gram")
+    with pytest.raises(ValueError, match="gamma is too small"):
+        solve_alternating(objective)
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_the_path_for_few_rows_equals_the_d_by_d_path(kind, fit_intercept):
+def test_the_path_for_few_samples_equals_the_d_by_d_path(kind, fit_intercept):
     X, y, A = make_problem(n=12, d=30)
     weights = np.linspace(0.5, 2.0, 12)
     data = sp.csr_array(X) if kind == "sparse" else X
@@ -241,31 +204,32 @@ def test_the_path_for_few_rows_equals_the_d_by_d_path(kind, fit_intercept):
     assert_allclose(a.objective, b.objective, rtol=1e-8)
 
 
-def test_the_largest_eigenvalue_is_found_and_bounded_by_the_trace(monkeypatch):
-    objective = make_objective(*make_problem(n=400, d=90), gamma=10.0)
-    values = np.linspace(1.0, 5.0, 90)
-    s_step = alternating._SStep(objective, 1, "lipschitz")
-    products = []
+@pytest.mark.parametrize("d", [1, 2, 3, 90])
+def test_the_largest_eigenvalue_is_found(d):
+    values = np.linspace(5.0, 1.0, d)
+    found = largest_eigenvalue(lambda v: values * v, d, float(values.sum()))
+    assert_allclose(found, 5.0, rtol=1e-10)
 
-    def times(v):
-        products.append(v)
-        return values * v
 
-    for most in (48, 36):  # the second time from the direction of the first
-        products.clear()
-        assert_allclose(s_step._largest_eigenvalue(times, values.sum()), 5.0)
-        assert len(products) <= most
-    overtaken = np.where(values == 5.0, 5.0, values + 1.0)
-    expected = values[-2] + 1.0  # another direction has become the largest
-    assert_allclose(s_step._largest_eigenvalue(lambda v: overtaken * v, 1000.0), expected)
-    monkeypatch.setattr(alternating, "MOST_PRODUCTS", 2)
-    assert s_step._largest_eigenvalue(lambda v: values * v, values.sum()) == values.sum()
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_the_largest_eigenvalue_has_the_unit_of_the_matrix(unit):
+    values = unit * np.linspace(1.0, 5.0, 50)
+    found = largest_eigenvalue(lambda v: values * v, 50, float(values.sum()))
+    assert_allclose(found, 5.0 * unit, rtol=1e-10)
+
+
+def test_where_lanczos_iterations_do_not_converge_the_trace_bounds_the_eigenvalue(monkeypatch):
+    def give_up(*_, **__):
+        raise ArpackNoConvergence("", np.zeros(0), np.zeros((9, 0)))
+
+    monkeypatch.setattr("semfs.method.alternating.eigsh", give_up)
+    assert largest_eigenvalue(lambda v: v, 9, 9.0) == 9.0
 
 
 # ---- s ---------------------------------------------------------------------------------
 
 
-def test_features_that_start_at_zero_stay_there(both_ways):
+def test_features_that_start_at_zero_stay_there():
     objective, start = make_objective(*make_problem()), np.ones(12)
     start[[2, 5]] = 0.0
     solution = solve_alternating(objective, max_iter=5, tol=0, s_init=start)
@@ -274,7 +238,7 @@ def test_features_that_start_at_zero_stay_there(both_ways):
     assert_equation_12(objective, solution)
 
 
-def test_projection_can_switch_features_off_and_the_W_step_follows(both_ways):
+def test_projection_can_switch_features_off_and_the_W_step_follows():
     X, y, A = make_problem(3, m=1, C=5)
     X = X @ np.random.default_rng(3).standard_normal((12, 12))
     objective = make_objective(X, y, A, gamma=300.0)
@@ -307,7 +271,7 @@ def test_a_penalty_that_has_nothing_to_do_with_the_data_is_refused(gamma):
 def test_a_step_that_is_too_long_is_halved_until_J_falls(unit, length):
     Q = unit * np.diag([1.0, 2.0, 3.0])
     s, gradient = np.ones(3), unit * np.array([-1.0, 2.0, -3.0])
-    move, bend = alternating._descent(Q.__matmul__, s, gradient, length / unit)
+    move, bend = projected_step(Q.__matmul__, s, gradient, length / unit)
     assert_allclose(bend, Q @ move)
     assert (s + move >= 0).all()
     assert gradient @ move + move @ Q @ move < 0

@@ -156,7 +156,41 @@ def test_columns_are_columns_of_the_scatter_matrix():
         assert_allclose(np.diag(moments.scatter()), moments.scatter_diag, rtol=1e-4)
 
 
-def test_some_rows_tell_of_the_scatter_within_classes(monkeypatch):
+def test_columns_of_nearly_constant_features_are_centered_if_they_are_asked_for():
+    rng = np.random.default_rng(0)
+    X, y, _ = make_problem(n=200, d=3)
+    X = np.c_[X, 1e6 + 0.3 * rng.standard_normal(200)].astype(np.float32)
+    E = X.astype(np.float64) - X.astype(np.float64).mean(axis=0)
+    moments = Moments.from_data(X, y)
+    assert moments.constant().tolist() == [0, 0, 0, 1]
+    found = moments.scatter_columns(np.array([1, 3]))
+    assert_allclose(found, (E.T @ E)[:, [1, 3]], atol=1e-4 * len(y))
+
+
+def test_class_means_of_small_single_precision_data_have_all_digits():
+    X, y, _ = make_problem(n=9, d=18)
+    X = X.astype(np.float32)
+    found, exact = (Moments.from_data(Z, y) for Z in (X, X.astype(np.float64)))
+    assert_allclose(found.means, exact.means, rtol=1e-14)
+    assert_allclose(found.scatter_diag, exact.scatter_diag, rtol=1e-14)
+    assert found.eps == np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6])
+def test_samples_of_weight_0_do_not_make_a_constant_column_vary(value):
+    X, y, _ = make_problem()
+    weights = np.ones(len(y))
+    weights[:40] = 0.0
+    X[:, 2] = value
+    X[:40, 2] = np.random.default_rng(0).standard_normal(40)
+    moments = Moments.from_data(X, y, sample_weight=weights)
+    assert moments.constant().tolist() == [j == 2 for j in range(12)]
+    X[3, 4] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        Moments.from_data(X, y, sample_weight=weights)
+
+
+def test_a_sample_estimates_the_scatter_within_classes(monkeypatch):
     X, y, _ = make_problem(n=2000, d=6)
     X[:, 1] += X[:, 0]
     moments, every = Moments.from_data(X, y), np.arange(6)

@@ -7,13 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from problems import make_problem, paper_B, paper_gram, paper_objective, spread
+from problems import make_objective, make_problem, paper_B, paper_gram, paper_objective, spread
 from semfs import Moments
 from semfs.method.objective import Objective, Quadratic, reduce_rank
-
-
-def make_objective(X, y, A, **options):
-    return Objective.from_moments(Moments.from_data(X, y), A, **options)
 
 
 def random_point(seed, d, m):
@@ -99,8 +95,8 @@ def test_classes_may_count_as_much_as_wished_or_be_others_than_those_of_the_rows
     assert_allclose(objective.within(some), within[np.ix_(some, some)], atol=1e-9)
     from_G = objective.within(some, G[np.ix_(some, some)])
     assert_allclose(from_G, within[np.ix_(some, some)], atol=1e-9)
-    reach = (B**2).sum() / (np.diag(G) + 3.0).sum()
-    assert_allclose(objective.quadratic().reach, reach)
+    gain = (B**2).sum() / (np.diag(G) + 3.0).sum()
+    assert_allclose(objective.quadratic().total_marginal_gain, gain)
 
 
 def test_all_losses_and_penalties_count_1_unless_said_otherwise():
@@ -114,7 +110,8 @@ def test_a_weight_multiplies_J_and_all_gains():
     G, B = np.diag([1.0, 4.0]), np.array([[1.0, 2.0], [3.0, 0.0]])
     quadratic = Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
     assert quadratic.scaled_by(4.0).q == 40.0
-    assert_allclose(quadratic.scaled_by(4.0).reach, 4.0 * quadratic.reach)
+    gain = quadratic.total_marginal_gain
+    assert_allclose(quadratic.scaled_by(4.0).total_marginal_gain, 4.0 * gain)
 
 
 def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
@@ -126,6 +123,23 @@ def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
     assert_allclose(objective.value(W, s), expected)
     assert objective.origin_weight == 1.5 * 60
     assert objective.centered().origin_weight == 0.0
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e5])
+@pytest.mark.parametrize("targets", ["attributes", "labels"])
+def test_an_offset_costs_single_precision_no_digits(targets, offset):
+    X, y, A = make_problem(n=300, d=20, offset=offset)
+    X = X.astype(np.float32)
+    options = {"gamma": 0.1, "penalty_scale": "gram", "fit_intercept": True}
+    A = A if targets == "attributes" else None
+    single = make_objective(X, y, A, **options)
+    double = make_objective(X.astype(np.float64), y, A, **options)  # the very same numbers
+    assert single.B.dtype == np.float32
+    assert_allclose(single.B, double.B, atol=1e-6 * np.abs(double.B).max())
+    assert_allclose(single.diag, double.diag, rtol=1e-6)
+    some = np.array([3, 7])
+    G = double.columns(some)
+    assert_allclose(single.columns(some), G, atol=1e-6 * np.abs(G).max())
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -160,6 +174,18 @@ def test_the_scatter_within_classes_survives_an_alpha_that_drowns_it():
     within = (X - spread(X, y)).T @ (X - spread(X, y))
     found = objective.within(some, objective.gram()[np.ix_(some, some)])
     assert_allclose(found, within[np.ix_(some, some)])
+
+
+def test_the_scatter_within_classes_of_nearly_constant_columns_is_right():
+    rng = np.random.default_rng(0)
+    X, y, A = make_problem(n=200, d=3)
+    X = np.c_[X, 1e6 + 0.3 * rng.standard_normal((200, 2))].astype(np.float32)
+    objective = make_objective(X, y, A, fit_intercept=True)
+    assert objective.moments.constant().tolist() == [0, 0, 0, 1, 1]
+    E = X.astype(np.float64) - spread(X.astype(np.float64), y)
+    every = np.arange(5)
+    for gram in (None, objective.columns(every)):
+        assert_allclose(objective.within(every, gram), E.T @ E, atol=1e-4 * len(y))
 
 
 def test_the_gram_penalty_is_the_mean_diagonal_of_G():

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.preprocessing import KernelCenterer
 
 from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes import AttributeTable
-from semfs.attributes.targets import MeanModel, _kernel, _left_out
 from semfs.method.objective import Objective
-from semfs.rows import Rows, open_blocks
+from semfs.rows import open_blocks
 from semfs.selectors.prediction import ClassPredictor
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
@@ -228,14 +226,6 @@ def test_the_number_of_new_classes_is_found_in_some_of_sorted_rows(monkeypatch):
     assert 4 <= SemFS(5).fit(X, y, X_unlabeled=X_new).n_new_classes_ <= 5
 
 
-def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
-    asked, columns = [], Rows.columns
-    monkeypatch.setattr(Rows, "columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
-    X, y, A, _ = described_problem()
-    assert ", used" in SemFS(9, A).fit(X, y).knowledge_["classes to come"]
-    assert len(asked) == 1
-
-
 def test_a_sample_of_the_rows_finds_the_clusters_of_all(tmp_path, monkeypatch):
     X, y, X_new, y_new = corners()
     for name in ("SAMPLE", "LARGEST_SAMPLE"):
@@ -258,37 +248,6 @@ def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
 
 
 # ---- descriptions of the classes to come ----------------------------------------------
-
-
-def test_errors_of_classes_left_out_are_those_of_refitting():
-    X, y, A, _ = described_problem(C=9, U=0)
-    M = np.stack([X[y == c].mean(axis=0) for c in range(9)])
-    M -= M.mean(axis=0)
-    raw = _kernel(A, A, 1.0)
-    for error, penalty in _left_out(KernelCenterer().fit_transform(raw), M @ M.T):
-        errors = 0.0
-        for i in range(9):
-            rest = np.arange(9) != i
-            K = raw[np.ix_(rest, rest)]
-            mean = M[rest].mean(axis=0)
-            ridge = KernelCenterer().fit_transform(K) + penalty * np.eye(8)
-            dual = np.linalg.solve(ridge, M[rest] - mean)
-            k = raw[i, rest] - raw[i, rest].mean() - K.mean(axis=0) + K.mean()
-            errors += ((M[i] - mean - k @ dual) ** 2).sum()
-        assert_allclose(error, errors)
-    model = MeanModel.fit(A, M)
-    total = ((M * 9 / 8) ** 2).sum()  # each class about the mean of the others
-    assert_allclose(model.r2, 1 - (model.errors**2).sum() / total)
-
-
-def test_class_means_that_repeat_the_description_are_noticed():
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((12, 6))
-    means = 0.5 * A + 0.05 * rng.standard_normal((12, 6))
-    model = MeanModel.fit(A[:9], means[:9], A[:9])
-    assert_allclose(model.slope, 0.5, atol=0.05)
-    assert_allclose(model.predict(A[9:], A[9:]), means[9:], atol=0.3)
-    assert MeanModel.fit(A[:9], means[:9], rng.standard_normal((9, 6))).slope == 0.0
 
 
 def test_target_classes_have_predicted_means_and_the_seen_scatter():

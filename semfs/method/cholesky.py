@@ -1,0 +1,141 @@
+"""Partial Cholesky factorization of G + γI, one column for each feature that is selected."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from semfs._typing import Float64, Floats, Indices, Mask
+
+#: A pivot below this fraction of its first value is rounding error: the feature depends
+#: linearly on the selected ones (possible only if γ is 0 or nearly so).
+RELATIVE_PIVOT_TOL = 1e-12
+#: Squared norms are updated by subtraction. Once the largest of them has fallen to this
+#: fraction of its value at the last refresh, about half of their digits are lost.
+STALE_FLOAT64 = 1e-6
+STALE_FLOAT32 = 1e-2
+
+
+class PivotedCholesky:
+    """Partial Cholesky factor L of G + γI in the order of entry, and the residual of B.
+
+    After t features have entered::
+
+        L  (d, t)   first t columns of the factor, rows in the order of the features
+        Q  (t, r)   rows of L_S⁻¹ B_S for the selected features S
+        R  (d, r)   residual B − L Q
+        δ  (d,)     pivots, diag(G) + γ − Σ_t L_t²
+
+    The gain of feature j, the decrease of J if it entered next, is ‖R_j‖²/δ_j. When it enters::
+
+        l = (G_j + γ e_j − L L_j') / √δ_j,   Q_new = R_j / √δ_j,   R ← R − l Q_new,   δ ← δ − l²
+
+    R has r columns, and to update all of them in every step would cost O(d r). Only the squared
+    norms ‖R_i‖² are updated; R itself is recomputed by `refresh`, and R_j of a feature that
+    enters is completed by the steps since then.
+    """
+
+    def __init__(self, B: Floats, diag: Float64, gamma: float, n_select: int) -> None:
+        d, r = B.shape
+        self.B = B
+        self.gamma = gamma
+        self.pivots = diag + gamma
+        self.pivot_tol = RELATIVE_PIVOT_TOL * self.pivots
+        self.n_entered = 0
+        self.n_at_refresh = -1
+        self._L = np.empty((d, n_select), order="F")
+        self._Q = np.empty((n_select, r))
+        self.refresh()
+
+    @property
+    def L(self) -> Float64:
+        """Columns (d, t) of the factor so far."""
+        return self._L[:, : self.n_entered]
+
+    @property
+    def Q(self) -> Float64:
+        """Rows (t, r) of L_S⁻¹ B_S so far."""
+        return self._Q[: self.n_entered]
+
+    def refresh(self) -> None:
+        """Recompute the residual R = B − L Q and its squared norms, unless they are fresh."""
+        if self.n_at_refresh == self.n_entered:
+            return
+        self.R = self.B
+        if self.n_entered:
+            dtype = self.B.dtype
+            product = self.L.astype(dtype, copy=False) @ self.Q.astype(dtype, copy=False)
+            self.R = np.subtract(self.B, product, out=product)
+        self.n_at_refresh = self.n_entered
+        self.squared_norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
+        self.largest_at_refresh = float(self.squared_norms.max(initial=0.0))
+
+    def gains(self) -> Float64:
+        """Return the decrease of J (d,) if the feature entered next.
+
+        It is 0 for features that depend linearly on the selected ones.
+        """
+        independent = self.pivots > self.pivot_tol
+        pivots = np.where(independent, self.pivots, 1.0)
+        squared_norms = np.maximum(self.squared_norms, 0.0)
+        return np.where(independent, squared_norms / pivots, 0.0)
+
+    def enter(self, j: int, gram_column: Float64, selected: Mask) -> None:
+        """Add feature j with its column of G (d,).
+
+        ``selected`` (d,) marks the features that have entered, j included: norms of the
+        others decide when R is recomputed.
+        """
+        if self.pivots[j] > self.pivot_tol[j]:
+            self._eliminate(j, gram_column)
+        else:  # it explains nothing beyond the selected features: W_j = 0
+            self._L[:, self.n_entered] = 0.0
+            self._L[j, self.n_entered] = 1.0
+            self._Q[self.n_entered] = 0.0
+        self.n_entered += 1
+        stale = STALE_FLOAT64 if self.B.dtype == np.float64 else STALE_FLOAT32
+        if self.squared_norms[~selected].max(initial=0.0) < stale * self.largest_at_refresh:
+            self.refresh()
+
+    def _eliminate(self, j: int, gram_column: Float64) -> None:
+        """Compute the next column of L and row of Q; update squared norms and pivots."""
+        root = np.sqrt(self.pivots[j])
+        new_column = gram_column - self.L @ self.L[j]
+        new_column[j] += self.gamma
+        new_column /= root
+        # R was computed n_at_refresh steps after the start. What entered since then:
+        L_since = self.L[:, self.n_at_refresh :]
+        Q_since = self.Q[self.n_at_refresh :]
+        new_row = (self.R[j] - L_since[j] @ Q_since) / root
+        # ‖R_i − l_i q‖² = ‖R_i‖² − 2 l_i R_i q' + l_i² ‖q‖², without touching all of R
+        projection = self.R @ new_row.astype(self.R.dtype, copy=False)
+        projection = projection - L_since @ (Q_since @ new_row)
+        self.squared_norms += new_column * (new_column * (new_row @ new_row) - 2.0 * projection)
+        self.pivots = self.pivots - new_column**2
+        self._L[:, self.n_entered] = new_column
+        self._Q[self.n_entered] = new_row
+
+    def weights(self, selected: Indices) -> Float64:
+        """Return W (k, r) of the selected features (k,), given in the order of their entry.
+
+        W solves L_S'W = Q; its rows are in the order of the features in X.
+        """
+        W = solve_triangular(
+            self.L[selected], self.Q, trans="T", lower=True, check_finite=False
+        )
+        return W[np.argsort(selected)]
+
+    def restricted_to(self, features: Indices, n_more: int) -> PivotedCholesky:
+        """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""
+        n_entered = self.n_entered
+        out = PivotedCholesky(self.B[features], self.pivots[features], 0.0, n_entered + n_more)
+        out.gamma = self.gamma
+        out.pivot_tol = self.pivot_tol[features]
+        out.n_entered = n_entered
+        out.n_at_refresh = self.n_at_refresh
+        out._L[:, :n_entered] = self.L[features]
+        out._Q[:n_entered] = self.Q
+        out.R = self.R[features]
+        out.squared_norms = self.squared_norms[features]
+        out.largest_at_refresh = self.largest_at_refresh
+        return out

@@ -1,0 +1,218 @@
+"""Unseen classes with descriptions: where their means will lie.
+
+Class means are predicted from class attributes by kernel ridge regression over the seen
+classes. Predicted means, with the within-class scatter of the seen classes, make a problem of
+the paper's form: separate the unseen classes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.preprocessing import KernelCenterer
+
+from semfs._typing import Float64, Mask
+from semfs.arrays import quiet_overflow
+from semfs.method.objective import Objective, Quadratic
+
+#: Descriptions are not used if they predict less than this share of the spread of class means.
+MIN_R2 = 0.02
+#: Leaving one class out says little with fewer seen classes.
+MIN_SEEN_CLASSES = 8
+#: Ridge penalties that are tried, in units of the mean diagonal of the kernel matrix.
+RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+#: Widths of the Gaussian kernel that are tried, in median squared distances; 0 is linear.
+WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
+#: Attributes whose spread over the seen classes is below this share of their size say nothing:
+#: the differences are rounding errors, as of a table that was stored in float32.
+SAME_VALUE = float(np.sqrt(np.finfo(np.float64).eps))
+#: If all features together would lower J of the unseen classes by less than this share of what
+#: they do for the seen ones, the predicted means differ by rounding errors only.
+SMALLEST_GAIN = 1e-12
+
+
+@quiet_overflow
+def unseen_class_problem(
+    objective: Objective, seen_attributes: Float64, unseen_attributes: Float64
+) -> tuple[Quadratic | None, float, str]:
+    """Return the problem of separating unseen classes, R² of the means, and what was done.
+
+    Attributes of the seen classes are (C, m), in the order of the moments; those of the unseen
+    classes are (U, m). The problem is None if descriptions predict too little. It counts as
+    much as that of the seen classes: the features would lower both by the same amount in a
+    first step.
+    """
+    n_seen = len(seen_attributes)
+    n_unseen = len(unseen_attributes)
+    if n_unseen < 2:
+        return None, float("nan"), "not used: one class; two are needed"
+    if n_seen < MIN_SEEN_CLASSES:
+        found = f"not used: {n_seen} seen classes; {MIN_SEEN_CLASSES} are needed"
+        return None, float("nan"), found
+    moments = objective.moments
+    model = MeanModel.fit(seen_attributes, moments.means)
+    found = f"descriptions predict {max(model.r2, 0.0):.0%} of the means of classes left out"
+    if model.r2 < MIN_R2:
+        return None, model.r2, f"not used: {found}"
+    shares = np.full(n_unseen, moments.total / n_unseen)
+    problem = objective.separating(model.predict(unseen_attributes), shares).quadratic()
+    gain = problem.total_marginal_gain
+    wanted = objective.quadratic().total_marginal_gain
+    if not gain > SMALLEST_GAIN * wanted:
+        return None, model.r2, "not used: these classes are described alike"
+    return problem.scaled_by(wanted / gain), model.r2, f"used: {found}"
+
+
+@dataclass(frozen=True, eq=False)
+class MeanModel:
+    """Predicts the feature means of a class from its attributes.
+
+    Kernel, scaling of the attributes and ridge are those that predict the means of the seen
+    classes best when each is left out in turn. If the seen classes are described alike, the
+    prediction is the mean over them.
+
+    Attributes
+    ----------
+    A : ndarray of shape (C, m)
+        Attributes of the seen classes, about `A_mean`.
+    A_mean, scale : ndarrays of shape (m,)
+        Mean of the attributes over the seen classes; what they are multiplied by.
+    dual : ndarray of shape (C, d)
+        Coefficients of the kernel expansion.
+    mean : ndarray of shape (d,)
+        Mean over the seen classes.
+    width : float
+        Width of the kernel, see `WIDTHS`.
+    slope : float
+        If attributes are the features themselves: the share of them that means repeat.
+    r2 : float
+        Share of the spread of class means explained for classes left out.
+    errors : ndarray of shape (C, d)
+        Mean of each seen class minus its prediction when left out.
+    """
+
+    A: Float64
+    A_mean: Float64
+    scale: Float64
+    dual: Float64
+    mean: Float64
+    width: float
+    slope: float
+    r2: float
+    errors: Float64
+
+    @classmethod
+    def fit(cls, A: Float64, means: Float64, same: Float64 | None = None) -> Self:
+        """Learn from attributes A (C, m) and feature means (C, d) of the seen classes.
+
+        ``same`` (C, d) are attributes that stand for the features themselves, where
+        descriptions and samples live in one space; they are used if that predicts better.
+        """
+        plain = cls._fit(A, means, np.zeros_like(means), 0.0)
+        if same is None or not varying(same).any():
+            return plain
+        spread = same - same.mean(axis=0)
+        slope = float((spread * means).sum() / (spread**2).sum())
+        repeating = cls._fit(A, means, same, slope)
+        return repeating if repeating.r2 > plain.r2 else plain
+
+    @classmethod
+    def _fit(cls, A: Float64, means: Float64, same: Float64, slope: float) -> Self:
+        """Fit what the means are beside ``slope`` times the attributes ``same``."""
+        C = len(A)
+        rest = means - slope * same
+        mean = rest.mean(axis=0)
+        R = rest - mean
+        A_mean = A.mean(axis=0)
+        A = A - A_mean  # near the origin distances keep their digits
+        products = R @ R.T
+        scales = _scales(A, A_mean)
+        smallest_error = np.inf
+        best = (1.0, WIDTHS[0], scales[0])
+        for scale, width in itertools.product(scales, WIDTHS):
+            K = _centered_kernel(A * scale, width)
+            for error, penalty in _leave_one_out(K, products):
+                if error < smallest_error:
+                    smallest_error = error
+                    best = (penalty, width, scale)
+        penalty, width, scale = best
+
+        # With H = 11'/C + K (K + λI)⁻¹ the error of class i, when left out, is that of the fit,
+        # λ (K + λI)⁻¹ R, divided by 1 − h_ii.
+        K = _centered_kernel(A * scale, width)
+        inverse = np.linalg.inv(K + penalty * np.eye(C))
+        one_minus_h = penalty * np.diag(inverse) - 1.0 / C
+        errors = penalty * inverse @ R / np.maximum(one_minus_h, 1e-12)[:, None]
+
+        # Without descriptions a class that is left out is predicted by the mean of the others.
+        spread = float(((means - means.mean(axis=0)) ** 2).sum()) * (C / (C - 1.0)) ** 2
+        r2 = 1.0 - smallest_error / max(spread, np.finfo(float).tiny)
+        return cls(A, A_mean, scale, inverse @ R, mean, width, slope, float(r2), errors)
+
+    def predict(self, A: Float64, same: Float64 | None = None) -> Float64:
+        """Return the feature means (U, d) of classes with attributes A (U, m)."""
+        seen = self.A * self.scale
+        unseen = (A - self.A_mean) * self.scale
+        centerer = KernelCenterer().fit(_kernel(seen, seen, self.width))
+        K = centerer.transform(_kernel(unseen, seen, self.width))
+        out = self.mean + K @ self.dual
+        if self.slope and same is not None:
+            out = out + self.slope * same
+        return out
+
+
+def varying(A: Float64) -> Mask:
+    """Return a mask (m,) of the attributes in which classes differ by more than rounding."""
+    return A.std(axis=0) > SAME_VALUE * np.abs(A).max(axis=0)
+
+
+def _scales(A: Float64, A_mean: Float64) -> tuple[Float64, Float64]:
+    """What attributes are multiplied by: 1/spread, or 1; 0 if no seen class varies in them.
+
+    A (C, m) is about its mean.
+    """
+    informative = varying(A + A_mean)
+    inverse_spread = np.zeros(A.shape[1])
+    np.divide(1.0, A.std(axis=0), out=inverse_spread, where=informative)
+    return inverse_spread, informative.astype(float)
+
+
+def _centered_kernel(seen: Float64, width: float) -> Float64:
+    """Kernel matrix (C, C) of the seen classes, centered in feature space."""
+    return KernelCenterer().fit_transform(_kernel(seen, seen, width))
+
+
+def _kernel(A: Float64, seen: Float64, width: float) -> Float64:
+    """Kernel (U, C) of attributes A (U, m) with those of the seen classes (C, m)."""
+    if width == 0.0:
+        center = seen.mean(axis=0)
+        return (A - center) @ (seen - center).T
+    distances = euclidean_distances(seen, squared=True)
+    distinct = distances[distances > 1e-12 * distances.max()]
+    typical = float(np.median(distinct)) if distinct.size else 1.0
+    return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
+
+
+def _leave_one_out(K: Float64, products: Float64) -> Iterator[tuple[float, float]]:
+    """Yield, for each ridge, the squared error with every class left out in turn, and λ.
+
+    K (C, C) is the centered kernel, and squared errors need only the products R R' (C, C) of
+    the centered means. See `MeanModel._fit` for the formula.
+    """
+    C = len(K)
+    eigenvalues, Q = np.linalg.eigh(K)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    rotated = Q.T @ products @ Q
+    # Descriptions that are all alike have K = 0, and any λ predicts the mean.
+    unit = max(float(np.trace(K)) / C, 0.0) or 1.0
+    for ridge in RIDGES:
+        penalty = ridge * unit
+        shrunk = penalty / (eigenvalues + penalty)  # eigenvalues of λ (K + λI)⁻¹
+        squares = np.einsum("ia,ia->i", Q @ (shrunk[:, None] * rotated * shrunk), Q)
+        h = (Q**2) @ (1.0 - shrunk) + 1.0 / C
+        yield float((squares / np.maximum(1.0 - h, 1e-12) ** 2).sum()), penalty

@@ -1,0 +1,70 @@
+"""Columns of G and of the scatter matrix, fetched in batches: one batch is one pass over X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from semfs._typing import Float64, Indices
+from semfs.method.moments import Moments
+
+
+class ColumnCache:
+    """The Gram columns that were fetched so far, by feature.
+
+    ``fetch_columns`` returns columns (d, b) of G for features (b,), in one pass over the data.
+    """
+
+    def __init__(self, fetch_columns: Callable[[Indices], Float64]) -> None:
+        self._fetch_columns = fetch_columns
+        self._columns: dict[int, Float64] = {}
+
+    def __contains__(self, feature: int) -> bool:
+        return feature in self._columns
+
+    def __getitem__(self, feature: int) -> Float64:
+        """Column (d,) of a feature that was fetched."""
+        return self._columns[feature]
+
+    @property
+    def features(self) -> list[int]:
+        """Features whose columns are cached."""
+        return list(self._columns)
+
+    def fetch(self, features: Iterable[int]) -> None:
+        """Fetch the columns that are not cached yet, all of them in one pass."""
+        missing = [int(j) for j in features if j not in self._columns]
+        if not missing:
+            return
+        block = self._fetch_columns(np.array(missing, dtype=np.intp))
+        for place, feature in enumerate(missing):
+            self._columns[feature] = block[:, place]
+
+    def stacked(self, features: Iterable[int]) -> Float64:
+        """Return columns (d, k) of G, fetched if necessary."""
+        features = list(features)
+        self.fetch(features)
+        return np.column_stack([self._columns[j] for j in features])
+
+
+class ScatterColumns:
+    """Columns of the scatter matrix of some moments; the last batch is kept.
+
+    Two objectives over the same samples, such as those of the seen classes and of the unseen
+    classes with predicted means, ask for the same columns one after the other. If they share
+    this object, the second request costs no pass over X.
+    """
+
+    def __init__(self, moments: Moments) -> None:
+        self._moments = moments
+        self._request: tuple[list[int], bool] | None = None
+        self._last = np.zeros((0, 0))
+
+    def __call__(self, features: Indices, *, precise: bool) -> Float64:
+        """Return columns (d, b) about the mean. Do not write into the array."""
+        request = (features.tolist(), precise)
+        if request != self._request:
+            self._last = self._moments.scatter_columns(features, precise=precise)
+            self._request = request
+        return self._last

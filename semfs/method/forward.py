@@ -1,0 +1,110 @@
+"""Forward selection on the paper's 0/1 problem (Eq. 4), by pivoted Cholesky factorization.
+
+For a set S of features the best W is closed form and J = q − F(S) with
+F(S) = tr(B_S'(G_SS + γI)⁻¹B_S). Adding a feature to S appends one column to a Cholesky factor
+of G + γI and lowers J by ‖R_j‖²/δ_j (see `PivotedCholesky`). So the greedy search is a Cholesky
+factorization that is pivoted by this gain. Gains of several quadratics over the same features
+add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from semfs._typing import Indices, Mask
+from semfs.arrays import quiet_overflow
+from semfs.method.columns import ColumnCache
+from semfs.method.exchange import exchange
+from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.method.search import Search
+
+
+@quiet_overflow
+def forward_selection(
+    quadratics: Sequence[Quadratic],
+    n_select: int,
+    *,
+    candidates: Mask | None = None,
+    include: Indices | None = None,
+    n_swaps: int = 0,
+    monitor: Monitor | None = None,
+) -> Solution:
+    """Add the feature that lowers the sum of all J most, ``n_select`` times.
+
+    The selection is nested: the first k of the order are the answer for k.
+
+    Parameters
+    ----------
+    quadratics : sequence of Quadratic
+        Problems over the same d features.
+    n_select : int
+        Number of features to select.
+    candidates : mask of shape (d,), optional
+        Features that may be selected; the others rank last.
+    include : array of int, optional
+        Features that are selected before all others. They are counted.
+    n_swaps : int
+        Afterwards at most this many selected features are exchanged for others, while J falls.
+    monitor : callable, optional
+        Called after each step (see `Monitor`); a true answer ends the search.
+
+    Returns
+    -------
+    Solution
+        W is that of the first quadratic; scores and J are those of the sum.
+
+    Examples
+    --------
+    >>> G, B = np.eye(3), np.array([[1.0], [3.0], [2.0]])
+    >>> quadratic = Quadratic(20.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
+    >>> found = forward_selection([quadratic], 2)
+    >>> found.order, found.objective
+    (array([1, 2, 0]), array([15.5, 13.5]))
+    """
+    d = len(quadratics[0].diag)
+    forced = np.zeros(d, dtype=bool)
+    if include is not None:
+        forced[include] = True
+    allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
+    caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
+    search = Search(quadratics, caches, n_select, allowed, forced)
+    _grow(search, monitor)
+    solution = search.solution()
+    _check_finite(solution, allowed)
+    if n_swaps and sum(search.decreases) > 0.0:
+        # The set is final; its ranking is a forward selection among its features.
+        swapped = np.zeros(d, dtype=bool)
+        swapped[exchange(search, n_swaps)] = True
+        search = search.restarted(forced=swapped)
+        _grow(search)
+        solution = search.solution()
+    return solution
+
+
+def _grow(search: Search, monitor: Monitor | None = None) -> None:
+    """Select the feature of largest gain until there are enough, or none is left."""
+    while len(search.selected) < search.n_select:
+        j = search.best()
+        if j is None:
+            return
+        if not search.has_column(j):
+            search.fetch(j)
+            continue  # residuals were recomputed: ask again which feature is best
+        search.select(j)
+        if monitor is not None:
+            n_selected = len(search.selected)
+            J = search.q - sum(search.decreases)
+            if monitor(n_selected, J, j, search.solution):
+                return
+
+
+def _check_finite(solution: Solution, allowed: Mask) -> None:
+    """Raise if numbers overflowed on the way."""
+    results = (solution.scores[allowed], solution.V, solution.objective)
+    if not all(np.isfinite(values).all() for values in results):
+        raise ValueError(
+            "scores overflow. Rescale X and the attributes, for example to unit variance, or "
+            "use smaller parameters."
+        )

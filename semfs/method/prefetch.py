@@ -1,0 +1,101 @@
+"""Prefetching: which Gram columns will forward selection need next?
+
+A Gram column costs a pass over the data, and so do a hundred columns in one batch. Which
+features will be selected is not known beforehand, but it can be predicted well: run the same
+search on an estimate of G among the most promising features. An estimate that is wrong costs a
+column that is never used, or one more pass; it never changes the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from semfs._typing import Float64, Floats, Indices, Mask
+from semfs.method.cholesky import PivotedCholesky
+
+#: Features that G is estimated for, those of largest gain. If the penalty dominates, gains
+#: hardly change from step to step, and fewer features can be selected soon.
+#: (Measured on 6,000 × 3,000 values: more features do not save a pass.)
+N_ESTIMATED_STEADY = 512
+N_ESTIMATED = 768
+#: At each predicted step, this many features are looked at (the best and its rivals) …
+N_RIVALS = 4
+#: … and those whose gain is at least this fraction of the best are fetched as well.
+RIVAL_GAIN = 0.97
+#: Gains within this many rounding units of the largest one are ties.
+TIE_EPS = 100.0
+
+
+def best_feature(gains: Float64, eps: float) -> int:
+    """Return the feature of largest gain (d,); of ties the first, whatever rounding did.
+
+    The order in which samples were summed must not decide, so gains that are equal up to
+    rounding errors count as equal.
+    """
+    largest = float(gains.max())
+    if largest > 0.0:
+        return int(np.argmax(gains >= largest * (1.0 - TIE_EPS * eps)))
+    return int(np.argmax(gains))
+
+
+def promising_features(priority: Float64, *, penalty_dominates: bool) -> Indices:
+    """Return the features that an estimate of G should be about, in the order of X.
+
+    ``priority`` (d,) is the gain of each feature, or negative if it cannot be selected.
+    """
+    n_features = N_ESTIMATED_STEADY if penalty_dominates else N_ESTIMATED
+    best = np.argsort(-priority, kind="stable")[:n_features]
+    return np.sort(best[priority[best] >= 0.0])
+
+
+def predict_columns(
+    factors: Sequence[PivotedCholesky],
+    estimates: Sequence[Floats],
+    selected: Mask,
+    forced: Mask,
+    n_steps: int,
+    eps: float,
+) -> Mask:
+    """Return which of m features forward selection will probably ask for in its next steps.
+
+    Parameters
+    ----------
+    factors : PivotedCholesky of the m features, one per quadratic
+        Restricted to these features. They are changed.
+    estimates : arrays of shape (m, m)
+        Estimates of G among the features, one per quadratic.
+    selected, forced : masks of shape (m,)
+        Features that are selected already, and features that are selected before others.
+    n_steps : int
+        Number of steps to look ahead.
+    eps : float
+        Rounding unit of the data.
+
+    Returns
+    -------
+    mask of shape (m,)
+        The features that the search on the estimates selects, and at each step those whose
+        gain is nearly as large as the best one.
+    """
+    selected = selected.copy()
+    predicted = np.zeros_like(selected)
+    for _ in range(n_steps):
+        if selected.all():
+            break
+        total = np.zeros(len(selected))
+        for factor in factors:
+            total += factor.gains()
+        gains = np.where(selected, 0.0, total)
+        rivals = np.argsort(-gains)[:N_RIVALS]
+        predicted[rivals[gains[rivals] > RIVAL_GAIN * gains[rivals[0]]]] = True
+
+        waiting = forced & ~selected
+        eligible = waiting if waiting.any() else ~selected
+        j = best_feature(np.where(eligible, gains, -1.0), eps)
+        predicted[j] = True
+        selected[j] = True
+        for factor, estimate in zip(factors, estimates):
+            factor.enter(j, estimate[j], selected)
+    return predicted

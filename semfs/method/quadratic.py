@@ -1,0 +1,109 @@
+"""What solvers are given and what they return: a quadratic form, and a solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from semfs._typing import Float64, Floats, Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
+
+    Attributes
+    ----------
+    q : float
+        J when nothing is selected.
+    B : ndarray of shape (d, r)
+    diag : ndarray of shape (d,)
+        The diagonal of G.
+    gamma : float
+        The penalty, in absolute units.
+    columns : callable
+        From features (b,) to columns (d, b) of G. One call is one pass over the data.
+    eps : float
+        Rounding unit of the data. Gains that differ by less than it are ties.
+    estimate : callable, optional
+        From features (m,) to G among them (m, m), without a pass over the data and only about
+        right; or to None. It serves to predict which columns will be needed (`prefetch`).
+
+    Examples
+    --------
+    >>> G, B = np.diag([1.0, 4.0]), np.array([[1.0], [3.0]])
+    >>> Quadratic(10.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16).total_marginal_gain
+    1.428...
+    """
+
+    q: float
+    B: Floats
+    diag: Float64
+    gamma: float
+    columns: Callable[[Indices], Float64]
+    eps: float
+    estimate: Callable[[Indices], Floats | None] | None = None
+
+    @property
+    def total_marginal_gain(self) -> float:
+        """How much all features together would lower J if each entered first.
+
+        It is Σ‖b_j‖² / Σ(G_jj + γ), the mean gain of a first feature weighted by its pivot.
+        """
+        pivots = float((self.diag + self.gamma).sum())
+        return float((self.B**2).sum() / max(pivots, np.finfo(float).tiny))
+
+    @property
+    def reach(self) -> float:
+        """The total marginal gain."""
+        return self.total_marginal_gain  # alias until all branches are merged
+
+    def scaled_by(self, weight: float) -> Quadratic:
+        """Return the same J, multiplied by a weight.
+
+        Gains are ‖R_j‖²/δ_j with R linear in B, so B is multiplied by √weight, and G and γ
+        stay. W of the result is √weight times that of the original.
+        """
+        return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver found.
+
+    Attributes
+    ----------
+    s : ndarray of shape (d,)
+        The selection, 0/1 for `forward_selection`.
+    V : ndarray of shape (k, r)
+        The rows of W where s is not zero.
+    scores, order : ndarrays of shape (d,)
+        They rank all features.
+    objective : ndarray
+        J after each step.
+    converged : bool
+    gram : ndarray of shape (k, k) or None
+        G of the selected features, in the order of their selection, if known.
+    """
+
+    s: Float64
+    V: Float64
+    scores: Float64
+    order: Indices
+    objective: Float64
+    converged: bool
+    gram: Float64 | None = None
+
+    @property
+    def W(self) -> Float64:
+        """W (d, r), which solves Eq. 12 for the selection s; zero where s is."""
+        out = np.zeros((len(self.s), self.V.shape[1]))
+        out[self.s != 0] = self.V
+        return out
+
+
+#: Called after each step with its number, J, the feature added (or None) and a function that
+#: makes the Solution so far. A true answer stops the solver.
+Monitor = Callable[[int, float, int | None, Callable[[], Solution]], bool]

@@ -1,0 +1,199 @@
+"""The state of a greedy search: selected features, factorizations, and Gram columns at hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from semfs._typing import Float64, Floats, Indices, Mask
+from semfs.method.cholesky import PivotedCholesky
+from semfs.method.columns import ColumnCache
+from semfs.method.prefetch import best_feature, predict_columns, promising_features
+from semfs.method.quadratic import Quadratic, Solution
+
+#: Columns of a batch. With fewer, BLAS spends its time reading X; with more, columns are
+#: computed that are never used.
+MIN_BATCH = 32
+MAX_BATCH = 128
+#: Columns fetched beyond those that are predicted to be needed.
+N_EXTRA = 4
+
+
+class Search:
+    """Features selected so far, the same for all quadratics; gains of the quadratics add up.
+
+    ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
+    selected before all others.
+    """
+
+    def __init__(
+        self,
+        quadratics: Sequence[Quadratic],
+        caches: Sequence[ColumnCache],
+        n_select: int,
+        allowed: Mask,
+        forced: Mask,
+    ) -> None:
+        self.quadratics = quadratics
+        self.caches = caches
+        self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
+        self.n_select = n_select
+        self.allowed = allowed
+        self.forced = forced
+        self.required = forced  # as the user asked for, also in a search that is restarted
+        self.q = sum(p.q for p in quadratics)
+        self.eps = max(p.eps for p in quadratics)
+        self.selected: list[int] = []  # in the order of selection
+        self.decreases: list[float] = []  # of J, one for each
+        self.is_selected = np.zeros(len(allowed), dtype=bool)
+        # The features that estimates of G are about, and the estimates, one per quadratic.
+        self._estimated: Indices = np.zeros(0, dtype=np.intp)
+        self._estimates: list[Floats] | None = None
+
+    def restarted(self, forced: Mask) -> Search:
+        """Return a search from the start for the forced features, Gram columns kept."""
+        n_select = int(forced.sum())
+        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced)
+        search.required = self.required
+        return search
+
+    # ---- one step ----------------------------------------------------------------------
+
+    def gains(self) -> Float64:
+        """Return the decrease of the sum of all J (d,) if the feature were selected next."""
+        total = np.zeros(len(self.is_selected))
+        for factor in self.factors:
+            total += factor.gains()
+        return np.where(self.is_selected, 0.0, total)
+
+    def best(self) -> int | None:
+        """Return the feature to select next, None if no feature is left."""
+        waiting = self.forced & ~self.is_selected
+        eligible = waiting if waiting.any() else self.allowed & ~self.is_selected
+        if not eligible.any():
+            return None
+        return best_feature(np.where(eligible, self.gains(), -1.0), self.eps)
+
+    def has_column(self, j: int) -> bool:
+        """Whether the Gram columns of feature j are at hand."""
+        return j in self.caches[0]
+
+    def select(self, j: int) -> None:
+        """Select feature j, whose Gram columns are at hand."""
+        self.selected.append(j)
+        self.decreases.append(float(self.gains()[j]))
+        self.is_selected[j] = True
+        for factor, cache in zip(self.factors, self.caches):
+            factor.enter(j, cache[j], self.is_selected)
+
+    # ---- Gram columns ------------------------------------------------------------------
+
+    def fetch(self, j: int) -> None:
+        """Fetch the Gram columns of j and of the features that may be selected soon."""
+        batch = self._batch(j)
+        for factor, cache in zip(self.factors, self.caches):
+            cache.fetch(batch)
+            factor.refresh()
+
+    def _batch(self, j: int) -> list[int]:
+        """Features, j included, whose columns are fetched in the next pass."""
+        priority = np.where(self.allowed & ~self.is_selected, self.gains(), -1.0)
+        priority[self.forced & ~self.is_selected] = np.inf
+        predicted = self._predicted(priority, j)
+        priority[self.caches[0].features] = -1.0
+        priority[j] = np.inf
+        if predicted is None:
+            batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
+        else:
+            batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
+        return sorted(batch[priority[batch] >= 0.0].tolist())
+
+    def _batch_size(self) -> int:
+        """Number of columns to fetch without a prediction."""
+        n_needed = self.n_select - len(self.selected)
+        if not self._penalty_dominates:
+            return max(n_needed, MIN_BATCH)
+        # Gains hardly change, so most of the columns of largest gain will be used: take
+        # 1.75 times as many as are needed, in multiples of the smallest batch.
+        n_columns = math.ceil(1.75 * n_needed / MIN_BATCH) * MIN_BATCH
+        return min(max(n_columns, MIN_BATCH), MAX_BATCH)
+
+    @property
+    def _penalty_dominates(self) -> bool:
+        """Whether gains hardly change when features enter."""
+        return all(p.gamma > p.diag.mean() for p in self.quadratics)
+
+    def _predicted(self, priority: Float64, j: int) -> Indices | None:
+        """Features that will probably be selected next; None without estimates of G."""
+        if j not in self._estimated:
+            features = promising_features(priority, penalty_dominates=self._penalty_dominates)
+            self._estimated = features
+            self._estimates = _estimates(self.quadratics, features)
+        if self._estimates is None:
+            return None
+        features = self._estimated
+        for estimate, cache in zip(self._estimates, self.caches):
+            _insert_known_columns(estimate, features, cache)
+        n_steps = min(self.n_select - len(self.selected), MAX_BATCH) + N_EXTRA
+        found = predict_columns(
+            [factor.restricted_to(features, n_steps) for factor in self.factors],
+            self._estimates,
+            self.is_selected[features],
+            self.forced[features],
+            n_steps,
+            self.eps,
+        )
+        return features[found]
+
+    # ---- the result --------------------------------------------------------------------
+
+    def solution(self) -> Solution:
+        """Return ranking, W and J of the features selected so far.
+
+        Features that are not selected are ranked by their next gain.
+        """
+        selected = np.array(self.selected, dtype=np.intp)
+        gains = np.where(self.allowed, self.gains(), -np.inf)
+        by_gain = np.argsort(-gains, kind="stable")
+        order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
+        scores = gains
+        # Two features may say together what neither says alone, so a next gain can exceed the
+        # last one. Scores stay below those of the selected features, as the order does. But
+        # features that the user asked for entered whatever their gains, and bound nothing.
+        if self.selected and not self.required[self.selected[-1]]:
+            scores = np.minimum(gains, self.decreases[-1])
+        scores[selected] = self.decreases
+        gram = np.zeros((0, 0))
+        if self.selected:
+            gram = self.caches[0].stacked(self.selected)[selected]
+        return Solution(
+            s=self.is_selected.astype(float),
+            V=self.factors[0].weights(selected),
+            scores=scores,
+            order=order,
+            objective=self.q - np.cumsum(self.decreases),
+            converged=True,
+            gram=gram,
+        )
+
+
+def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Floats] | None:
+    """Estimates of G among some features, one per quadratic; None unless all have one."""
+    found = []
+    for quadratic in quadratics:
+        estimate = None if quadratic.estimate is None else quadratic.estimate(features)
+        if estimate is None:
+            return None
+        found.append(estimate)
+    return found
+
+
+def _insert_known_columns(estimate: Floats, features: Indices, cache: ColumnCache) -> None:
+    """Write columns that are known exactly into an estimate (m, m) of G, in place."""
+    for place, feature in enumerate(features.tolist()):
+        if feature in cache:
+            column = cache[feature][features]
+            estimate[:, place] = column
+            estimate[place] = column
