@@ -22,6 +22,8 @@ SMALLEST_R2 = 0.02
 #: Leaving one class out says little with fewer.
 FEWEST_CLASSES = 8
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+#: Attributes that vary less between the seen classes, relative to their size, are constant.
+SMALLEST_SPREAD = 1e-8
 WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)  # of the Gaussian kernel, in median distances; 0: linear
 
 
@@ -116,7 +118,8 @@ class MeanModel:
         tiny = np.finfo(float).tiny
         # each class about the mean of the others
         total = max(((means - means.mean(axis=0)) ** 2).sum() * (C / (C - 1.0)) ** 2, tiny)
-        on = spread > 0  # what no seen class varies in says nothing
+        # what no seen class varies in says nothing about others
+        on = spread > SMALLEST_SPREAD * np.abs(A).max(axis=0)
         scales = (np.divide(1.0, spread, out=np.zeros_like(spread), where=on), on.astype(float))
         products, best = R @ R.T, (np.inf, 1.0, 0.0, scales[0])
         for scale, width in itertools.product(scales, WIDTHS):
@@ -161,8 +164,10 @@ def _left_out(K: np.ndarray, products: np.ndarray) -> Iterator[tuple[float, floa
     values, Q = np.linalg.eigh(K)
     values = np.maximum(values, 0.0)
     P = Q.T @ products @ Q
+    # K is 0 if the seen classes are described alike: any penalty predicts their mean then
+    scale = float(np.trace(K)) / C or 1.0
     for ridge in RIDGES:
-        penalty = ridge * max(float(np.trace(K)) / C, np.finfo(float).tiny)
+        penalty = ridge * scale
         left = penalty / (values + penalty)
         errors = np.einsum("ia,ia->i", Q @ (left[:, None] * P * left), Q)
         own = (Q**2) @ (1.0 - left) + 1.0 / C

@@ -171,7 +171,8 @@ def _named(names: Callable[[Any], np.ndarray], X: Any, y: Any) -> np.ndarray:
     """Labels of a chunk: names of its rows without one, none for the others."""
     hidden = Labels.of(y).codes < 0
     out = np.full(len(hidden), None, dtype=object)
-    out[hidden] = names(X[hidden]) if hidden.any() else []
+    found = names(X[hidden]).tolist() if hidden.any() else []
+    out[hidden] = [None if name < 0 else name for name in found]  # samples to be ignored
     return out
 
 

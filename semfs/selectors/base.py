@@ -22,7 +22,7 @@ from semfs.labels import encode_labels, label_array
 from semfs.method.moments import Moments
 from semfs.rows import Rows, as_genes, as_plain, column_places, device, plain_blocks
 from semfs.rows.device import as_numpy, floating_dtypes, like
-from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.prediction import ClassPredictor, same_space
 from semfs.selectors.training import TrainingData, split_labels
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_integer, check_weights
@@ -331,8 +331,9 @@ class LinearSelector(RankingSelector):
 
     def _predictor(self) -> ClassPredictor:
         table, means, within = self.class_table_, self.class_means_, self.within_
-        alike = self.n_features_in_ == table.values.shape[1]
-        same = np.flatnonzero(self._get_support_mask()) if alike else None
+        selected = np.flatnonzero(self._get_support_mask())
+        names = getattr(self, "feature_names_in_", None)
+        same = same_space(names, self.n_features_in_, table.names, selected)
         return ClassPredictor(table, as_numpy(means), as_numpy(within), same)
 
     def _candidates(self, class_table: Any) -> AttributeTable:

@@ -131,8 +131,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     class_means_, within_ : ndarray of shape (C, k) and (k, k)
         Means of the selected features, and their covariance within classes.
     knowledge_ : dict of str
-        What was used, and why not: of ``"seen classes"``, ``"classes to come"`` and
-        ``"unlabeled rows"`` where there were any.
+        What was used, what was not, and why: ``"seen classes"``, and ``"unseen classes"`` and
+        ``"unlabeled samples"`` where there were any.
     new_table_, target_r2_ : AttributeTable or None, and float
         The descriptions of the classes to come, and the share of the spread of class means
         that descriptions predict for classes left out, at most 1; nan without any.
