@@ -45,7 +45,8 @@ class AttributeTable:
                 f"{len(wanted)}. Describe all classes by the same attributes."
             )
         places = list(range(len(own)))
-        if _are_names(own) and _are_names(wanted):
+        same_names = set(own) == set(wanted) and len(set(own)) == len(own)
+        if same_names or (_are_names(own) and _are_names(wanted)):
             for name in sorted(set(wanted) - set(own)):
                 raise ValueError(f"{what} has no attribute {name!r}, found: {', '.join(own)}.")
             places = list(map(own.index, wanted))

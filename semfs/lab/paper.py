@@ -259,8 +259,8 @@ class Bench:
         extra: dict[str, Any] = {} if nested else {"features_by_k": names}
         if cell.experiment == "convergence":
             extra["objective"] = np.asarray(found.selector.objective_).tolist()
-        said = getattr(found.selector, "knowledge_", {}).get("classes to come", "")
-        extra |= {"classes to come": said} if "not used" in said else {}
+        said = getattr(found.selector, "knowledge_", {}).get("unseen classes", "")
+        extra |= {"unseen classes": said} if "not used" in said else {}
         return Result(scores(case, found, protocol.n_repeats, seed), found.seconds, most, extra)
 
 
@@ -455,7 +455,7 @@ def evaluate(
         names = [name for name in names if name != "semfs-described"]  # labels describe none
     cells, notes = plan([Experiment("clustering", names)], bench)
     summary = run(cells, store, bench, n_jobs=n_jobs, verbose=verbose)
-    rows, said = store.rows(), "classes to come"
+    rows, said = store.rows(), "unseen classes"
     reasons = {r["label"]: r["extra"][said] for r in rows if said in r["extra"]}
     summary.notes += [*notes, *(f"{who}: {said}: {why}." for who, why in reasons.items())]
     spread = StandardScaler(with_mean=False).fit(data.X).var_

@@ -15,7 +15,7 @@ from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
 from semfs.rows.device import as_numpy
 from semfs.selectors.inputs import NOTHING
-from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.prediction import ClassPredictor, same_space
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector
@@ -149,8 +149,8 @@ class Fitted:
     @cached_property
     def prediction_model(self) -> ClassPredictor:
         """The model that predictions are made with, the same for all of them."""
-        same_space = len(self.order) == self.table.values.shape[1]
-        same = self.selected if same_space else None
+        n_features = len(self.order)
+        same = same_space(self.feature_names, n_features, self.table.names, self.selected)
         return ClassPredictor(self.table, self.class_means, self.within, same)
 
     def top(self, k: int) -> Fitted:

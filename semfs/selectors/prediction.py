@@ -1,96 +1,217 @@
-"""Which class a row belongs to, seen or described only: Gaussians about class means.
+"""Which class a sample belongs to, seen or only described: Gaussians about class means.
 
-The mean of a seen class is known, that of another class is predicted from its description
-(`MeanModel`); classes share the covariance within seen classes, and what predictions miss is
-added for those predicted. Only means and covariance of the chosen features are needed.
+The mean of a seen class is known, that of an unseen class is predicted from its description
+(`MeanModel`). All classes share the covariance within the seen classes; what predictions miss is
+added for the unseen ones. Only means and covariance of the selected features are needed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
 from semfs.attributes.targets import MeanModel
 
-#: How far covariances are shrunk to their diagonal.
+#: Share of the diagonal in the covariances, which shrinks correlations.
 SHRINKAGE = 0.5
-#: How far predicted means are brought to the usual distance from the center, and at most so
-#: many times: regression shrinks some more than others, and rows would go to the nearest.
-EVENNESS, MOST_STRETCH = 0.75, 10.0
-#: Share of the covariance of prediction errors that is added for predicted means.
+#: Eigenvalues of a covariance below this share of the largest one are raised to it.
+SMALLEST_EIGENVALUE = 1e-9
+#: Regression draws some means nearer to the center than others, and samples would go to the
+#: nearest. Lengths are multiplied by (usual length / length) to this power, which is 1 for equal
+#: lengths, and a mean is moved as if it were at least the usual length / MOST_STRETCH away.
+EVENNESS = 0.75
+MOST_STRETCH = 10.0
+#: Share of the covariance of prediction errors that is added for unseen classes.
 ERROR_SHARE = 0.5
-#: Share of the range of class means that rows of a class differ by at least.
+#: Samples of a class differ by at least this share of the range of the class means.
 LEAST_SPREAD = 1e-3
 #: Ridge of the prediction of attributes, in mean variances.
 RIDGE = 0.1
+#: Descriptions of a class that differ by less than this share of their largest number are the
+#: same, up to rounding (float32, a CSV file of six digits).
+SAME_DESCRIPTION = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class ClassPredictor:
-    """Scores of classes for rows Z (n, k) of the chosen features."""
+    """Scores of classes for samples Z (n, k) of the selected features.
 
-    table: AttributeTable  # the C seen classes
-    means: np.ndarray  # (C, k)
-    within: np.ndarray  # (k, k), the covariance within classes
-    same: np.ndarray | None = None  # (k,), attributes that are the chosen features themselves
+    Make one per fit: models and covariances are computed once, when they are first needed.
+    """
 
-    @cached_property
-    def sd(self) -> np.ndarray:
-        """Spread (k,) within classes, or a little of that between them if this is more."""
-        within, between = np.sqrt(np.abs(np.diag(self.within))), np.ptp(self.means, axis=0)
-        sd = np.maximum(within, LEAST_SPREAD * between)
-        return np.where(sd > 0, sd, 1.0)
+    table: AttributeTable  # descriptions of the C seen classes
+    means: Float64  # (C, k)
+    within: Float64  # (k, k), the covariance within classes
+    same: Indices | None = None  # (k,), attributes that are the selected features (`same_space`)
 
-    def scores(self, Z: np.ndarray, table: AttributeTable) -> np.ndarray:
+    def scores(self, Z: Float64, table: AttributeTable) -> Float64:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
-        rows = zip(self.table.classes.tolist(), self.table.values.tolist())
-        known = {(label, *row): i for i, (label, row) in enumerate(rows)}  # as described then
-        asked = zip(table.classes.tolist(), table.values.tolist())
-        place = np.array([known.get((label, *row), -1) for label, row in asked])
-        out = np.empty((len(Z), len(place)))
-        sd, center = self.sd, self.means.mean(axis=0)  # near it differences keep their digits
-        Z, V = (Z - center) / sd, self.within / sd / sd[:, None]
-        np.fill_diagonal(V, 1.0)
-        seen, new, M = place >= 0, place < 0, (self.means - center) / sd
+        position = self._seen_positions(table)
+        seen = position >= 0
+        Z = (Z - self._center) / self._spread
+        out = np.empty((len(Z), len(position)))
         if seen.any():
-            root, constant = _whitening(V)
-            distances = cdist(Z @ root, M[place[seen]] @ root, "sqeuclidean")
-            out[:, seen] = constant - 0.5 * distances
-        if new.any():
-            means, errors = self._predicted(table.values[new])
-            E = errors / sd
-            root, constant = _whitening(V + ERROR_SHARE * (E.T @ E) / len(E))
-            P = ((means - center) / sd) @ root
-            usual = np.median(np.linalg.norm((M - E) @ root, axis=1))  # of classes left out
-            lengths = np.maximum(np.linalg.norm(P, axis=1), usual / MOST_STRETCH)
-            P *= ((usual or 1.0) / np.where(lengths > 0.0, lengths, 1.0))[:, None] ** EVENNESS
-            out[:, new] = constant - 0.5 * cdist(Z @ root, P, "sqeuclidean")
+            density = self._seen_density
+            means = density.whiten(self._standardized_means[position[seen]])
+            out[:, seen] = density.log_likelihood(Z, means)
+        if not seen.all():
+            means = self._unseen_means(table.values[~seen])
+            out[:, ~seen] = self._unseen_density.log_likelihood(Z, means)
         return out
 
-    def _predicted(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means (U, k) of classes with attributes A (U, m), and errors (C, k) of seen ones."""
-        seen, sd, same = self.table.values, self.sd, self.same
-        own, new = (None if same is None else table[:, same] / sd for table in (seen, A))
-        model = MeanModel.fit(seen, self.means / sd, own)
-        return model.predict(A, new) * sd, model.errors * sd
-
-    def attributes(self, Z: np.ndarray) -> np.ndarray:
+    def attributes(self, Z: Float64) -> Float64:
         """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
-        A, M = self.table.values, self.means
-        mean, average = M.mean(axis=0), A.mean(axis=0)
-        total = self.within + np.cov(M.T, bias=True).reshape(self.within.shape)
-        sd = np.sqrt(np.maximum(np.diag(total), np.finfo(float).tiny))
-        H = total / np.outer(sd, sd) + RIDGE * np.eye(len(sd))
-        W = np.linalg.solve(H, ((M - mean) / sd).T @ (A - average) / len(A))
-        return average + ((Z - mean) / sd) @ W
+        center, scale, W = self._attribute_model
+        return self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
+
+    # ---- seen classes ------------------------------------------------------------------
+
+    def _seen_positions(self, table: AttributeTable) -> Indices:
+        """The position (U,) of each class of a table among the seen classes; -1 for others.
+
+        Raises if the table describes a seen class as another one.
+        """
+        known = {label: i for i, label in enumerate(self.table.classes.tolist())}
+        labels = table.classes.tolist()
+        position = np.array([known.get(label, -1) for label in labels], dtype=np.intp)
+        for row in np.flatnonzero(position >= 0).tolist():
+            description = table.values[row]
+            fitted = self.table.values[position[row]]
+            difference = np.abs(description - fitted)
+            if difference.max() > SAME_DESCRIPTION * np.abs(fitted).max():
+                j = int(difference.argmax())
+                raise ValueError(
+                    f"class_table describes the seen class {labels[row]!r} by "
+                    f"{self.table.names[j]!r} = {description[j]:g}, but the selector was fitted "
+                    f"with {fitted[j]:g}. Use the same description, or give another class "
+                    "another label."
+                )
+        return position
+
+    @cached_property
+    def _spread(self) -> Float64:
+        """Standard deviation (k,) within classes, or a little of the range of the means."""
+        within = np.sqrt(np.abs(np.diag(self.within)))
+        between = np.ptp(self.means, axis=0)
+        spread = np.maximum(within, LEAST_SPREAD * between)
+        return np.where(spread > 0, spread, 1.0)
+
+    @cached_property
+    def _center(self) -> Float64:
+        """Mean (k,) of the class means, near which differences keep their digits."""
+        return self.means.mean(axis=0)
+
+    @cached_property
+    def _standardized_means(self) -> Float64:
+        return (self.means - self._center) / self._spread
+
+    @cached_property
+    def _correlations(self) -> Float64:
+        """Correlations (k, k) within classes."""
+        out = self.within / self._spread / self._spread[:, None]
+        np.fill_diagonal(out, 1.0)
+        return out
+
+    @cached_property
+    def _seen_density(self) -> "GaussianDensity":
+        return GaussianDensity.of_covariance(self._correlations)
+
+    # ---- unseen classes ----------------------------------------------------------------
+
+    @cached_property
+    def _mean_model(self) -> MeanModel:
+        """Predicts class means, in spreads, from descriptions."""
+        same = self._same_attributes(self.table.values)
+        return MeanModel.fit(self.table.values, self.means / self._spread, same)
+
+    def _same_attributes(self, A: Float64) -> Float64 | None:
+        """The attributes (U, k) that are the selected features, in spreads."""
+        return None if self.same is None else A[:, self.same] / self._spread
+
+    @cached_property
+    def _unseen_density(self) -> "GaussianDensity":
+        """That of seen classes, made wider by the errors of predicted means."""
+        errors = self._mean_model.errors
+        covariance = self._correlations + ERROR_SHARE * (errors.T @ errors) / len(errors)
+        return GaussianDensity.of_covariance(covariance)
+
+    def _unseen_means(self, A: Float64) -> Float64:
+        """Whitened means (U, k) of classes with attributes A (U, m)."""
+        model = self._mean_model
+        density = self._unseen_density
+        predicted = model.predict(A, self._same_attributes(A))
+        means = density.whiten(predicted - self._center / self._spread)
+        lengths = np.linalg.norm(means, axis=1)
+        # predictions of seen classes that were left out
+        left_out = density.whiten(self._standardized_means - model.errors)
+        usual = float(np.median(np.linalg.norm(left_out, axis=1)))
+        lengths = np.maximum(lengths, usual / MOST_STRETCH)
+        if usual == 0.0:
+            usual = 1.0
+        lengths = np.where(lengths > 0.0, lengths, 1.0)
+        return means * ((usual / lengths) ** EVENNESS)[:, None]
+
+    @cached_property
+    def _attribute_model(self) -> tuple[Float64, Float64, Float64]:
+        """Center (k,), scale (k,) and coefficients (k, m) of the regression of attributes."""
+        A = self.table.values
+        total = self.within + np.cov(self.means.T, bias=True).reshape(self.within.shape)
+        scale = np.sqrt(np.maximum(np.diag(total), np.finfo(float).tiny))
+        H = total / np.outer(scale, scale) + RIDGE * np.eye(len(scale))
+        standardized = (self.means - self._center) / scale
+        W = np.linalg.solve(H, standardized.T @ (A - A.mean(axis=0)) / len(A))
+        return self._center, scale, W
 
 
-def _whitening(V: np.ndarray) -> tuple[np.ndarray, float]:
-    """A root (k, k) of the inverse of a shrunk covariance V, and the log of its determinant:
-    Gaussians have the log-likelihood of that minus half the squared distance after it."""
-    V = (1.0 - SHRINKAGE) * V + SHRINKAGE * np.diag(np.diag(V))
-    values, Q = np.linalg.eigh(V)
-    values = np.maximum(values, 1e-9 * values[-1])
-    return Q / np.sqrt(values), float(-0.5 * np.log(values).sum())
+@dataclass(frozen=True, eq=False)
+class GaussianDensity:
+    """Gaussian densities of one covariance about several means."""
+
+    root: Float64  # (k, k) of the inverse covariance
+    log_constant: float  # -½ log of its determinant
+
+    @classmethod
+    def of_covariance(cls, covariance: Float64) -> Self:
+        """Return the densities of a covariance (k, k), shrunk to its diagonal."""
+        diagonal = np.diag(np.diag(covariance))
+        shrunk = (1.0 - SHRINKAGE) * covariance + SHRINKAGE * diagonal
+        values, vectors = np.linalg.eigh(shrunk)
+        values = np.maximum(values, SMALLEST_EIGENVALUE * values[-1])
+        return cls(vectors / np.sqrt(values), float(-0.5 * np.log(values).sum()))
+
+    def whiten(self, Z: Float64) -> Float64:
+        """Return Z (n, k) in coordinates in which the covariance is the identity."""
+        return Z @ self.root
+
+    def log_likelihood(self, Z: Float64, whitened_means: Float64) -> Float64:
+        """Return log-likelihoods (n, U) of samples Z (n, k), up to a constant of k."""
+        distances = cdist(self.whiten(Z), whitened_means, "sqeuclidean")
+        return self.log_constant - 0.5 * distances
+
+
+def same_space(
+    feature_names: Sequence[str] | None,
+    n_features: int,
+    attribute_names: Sequence[str],
+    selected: Indices,
+) -> Indices | None:
+    """Return the attributes (k,) that are the selected features, or None if there are none.
+
+    Samples and descriptions are in one space (as embeddings of texts and of class names are) if
+    every feature is also an attribute, by name. Features without names are called x0, x1, …;
+    a table whose attributes have these names declares that they are the features.
+    """
+    if feature_names is None:
+        feature_names = [f"x{j}" for j in range(n_features)]
+    position = {str(name): j for j, name in enumerate(attribute_names)}
+    if len(position) < len(attribute_names):
+        return None  # a name that occurs twice
+    names = [str(name) for name in feature_names]
+    if not all(name in position for name in names):
+        return None
+    return np.array([position[names[j]] for j in selected.tolist()], dtype=np.intp)

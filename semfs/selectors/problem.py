@@ -12,13 +12,13 @@ import numpy as np
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import solve_alternating
-from semfs.method.direct import forward_selection
+from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
 from semfs.rows import Preprocessing
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
-from semfs.selectors.new_classes import further_knowledge
+from semfs.selectors.knowledge import further_knowledge
 from semfs.validation import ParameterError, class_weights, feature_indices
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
@@ -116,19 +116,6 @@ class Candidates:
     def n_selectable(self) -> int:
         """Number of features that can be kept, constant ones among them."""
         return len(self.constant) - len(self.excluded)
-
-    # aliases until all branches are merged
-    of = from_user
-    among = restrict
-    candidates = allowed
-
-    @property
-    def include(self) -> Indices:
-        return self.forced
-
-    @property
-    def exclude(self) -> Indices:
-        return self.excluded
 
 
 def feature_name(feature: int, names: Sequence[str] | None) -> str:
@@ -255,7 +242,7 @@ class Problem:
         candidates.check(k, feature_names)
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         _warn_of_dominant_features(variances, feature_names)
-        knowledge, further = _further_knowledge(params, objective, table, data.unlabeled)
+        knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
         return cls(
             params=params,
             moments=moments,
@@ -363,15 +350,6 @@ class Problem:
         group[self.candidates.excluded] = 3
         order = solution.order[np.argsort(group[solution.order], kind="stable")]
         return order, np.where(group >= 2, -np.inf, solution.scores)
-
-
-def _further_knowledge(
-    params: Any, objective: Objective, table: AttributeTable, unlabeled: Any
-) -> tuple[dict[str, Any], list[Quadratic]]:
-    """Call `further_knowledge` as long as it takes units."""
-    from semfs.selectors.training import Units  # alias until all branches are merged
-
-    return further_knowledge(params, objective, table, Units(), unlabeled)
 
 
 def _gram_among(solution: Solution, features: Indices) -> Float64 | None:

@@ -9,16 +9,15 @@ from typing import Any, Self
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 
-from semfs._typing import ArrayLike, Float64, LabelsLike, Matrix
-from semfs.attributes import AttributeTable, align_attributes
+from semfs._typing import ArrayLike, LabelsLike, Matrix
+from semfs.attributes import align_attributes
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Objective, Solution
-from semfs.selectors import problem as problems
+from semfs.method.objective import Monitor, Solution
 from semfs.selectors.inputs import FitInput, TrainingData, described_classes, set_features
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.problem import Candidates, Problem
+from semfs.selectors.problem import Problem
 from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
@@ -375,18 +374,3 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 raise ParameterError(name, 'needs solver="direct".')
         if self.solver == "alternating" and self.gamma == 0:
             raise ParameterError("gamma", 'must be positive with solver="alternating".')
-
-    # ---- aliases until all branches are merged: what ClassFolds calls ------------------
-
-    def _targets(
-        self, table: AttributeTable, label_weight: float
-    ) -> tuple[Float64 | None, Float64 | None]:
-        return problems.attribute_targets(self, table)
-
-    def _objective(self, moments: Moments, targets: Any, **changes: Any) -> Objective:
-        return problems.seen_objective(self, moments, targets, **changes)
-
-    def _solve(
-        self, objective: Objective, more: list, limits: Candidates, monitor: Any, step: Any
-    ) -> Solution:
-        return problems.solve(self, objective, more, limits, monitor)

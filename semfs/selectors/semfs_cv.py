@@ -19,11 +19,11 @@ from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
-from semfs.method.objective import absolute_penalty
+from semfs.selectors.clusters import LARGEST_SAMPLE
+from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs import FitInput
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.new_classes import LARGEST_SAMPLE
-from semfs.selectors.problem import Candidates, check_two_classes
+from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
 from semfs.selectors.semfs import SemFS
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
@@ -430,91 +430,15 @@ def _columns(X: Any, features: Indices) -> Float64:
     return np.take(X, features, axis=1)
 
 
-class ClassFolds:
-    """The features that settings choose on folds of the classes, from one pass over the rows:
-    moments of each group of classes, for candidate features only, which folds are sums of."""
-
-    def __init__(
-        self,
-        moments: Moments,
-        table: AttributeTable,
-        settings: list[SemFS],
-        trains: list[np.ndarray],  # masks (C,) of classes
-        names: Any,
-        n_candidates: int,
-    ) -> None:
-        self.settings, self.moments, self.table = settings, moments, table
-        limits = Candidates.of(moments, settings[0].include, settings[0].exclude, names)
-        self.columns = np.arange(moments.n_features)
-        self.diagonals: list[float] = []  # of each setting; empty if all features are searched
-        if n_candidates < moments.n_features:
-            self._screen(limits, n_candidates)
-        self.limits = limits.among(self.columns)
-        self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
-        self.parts = [self._part(g) for g in range(int(self.groups.max()) + 1)]
-
-    def _part(self, group: int) -> Moments:
-        """Moments of one group of classes, candidate columns only, with their scatter."""
-        rows, own = self.moments.rows, self.groups == group
-        chosen = np.flatnonzero(own[rows.codes])
-        X = rows.X[chosen][:, self.columns]
-        codes = (np.cumsum(own) - 1)[rows.codes[chosen]]
-        weights = None if rows.weights is None else rows.weights[chosen]
-        X = X.toarray() if sp.issparse(X) else X
-        return Moments.from_checked(X, codes, self.moments.classes[own], weights).compact()
-
-    def _screen(self, limits: Candidates, n_candidates: int) -> None:
-        """Keep the features to include and, from the tops of the settings' rankings by the gain
-        of entering first, in turn, others."""
-        rankings, allowed = [], limits.candidates
-        known: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for semfs in self.settings:
-            kind = (semfs.alpha, semfs.fit_intercept, semfs.class_weight, semfs.label_weight)
-            if str(kind) not in known:
-                targets, _ = semfs._targets(self.table, semfs.label_weight)
-                objective = semfs._objective(self.moments, targets)
-                norms = np.einsum("ij,ij->i", objective.B, objective.B)
-                known[str(kind)] = objective.diag, norms
-            diag, norms = known[str(kind)]
-            self.diagonals.append(float(diag.mean()))
-            gamma = absolute_penalty(semfs.gamma, semfs.penalty_scale, self.diagonals[-1])
-            gains = norms / np.maximum(diag + gamma, np.finfo(float).tiny)
-            rankings.append(np.argsort(-np.where(allowed, gains, -1.0), kind="stable"))
-        turns = np.stack(rankings, axis=1).ravel()  # best of each, then second best of each, …
-        found = dict.fromkeys([*limits.include.tolist(), *turns[allowed[turns]].tolist()])
-        kept = list(found)[: max(n_candidates, len(limits.include))]
-        self.columns = np.sort(np.array(kept, dtype=np.intp))
-
-    def paths(self, train: np.ndarray) -> list[np.ndarray]:
-        """The first features of each setting on the training classes (mask)."""
-        kept = [part for g, part in enumerate(self.parts) if train[self.groups == g].all()]
-        fold = sum(kept[1:], start=kept[0])
-        share = fold.total / self.moments.total
-        table, found = self.table.rows_of(fold.classes), []
-        targets: dict[tuple[float, bool], np.ndarray | None] = {}
-        for i, semfs in enumerate(self.settings):
-            kind = semfs.label_weight, semfs.fit_intercept
-            if kind not in targets:
-                targets[kind], _ = semfs._targets(table, semfs.label_weight)
-            own: dict[str, Any] = {}
-            if semfs.penalty_scale == "gram" and self.diagonals:
-                # the mean over all features, of which the candidates are the largest
-                gamma = semfs.gamma * share * self.diagonals[i]
-                own = {"gamma": gamma, "penalty_scale": "none"}
-            objective = semfs._objective(fold, targets[kind], **own)
-            order = semfs._solve(objective, [], self.limits, None, semfs.step).order
-            n_chosen = min(semfs.n_features_to_select, int(self.limits.candidates.sum()))
-            found.append(self.columns[order[:n_chosen]])
-        return found
-
-
-def _results(settings: list[dict[str, Any]], by_fold: np.ndarray) -> dict[str, Any]:
-    """`cv_results_` as GridSearchCV has it."""
+def _results(settings: list[Setting], by_fold: Float64) -> dict[str, Any]:
+    """`cv_results_` as GridSearchCV has it, of scores (settings, folds)."""
     out: dict[str, Any] = {"params": settings}
     for name in sorted({name for params in settings for name in params}):
         out[f"param_{name}"] = object_array([params.get(name) for params in settings])
-    out |= {f"split{f}_test_score": scores for f, scores in enumerate(by_fold.T)}
+    for f, scores in enumerate(by_fold.T):
+        out[f"split{f}_test_score"] = scores
     mean = by_fold.mean(axis=1)
-    out["mean_test_score"], out["std_test_score"] = mean, by_fold.std(axis=1)
+    out["mean_test_score"] = mean
+    out["std_test_score"] = by_fold.std(axis=1)
     out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])
     return out

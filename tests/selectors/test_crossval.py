@@ -13,7 +13,7 @@ from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes import align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
-from semfs.selectors.semfs_cv import ClassFolds
+from semfs.selectors.folds import ClassFolds
 
 GRID = {"gamma": [0.1, 1.0], "fit_intercept": [True, False]}
 
@@ -50,16 +50,63 @@ def test_paths_on_folds_are_those_of_fits_on_the_training_rows(form, weighted, t
         assert path.tolist() == plain.order_[:6].tolist(), setting
 
 
-def test_screening_takes_the_features_of_largest_first_gain():
+def test_screening_takes_the_features_of_largest_first_gain_on_the_training_classes():
     X, y, A = problem()
-    ranked = SemFS(1, A).fit(X, y)  # beyond the first feature: by next gain
     train = np.arange(8) < 6
+    rows = train[y]
+    ranked = SemFS(1, A).fit(X[rows], y[rows])  # beyond the first feature: by next gain
     folds = folds_of(Moments.from_data(X, y), A, [SemFS(3, A, include=[14])], train, 5)
-    assert {14, ranked.order_[0]} <= set(folds.columns.tolist())
-    assert len(folds.columns) == 5
-    M = np.stack([X[y == c].mean(axis=0) for c in range(8)])
-    within, between = X - M[y], (M - M.mean(axis=0)) * np.sqrt(len(y) / 8)
-    assert_allclose(folds.diagonals, ((within**2).sum() + 2 * (between**2).sum()) / 15)
+    assert {14, ranked.order_[0]} <= set(folds.candidates(train).tolist())
+    assert len(folds.candidates(train)) == 5
+
+
+def test_features_to_keep_are_candidates_whatever_their_gain():
+    X, y, A = problem()
+    every = np.ones(8, dtype=bool)
+    moments = Moments.from_data(X, y)
+    table = align_attributes(A, moments.classes)
+    worst = SemFS(1, A).fit(X, y).order_[-2:]
+    folds = ClassFolds(moments, table, [SemFS(3, A)], [every], None, 5, keep=worst)
+    assert set(worst.tolist()) < set(folds.candidates(every).tolist())
+    assert len(folds.candidates(every)) == 5
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_paths_among_candidates_have_the_penalty_of_all_features(form, weighted):
+    X, y, A = problem(d=60, offset=2.0)
+    X[:, 20:] *= 0.01  # never selected, but part of the mean diagonal
+    weights = np.linspace(0.5, 2.0, len(y)) if weighted else None
+    train = np.array([True, False, True, True, False, True, True, True])
+    moments = Moments.from_data(form(X), y, sample_weight=weights)
+    folds = folds_of(moments, A, all_settings(A), train, n_candidates=25)
+    rows = train[y]
+    for setting, path in zip(all_settings(A), folds.paths(train)):
+        setting.set_params(target_attributes=None)
+        plain = setting.fit(X[rows], y[rows], None if weights is None else weights[rows])
+        assert path.tolist() == plain.order_[:6].tolist(), setting
+
+
+@pytest.mark.parametrize("d", [30, 600])
+def test_samples_of_held_out_classes_have_no_part_in_the_selection_on_a_fold(d):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(9), 30)
+    X = rng.standard_normal((270, d)) + 0.4 * rng.standard_normal((9, d))[y]
+    splits = np.array_split(np.arange(9), 3)
+    trains = [~np.isin(np.arange(9), held_out) for held_out in splits]
+    settings = [SemFS(20), SemFS(20, gamma=1.0, fit_intercept=False, class_weight=None)]
+
+    def selected(X):
+        moments = Moments.from_data(X, y)
+        table = align_attributes(None, moments.classes)
+        folds = ClassFolds(moments, table, settings, trains, None, 100)
+        return np.concatenate([folds.candidates(trains[0]), *folds.paths(trains[0])])
+
+    changed = X.copy()
+    held_out = np.isin(y, splits[0])
+    strong = 3.0 * rng.standard_normal((9, d)) * (np.arange(d) >= d // 2)
+    changed[held_out] += strong[y[held_out]]
+    assert_array_equal(selected(changed), selected(X))
 
 
 def test_results_are_those_of_clustering_the_held_out_classes():

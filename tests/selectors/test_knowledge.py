@@ -1,5 +1,7 @@
 """Labels beside attributes, unlabeled rows, and descriptions of the classes to come."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,8 +11,11 @@ from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes import AttributeTable
 from semfs.method.objective import Objective
-from semfs.rows import open_blocks
-from semfs.selectors.prediction import ClassPredictor
+from semfs.rows import MemoryRows, open_blocks
+from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
+from semfs.selectors.knowledge import _streamed_clusters
+from semfs.selectors.prediction import ClassPredictor, same_space
+from semfs.selectors.inputs import UnlabeledStream
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -74,7 +79,11 @@ def test_new_classes_and_their_number_are_found():
     assert selector.n_new_classes_ == 4
     pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
     assert len(pairs) == 4
-    assert "160 rows, used: 4 clusters" in selector.knowledge_["unlabeled rows"]
+    # 160 samples of 4 clusters weigh 160 / (5 * 4) times as much as the seen classes
+    assert selector.knowledge_["unlabeled samples"] == (
+        "160 unlabeled samples: grouped into 4 new classes, which carry 89 % of the weight; "
+        "the 8 seen classes carry 11 %"
+    )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
 
@@ -111,6 +120,70 @@ def test_too_few_unlabeled_rows_are_not_used_and_a_remedy_is_named():
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
     assert_same_fit(selector, SemFS(5).fit(X, y))
     assert selector.n_new_classes_ == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_the_samples_does_not_matter(seed):
+    X, y, X_new, _ = corners(noise=3.0)  # clusters overlap, and K-means depends on its start
+    expected = SemFS(8).fit(X, y, X_unlabeled=X_new)
+    rng = np.random.default_rng(seed)
+    rows, rows_new = rng.permutation(len(X)), rng.permutation(len(X_new))
+    found = SemFS(8).fit(X[rows], y[rows], X_unlabeled=X_new[rows_new])
+    assert_array_equal(found.unlabeled_labels_, expected.unlabeled_labels_[rows_new])
+    assert_array_equal(found.order_[:8], expected.order_[:8])
+
+
+def test_unlabeled_samples_of_weight_0_are_ignored():
+    X, y, X_new, _ = corners()
+    far = 100.0 * np.random.default_rng(1).standard_normal((60, X.shape[1]))
+    labels = np.append(y, np.full(len(X_new) + 60, -1))
+    weights = np.append(np.ones(len(y) + len(X_new)), np.zeros(60))
+    found = SemFS(5).fit(np.vstack([X, X_new, far]), labels, weights)
+    expected = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    assert_array_equal(found.unlabeled_labels_[:160], expected.unlabeled_labels_)
+    assert (found.unlabeled_labels_[160:] == -1).all()
+    assert found.knowledge_ == expected.knowledge_
+    assert_allclose(found.scores_, expected.scores_)
+
+
+def test_unlabeled_samples_that_all_have_weight_0_are_too_few():
+    X, y, X_new, _ = corners()
+    labels = np.append(y, np.full(len(X_new), -1))
+    weights = np.append(np.ones(len(y)), np.zeros(len(X_new)))
+    with pytest.warns(UserWarning, match="0 are too few to cluster"):
+        SemFS(5).fit(np.vstack([X, X_new]), labels, weights)
+
+
+def test_seen_classes_of_one_sample_each_say_nothing_about_distances():
+    rng = np.random.default_rng(0)
+    X, X_new = rng.standard_normal((6, 10)), rng.standard_normal((60, 10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = SemFS(3).fit(X, np.arange(6), X_unlabeled=X_new)
+    assert found.n_new_classes_ >= 2
+
+
+def test_unlabeled_samples_that_do_not_differ_are_not_used():
+    X, y, _, _ = corners()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = SemFS(3).fit(X, y, X_unlabeled=np.repeat(X[:1], 50, axis=0))
+    assert "50 unlabeled samples: not used" in found.knowledge_["unlabeled samples"]
+    assert found.n_new_classes_ == 0
+    assert_same_fit(found, SemFS(3).fit(X, y))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_one_outlier_does_not_swallow_the_clusters(streamed):
+    X, y, X_new, _ = corners()
+    outlier = np.full((1, X.shape[1]), 1e12)
+    expected = SemFS(5).fit(X, y, X_unlabeled=X_new)
+    more = np.vstack([X_new, outlier])
+    found = SemFS(5).fit(X, y, X_unlabeled=[(more, None)] if streamed else more)
+    assert found.n_new_classes_ == expected.n_new_classes_
+    assert_array_equal(found.order_[:5], expected.order_[:5])
+    assert found.unlabeled_labels_[-1] == -1
+    assert "1 ignored, because" in found.knowledge_["unlabeled samples"]
 
 
 def test_minus_one_none_nan_and_na_mark_rows_without_a_label():
@@ -219,20 +292,32 @@ def test_rows_apart_may_be_beyond_memory(kind, seen, tmp_path):
     assert found.knowledge_ == expected.knowledge_
 
 
-def test_the_number_of_new_classes_is_found_in_some_of_sorted_rows(monkeypatch):
-    monkeypatch.setattr("semfs.selectors.new_classes.NUMBER_SAMPLE", 80)
+def test_the_number_of_new_classes_is_found_in_some_of_sorted_samples():
     X, y, X_new, _ = corners()
-    # the first rows alone are of two classes
-    assert 4 <= SemFS(5).fit(X, y, X_unlabeled=X_new).n_new_classes_ <= 5
+    # the first 80 samples alone are of two classes
+    clusters, _ = cluster_unlabeled(X, y, X_new, sizes=SampleSizes(number=80))
+    assert 4 <= len(clusters.centers) <= 5
 
 
-def test_a_sample_of_the_rows_finds_the_clusters_of_all(tmp_path, monkeypatch):
+def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
+    asked, columns = [], MemoryRows.gram_columns
+    monkeypatch.setattr(MemoryRows, "gram_columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
+    X, y, A, _ = described_problem()
+    assert ", used" in SemFS(9, A).fit(X, y).knowledge_["unseen classes"]
+    assert len(asked) == 1
+
+
+def test_a_sample_of_the_unlabeled_samples_finds_the_clusters_of_all(tmp_path):
     X, y, X_new, y_new = corners()
-    for name in ("SAMPLE", "LARGEST_SAMPLE"):
-        monkeypatch.setattr(f"semfs.selectors.new_classes.{name}", 80)
-    selector = SemFS(5, n_new_classes=4)
-    found = selector.fit(as_npy(X, y, tmp_path), X_unlabeled=in_pairs(X_new, y_new))
-    assert len(set(zip(y_new.tolist(), found.unlabeled_labels_.tolist()))) == 4
+    seen = as_npy(X, y, tmp_path)
+    rows = open_blocks(in_pairs(X_new, [None] * len(X_new))).labels_known()
+    stream = UnlabeledStream(rows, seen, {"n_select": 5})
+    sizes = SampleSizes(components=80, clustered=80)
+    moments, labels = _streamed_clusters(None, stream, 4, sizes)
+    assert len(set(zip(y_new.tolist(), labels.tolist()))) == 4
+    assert_allclose(moments.counts, 40.0)
+    _, in_memory = cluster_unlabeled(X, y, X_new, 4, sizes)
+    assert len(set(zip(y_new.tolist(), in_memory.tolist()))) == 4
 
 
 def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
@@ -280,7 +365,7 @@ def test_good_descriptions_are_used_and_point_at_what_the_new_classes_differ_in(
     plain = SemFS(2, A[:18]).fit(X, y)
     aimed = SemFS(2, A[:18], target_attributes={c: A[c] for c in range(18, 24)}).fit(X, y)
     assert aimed.target_r2_ > 0.5
-    assert aimed.knowledge_["classes to come"].startswith("6 described, used")
+    assert aimed.knowledge_["unseen classes"].startswith("6 described, used")
     assert aimed.new_table_.classes.tolist() == list(range(18, 24))
     assert_same_fit(aimed, SemFS(2, A).fit(X, y))  # the rows of the table that y does not have
     assert not {0, 1} & set(plain.order_[:2].tolist())
@@ -304,7 +389,7 @@ def test_descriptions_are_not_used_with_few_seen_classes():
         selector = SemFS(4, A, target_attributes=A).fit(X[few], y[few])
     assert_same_fit(selector, SemFS(4, A[:4]).fit(X[few], y[few]))
     quiet = SemFS(4, A).fit(X[few], y[few])
-    assert "not used: 4 seen classes" in quiet.knowledge_["classes to come"]
+    assert "not used: 4 seen classes" in quiet.knowledge_["unseen classes"]
 
 
 @pytest.mark.parametrize(
@@ -334,3 +419,87 @@ def test_rows_go_to_the_class_in_their_direction_not_to_one_near_the_center():
         np.array([[0.0, 5.0]]), AttributeTable(new, classes[:2] + 12, ["a", "b"])
     )
     assert scores.argmax() == 1
+
+
+# ---- prediction ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("difference", [0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("k", [2, 4])
+def test_scores_are_finite_where_seen_classes_are_described_alike(difference, k):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 50)
+    X = rng.standard_normal((100, 5)) + 3.0 * y[:, None]
+    table = {0: [1.0, 0.0], 1: [1.0 + difference, 0.0], 2: [0.0, 1.0]}
+    selector = SemFS(k, table, label_weight=1.0).fit(X, y)
+    assert np.isfinite(selector.decision_function(X)).all()
+    assert (selector.predict(X) == y).mean() > 0.9
+
+
+def predicting_problem():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((12, 5))
+    y = rng.integers(0, 12, 600)
+    X = (A @ rng.standard_normal((5, 20)))[y] + 1.5 * rng.standard_normal((600, 20))
+    X += 2.0 * rng.standard_normal((12, 20))[y]
+    table = pd.DataFrame(A, index=[f"c{i:02}" for i in range(12)], columns=list("abcde"))
+    return X, table.index.to_numpy()[y], table
+
+
+def test_a_seen_class_is_recognized_by_its_label_however_its_description_is_rounded():
+    X, y, table = predicting_problem()
+    selector = SemFS(10, table).fit(X, y)
+    expected = selector.decision_function(X, class_table=table)
+    for rounded in (table.astype("float32"), table.round(5), table[list("edcba")]):
+        assert_array_equal(selector.decision_function(X, class_table=rounded), expected)
+
+
+def test_a_seen_label_with_another_description_is_refused():
+    X, y, table = predicting_problem()
+    selector = SemFS(10, table).fit(X, y)
+    other = table.copy()
+    other.loc["c03", "b"] += 1.0
+    with pytest.raises(ValueError, match="describes the seen class 'c03' by 'b' = "):
+        selector.predict(X, class_table=other)
+
+
+@pytest.mark.parametrize("names", [range(5), [f"a{j}" for j in range(5)], list("abcde")])
+def test_tables_of_the_same_attribute_names_are_aligned_by_name(names):
+    X, y, table = predicting_problem()
+    table.columns = list(names)
+    selector = SemFS(10, table.iloc[:9]).fit(X[y < "c09"], y[y < "c09"])
+    unseen = table.iloc[9:]
+    backward = unseen[unseen.columns[::-1]]
+    expected = selector.decision_function(X, class_table=unseen)
+    assert_array_equal(selector.decision_function(X, class_table=backward), expected)
+
+
+def test_as_many_attributes_as_features_are_the_features_only_by_name():
+    selected = np.array([2, 0])
+    assert same_space(None, 3, ["a0", "a1", "a2"], selected) is None
+    assert same_space(["u", "v", "w"], 3, ["a", "b", "c"], selected) is None
+    assert same_space(["u", "v", "w"], 3, ["u", "u", "w"], selected) is None
+    assert same_space(["u", "v", "w"], 3, ["w", "v", "u"], selected).tolist() == [0, 2]
+    assert same_space(None, 3, ["x0", "x1", "x2"], selected).tolist() == [2, 0]
+
+
+def test_the_order_of_unrelated_attributes_does_not_matter():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 5))
+    y = np.concatenate([np.arange(9), rng.integers(0, 9, 150)])
+    X = (A @ rng.standard_normal((5, 5)))[y] + 0.7 * rng.standard_normal((len(y), 5))
+    forward, backward = (SemFS(4, table).fit(X, y) for table in (A, A[:, ::-1]))
+    assert_allclose(forward.decision_function(X), backward.decision_function(X), atol=1e-6)
+
+
+def test_the_model_of_class_means_is_fitted_once_per_predictor(monkeypatch):
+    fits = []
+    fit = MeanModel.fit
+    monkeypatch.setattr(MeanModel, "fit", lambda *args: fits.append(args) or fit(*args))
+    A = np.random.default_rng(0).standard_normal((12, 2))
+    names = np.array(["a", "b"])
+    predictor = ClassPredictor(AttributeTable(A[:9], np.arange(9), names), 5.0 * A[:9], np.eye(2))
+    for _ in range(3):
+        predictor.scores(A, AttributeTable(A, np.arange(12), names))
+    assert len(fits) == 1

@@ -1,0 +1,331 @@
+"""Clusters of unlabeled samples, which `SemFS` takes for classes of their own.
+
+Steps, all in the leading principal components of seen and unlabeled samples together:
+
+1. *Distance.* Directions in which samples of one seen class differ anyway say little about other
+   classes. The space is whitened by the covariance within the seen classes if that helps K-means
+   to find seen classes that were held out.
+2. *Number.* Unless it is given, it is the smallest number of clusters that are as narrow as K-means
+   makes as many clusters of the seen samples as there are seen classes.
+3. *Clusters.* K-means, the best of several starts.
+
+Samples are sorted before anything is drawn at random, so that their order does not matter.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.covariance import shrunk_covariance
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from semfs._typing import Float64, Indices, Mask, Matrix
+from semfs.arrays import batches
+from semfs.evaluation import normalized_mutual_info
+from semfs.labels import LEFT_OUT
+
+#: Principal components to cluster in.
+N_COMPONENTS = 32
+#: Power iterations of the randomized PCA; with 4 the leading 32 components of real data agree
+#: with those of the exact one to a few digits.
+N_POWER_ITERATIONS = 4
+#: Starts of K-means: for the clusters themselves, and to judge a distance or a number.
+N_STARTS = 10
+N_STARTS_JUDGE = 3
+#: Times that the seen classes are cut into halves to judge the distance.
+N_HALVES = 3
+#: At most this many seen classes judge distance and number: many samples of 40 classes say more
+#: about the width of a class than a few samples of all of them.
+MOST_CLASSES = 40
+#: Fewer seen classes cannot be cut into two halves of two classes.
+FEWEST_CLASSES_TO_JUDGE = 4
+#: Clusters have at least this many samples on average.
+FEWEST_PER_CLUSTER = 5
+#: A sample is ignored if it is this many times as far from the center as the median sample:
+#: it would be a cluster by itself, and its squares would drown all others.
+FARTHEST = 100.0
+#: Samples this many times as far away as the seen ones are in another unit.
+OTHER_UNIT = 1e6
+#: Samples whose distances from the center are computed at once.
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """At most this many samples take part in a step; a fixed random choice if there are more."""
+
+    components: int = 2000  # seen ones, and unlabeled ones, for principal components and distance
+    number: int = 2000  # unlabeled ones, for the number of clusters
+    clustered: int = 20_000  # unlabeled ones; the others join the nearest cluster
+
+
+#: Unlabeled samples that are clustered; the others join the nearest cluster.
+LARGEST_SAMPLE = SampleSizes.clustered
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Centers of clusters in a space that samples are projected to."""
+
+    centers: Float64  # (K, p)
+    directions: Float64  # (d, p) of the projection Z = X @ directions - offset
+    offset: Float64  # (p,)
+    radius: float  # samples farther from the origin of Z are ignored
+    whitened: bool  # whether distances take account of the scatter within the seen classes
+
+    def assign(self, X: Matrix) -> Indices:
+        """Return the nearest cluster (n,) of each row of X (n, d), LEFT_OUT if it is far away."""
+        return self.nearest(self.project(X))
+
+    def project(self, X: Matrix, columns: slice = slice(None)) -> Float64:
+        """Return what some columns X (n, g) of the samples contribute to X @ directions."""
+        return _project(X, self.directions[columns])
+
+    def nearest(self, products: Float64) -> Indices:
+        """Return the nearest cluster (n,), given X @ directions (n, p)."""
+        Z = products - self.offset
+        # |z - c|² without |z|², which is the same for all clusters c
+        distances = (self.centers**2).sum(axis=1) - 2.0 * Z @ self.centers.T
+        labels = np.argmin(distances, axis=1)
+        labels[np.linalg.norm(Z, axis=1) > self.radius] = LEFT_OUT
+        return labels
+
+
+def cluster_unlabeled(
+    X_seen: Matrix,
+    codes: Indices,
+    X_unlabeled: Matrix,
+    n_clusters: int | str = "auto",
+    sizes: SampleSizes = SampleSizes(),
+) -> tuple[Clusters, Indices]:
+    """Cluster unlabeled samples (n_unlabeled, d), given samples (n, d) of seen classes (n,).
+
+    ``n_clusters`` is a number, or "auto" for one that follows from the width of seen classes.
+    Returns the clusters, and that of each unlabeled sample: LEFT_OUT if it is far from all others.
+    """
+    rng = np.random.default_rng(0)
+    key = rng.standard_normal(X_seen.shape[1])
+    seen = _sorted_samples(X_seen, key)
+    unlabeled = _sorted_samples(X_unlabeled, key)
+    few_seen = _draw(seen, sizes.components, rng)
+    near = _near(X_seen[few_seen], X_unlabeled)
+    unlabeled = unlabeled[near[unlabeled]]
+    few_unlabeled = _draw(unlabeled, sizes.components, rng)
+    directions, offset = _principal_directions(X_seen[few_seen], X_unlabeled[few_unlabeled])
+
+    few_seen = _of_fewer_classes(seen, codes, few_seen, sizes.components, rng)
+    Z_seen = _project(X_seen[few_seen], directions) - offset
+    seen_codes = np.unique(codes[few_seen], return_inverse=True)[1]
+    clustered = _draw(unlabeled, sizes.clustered, rng)
+    # several threads of K-means would add up centers in an order that changes from run to run
+    with threadpool_limits(1, user_api="openmp"):
+        whitening = _helpful_whitening(Z_seen, seen_codes, rng)
+        if whitening is not None:
+            directions = directions @ whitening
+            offset = offset @ whitening
+            Z_seen = Z_seen @ whitening
+        Z = _project_in_batches(X_unlabeled, clustered, directions) - offset
+        if n_clusters == "auto":
+            few = Z[_draw(np.arange(len(Z)), sizes.number, rng)]
+            n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, few)
+        model = _kmeans(Z, int(n_clusters), N_STARTS)
+
+    used, cluster_of = np.unique(model.labels_, return_inverse=True)
+    typical = float(np.median(np.linalg.norm(Z, axis=1)))
+    radius = FARTHEST * typical if typical > 0.0 else np.inf
+    clusters = Clusters(
+        model.cluster_centers_[used], directions, offset, radius, whitening is not None
+    )
+    labels = np.full(X_unlabeled.shape[0], LEFT_OUT, dtype=np.intp)
+    labels[clustered] = cluster_of
+    others = np.setdiff1d(unlabeled, clustered)
+    labels[others] = clusters.nearest(_project_in_batches(X_unlabeled, others, directions))
+    return clusters, labels
+
+
+# ---- which samples ---------------------------------------------------------------------
+
+
+def _sorted_samples(X: Matrix, key: Float64) -> Indices:
+    """Positions (n,) of the samples, sorted by their product with a fixed random vector (d,)."""
+    return np.argsort(_project(X, key), kind="stable")
+
+
+def _draw(samples: Indices, most: int, rng: np.random.Generator) -> Indices:
+    """Return at most ``most`` of the samples: all in their order, or some in random order."""
+    if len(samples) <= most:
+        return samples
+    return rng.permutation(samples)[:most]
+
+
+def _near(X_seen: Matrix, X: Matrix) -> Mask:
+    """Which samples X (n, d) are not far away from all others, by their distance from the mean.
+
+    Raises if most of them are so far from the seen samples that they must be in another unit.
+    """
+    center = np.asarray(X_seen.mean(axis=0, dtype=np.float64)).ravel()
+    distances = _distances(X, center)
+    typical_seen = float(np.median(_distances(X_seen, center)))
+    typical = float(np.median(distances))
+    if typical_seen > 0.0 and not typical <= OTHER_UNIT * typical_seen:
+        raise ValueError(
+            "The unlabeled samples are far larger than X. Give both in the same unit."
+        )
+    limit = FARTHEST * max(typical, typical_seen)
+    return distances <= limit if limit > 0.0 else np.ones(len(distances), dtype=bool)
+
+
+def _distances(X: Matrix, center: Float64) -> Float64:
+    """Distances (n,) of samples X (n, d) from the center (d,)."""
+    distances = np.empty(X.shape[0])
+    for rows in batches(X.shape[0], BATCH):
+        part = X[rows].toarray() if sp.issparse(X) else X[rows]
+        distances[rows] = np.linalg.norm(part - center, axis=1)
+    return distances
+
+
+def _of_fewer_classes(
+    seen: Indices, codes: Indices, drawn: Indices, most: int, rng: np.random.Generator
+) -> Indices:
+    """Return samples of at most MOST_CLASSES classes; those drawn if there are no more classes."""
+    classes = np.unique(codes)
+    if len(classes) <= MOST_CLASSES:
+        return drawn
+    chosen = rng.permutation(classes)[:MOST_CLASSES]
+    return _draw(seen[np.isin(codes[seen], chosen)], most, rng)
+
+
+# ---- the space -------------------------------------------------------------------------
+
+
+def _project(X: Matrix, directions: Float64) -> Float64:
+    """Return X @ directions in float64, multiplied in the precision of X."""
+    return np.asarray(X @ directions.astype(X.dtype), dtype=np.float64)
+
+
+def _project_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Float64:
+    """Return X[samples] @ directions (n, p) without a copy of all samples."""
+    Z = np.empty((len(samples), directions.shape[1]))
+    for rows in batches(len(samples), BATCH):
+        Z[rows] = _project(X[samples[rows]], directions)
+    return Z
+
+
+def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64, Float64]:
+    """Leading principal directions (d, p) of all samples, and the image (p,) of their mean."""
+    if sp.issparse(X_seen):
+        X = sp.vstack([X_seen, sp.csr_array(X_unlabeled)], format="csr")
+    else:
+        X = np.concatenate([X_seen, X_unlabeled])
+    n, d = X.shape
+    p = min(N_COMPONENTS, d, n - 1)
+    if sp.issparse(X) and p >= min(n, d):
+        X = X.toarray()  # which is small, and ARPACK finds fewer components than there are
+    model = PCA(p, svd_solver="auto", iterated_power=N_POWER_ITERATIONS, random_state=0)
+    # errstate: shares of a variance of 0. Small factorizations lose more than they win by threads.
+    with np.errstate(invalid="ignore", divide="ignore"), threadpool_limits(1, user_api="blas"):
+        model.fit(X)
+    directions = model.components_.T.astype(np.float64)
+    return directions, model.mean_ @ directions
+
+
+def _helpful_whitening(
+    Z: Float64, codes: Indices, rng: np.random.Generator
+) -> Float64 | None:
+    """The whitening (p, p) by the scatter within the seen classes, or None if it does not help.
+
+    It is learned on one half of the classes, and judged by how well K-means finds the classes of
+    the other half.
+    """
+    n_classes = codes.max() + 1
+    if n_classes < FEWEST_CLASSES_TO_JUDGE:
+        return None
+    gain = 0.0
+    for _ in range(N_HALVES):
+        first, second = np.array_split(rng.permutation(n_classes), 2)
+        gain += _gain_of_whitening(Z, codes, first, second)
+        gain += _gain_of_whitening(Z, codes, second, first)
+    return _within_class_whitening(Z, codes) if gain > 0.0 else None
+
+
+def _gain_of_whitening(Z: Float64, codes: Indices, learn: Indices, judge: Indices) -> float:
+    """How much better K-means finds some classes after whitening by the scatter within others."""
+    whitening = _within_class_whitening(*_samples_of(Z, codes, learn))
+    if whitening is None:
+        return 0.0
+    Z_judge, judge_codes = _samples_of(Z, codes, judge)
+    plain = _agreement(Z_judge, judge_codes)
+    return _agreement(Z_judge @ whitening, judge_codes) - plain
+
+
+def _samples_of(Z: Float64, codes: Indices, classes: Indices) -> tuple[Float64, Indices]:
+    """Samples of some classes, and their classes numbered from 0."""
+    rows = np.isin(codes, classes)
+    return Z[rows], np.unique(codes[rows], return_inverse=True)[1]
+
+
+def _within_class_whitening(Z: Float64, codes: Indices) -> Float64 | None:
+    """Inverse square root (p, p) of the covariance within classes, half way to spherical.
+
+    None if the samples of each class are all the same, as classes of one sample are.
+    """
+    counts = np.bincount(codes)
+    means = np.zeros((len(counts), Z.shape[1]))
+    np.add.at(means, codes, Z)
+    means /= counts[:, None]
+    residuals = Z - means[codes]
+    if np.abs(residuals).max() <= 1e-9 * np.abs(Z).max():
+        return None
+    covariance = shrunk_covariance(residuals.T @ residuals / len(Z), shrinkage=0.5)
+    values, vectors = np.linalg.eigh(covariance)
+    return (vectors / np.sqrt(values)) @ vectors.T
+
+
+def _agreement(Z: Float64, codes: Indices) -> float:
+    """Normalized mutual information of the classes and as many clusters."""
+    model = _kmeans(Z, codes.max() + 1, N_STARTS_JUDGE)
+    return normalized_mutual_info(codes, model.labels_)
+
+
+# ---- the clusters ----------------------------------------------------------------------
+
+
+def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
+    """The smallest number of clusters of Z that are as narrow as those of the seen samples.
+
+    Bisection on a logarithmic scale, to an eighth of the number.
+    """
+    width = _width(Z_seen, n_seen)
+    low = 1  # clusters that are too wide
+    high = max(2, len(Z) // FEWEST_PER_CLUSTER)
+    while high - low > max(1, low // 8):
+        if high > 2 * low:
+            middle = int(np.sqrt(low * high))
+        else:
+            middle = (low + high) // 2
+        middle = max(middle, low + 1)
+        if _width(Z, middle) <= width:
+            high = middle
+        else:
+            low = middle
+    return max(2, high)
+
+
+def _width(Z: Float64, k: int) -> float:
+    """Mean squared distance of samples from the center of their cluster, for k clusters."""
+    if k >= len(Z):
+        return 0.0
+    return float(_kmeans(Z, k, N_STARTS_JUDGE).inertia_) / (len(Z) - k)
+
+
+def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
+    """K-means with k clusters, or with as many as there are samples."""
+    model = KMeans(min(k, len(Z)), n_init=n_starts, random_state=0)
+    with warnings.catch_warnings():
+        # fewer different samples than clusters: empty clusters are dropped afterwards
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(Z)

@@ -1,0 +1,207 @@
+"""Features that settings of SemFS select when whole classes are left out, without refits.
+
+The moments of a fold are the sum of the moments of its classes. Classes that are in the same folds
+make a group; the samples of a group are summed up once, however many folds they are in.
+
+The search looks at *candidates* only: the features of the largest gains of entering first, which
+the training classes of the fold decide. Samples of held-out classes have no part in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs._typing import Float64, Indices, Mask, Matrix
+from semfs.attributes import AttributeTable
+from semfs.method.moments import Moments
+from semfs.method.objective import absolute_penalty
+from semfs.selectors.problem import Candidates, attribute_targets, seen_objective, solve
+
+if TYPE_CHECKING:
+    from semfs.selectors.semfs import SemFS
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """The candidates of one fold."""
+
+    columns: Indices  # of X, ascending
+    #: Mean diagonal of G over all features for each setting, which penalties are relative to; the
+    #: candidates alone have the largest. Empty if all features are candidates.
+    mean_diagonals: Sequence[float]
+
+
+class ClassFolds:
+    """The features that settings select on folds of the classes.
+
+    Parameters
+    ----------
+    moments : Moments of C classes, with their samples in memory
+    table : AttributeTable
+        Descriptions of the C classes.
+    settings : list of SemFS
+    trains : list of masks (C,)
+        The training classes of each fold.
+    names : sequence of str or None
+        Names of the features, by which a setting may include or exclude them.
+    n_candidates : int
+        Number of features that the search on a fold looks at.
+    keep : array of int
+        Features that are candidates in all folds, besides those that settings include.
+    """
+
+    def __init__(
+        self,
+        moments: Moments,
+        table: AttributeTable,
+        settings: "list[SemFS]",
+        trains: list[Mask],
+        names: Sequence[str] | None,
+        n_candidates: int,
+        keep: Indices | Sequence[int] = (),
+    ) -> None:
+        self.moments = moments
+        self.table = table
+        self.settings = settings
+        first = settings[0]  # all settings include and exclude the same features
+        self.limits = Candidates.from_user(moments, first.include, first.exclude, names)
+        self.keep = np.union1d(self.limits.forced, np.asarray(keep, dtype=np.intp))
+        # classes with the same column of the masks are in one group
+        self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
+        n_groups = int(self.groups.max()) + 1
+
+        n_features = moments.n_features
+        if n_candidates < n_features:
+            within = [self._within_diagonal(g) for g in range(n_groups)]
+            screenings = [self._screen(train, within, n_candidates) for train in trains]
+        else:
+            everything = Screening(np.arange(n_features), [])
+            screenings = [everything] * len(trains)
+        self._screenings = {
+            train.tobytes(): screening for train, screening in zip(trains, screenings)
+        }
+        #: Columns that are candidates in any fold, ascending.
+        self.columns = np.unique(np.concatenate([s.columns for s in screenings]))
+        self._parts = [self._part(g) for g in range(n_groups)]
+
+    def candidates(self, train: Mask) -> Indices:
+        """Return the features that the search on these training classes looks at, ascending."""
+        return self._screenings[train.tobytes()].columns
+
+    def paths(self, train: Mask) -> list[Indices]:
+        """Return the first features of each setting on the training classes (C,) of a fold."""
+        screening = self._screenings[train.tobytes()]
+        fold = self._fold(train, screening.columns)
+        table = self.table.rows_of(fold.classes)
+        limits = self.limits.restrict(screening.columns)
+        limits = replace(limits, constant=fold.constant())
+        n_selectable = int(limits.allowed.sum())
+        targets: dict[tuple[float, bool], Float64 | None] = {}
+        paths = []
+        for i, semfs in enumerate(self.settings):
+            kind = (semfs.label_weight, semfs.fit_intercept)
+            if kind not in targets:
+                targets[kind], _ = attribute_targets(semfs, table)
+            changes = {}
+            if semfs.penalty_scale == "gram" and screening.mean_diagonals:
+                gamma = semfs.gamma * screening.mean_diagonals[i]
+                changes = {"gamma": gamma, "penalty_scale": "none"}
+            objective = seen_objective(semfs, fold, targets[kind], **changes)
+            solution = solve(semfs, objective, [], limits)
+            n_selected = min(semfs.n_features_to_select, n_selectable)
+            paths.append(screening.columns[solution.order[:n_selected]])
+        return paths
+
+    # ---- sums over groups of classes ---------------------------------------------------
+
+    def _samples(self, group: int) -> tuple[Mask, Indices]:
+        """The classes (C,) of a group, and the positions of their samples."""
+        classes = self.groups == group
+        return classes, np.flatnonzero(classes[self.moments.rows.codes])
+
+    def _group_moments(self, group: int, X: Matrix) -> Moments:
+        """Moments of the samples X of a group."""
+        rows = self.moments.rows
+        classes, samples = self._samples(group)
+        codes = (np.cumsum(classes) - 1)[rows.codes[samples]]
+        weights = None if rows.weights is None else rows.weights[samples]
+        return Moments.from_checked(X, codes, self.moments.classes[classes], weights)
+
+    def _within_diagonal(self, group: int) -> Float64:
+        """Sum of squares (d,) of all features about the class means, over a group of classes."""
+        _, samples = self._samples(group)
+        found = self._group_moments(group, self.moments.rows.X[samples])
+        between = found.counts @ (found.means - found.mean) ** 2
+        return np.maximum(found.scatter_diag - between, 0.0)
+
+    def _part(self, group: int) -> Moments:
+        """Moments of a group of classes, candidate columns only, with their scatter matrix."""
+        _, samples = self._samples(group)
+        X = self.moments.rows.X[samples][:, self.columns]
+        if sp.issparse(X):
+            X = X.toarray()
+        return self._group_moments(group, X).compact()
+
+    def _fold(self, train: Mask, columns: Indices) -> Moments:
+        """Moments of the training classes of a fold, of some of the candidate columns."""
+        kept = [part for g, part in enumerate(self._parts) if train[self.groups == g].all()]
+        fold = sum(kept[1:], start=kept[0])
+        if len(columns) == len(self.columns):
+            return fold
+        places = np.searchsorted(self.columns, columns)
+        return replace(
+            fold,
+            means=fold.means[:, places],
+            scatter_diag=fold.scatter_diag[places],
+            scatter_matrix=fold.scatter_matrix[np.ix_(places, places)],
+        )
+
+    # ---- candidates --------------------------------------------------------------------
+
+    def _screen(self, train: Mask, within: list[Float64], n_candidates: int) -> Screening:
+        """The features to keep and, from the tops of the settings' rankings in turn, others.
+
+        The rankings are by the gain of entering first, |B_j|² / (G_jj + γ), on the training
+        classes. ``within`` are the sums of squares within each group of classes.
+        """
+        fold = self._diagonal_moments(train, within)
+        table = self.table.rows_of(fold.classes)
+        allowed = self.limits.allowed
+        parts: dict[str, tuple[Float64, Float64]] = {}  # what settings have in common
+        rankings = []
+        mean_diagonals = []
+        for semfs in self.settings:
+            kind = str((semfs.alpha, semfs.fit_intercept, semfs.class_weight, semfs.label_weight))
+            if kind not in parts:
+                targets, _ = attribute_targets(semfs, table)
+                objective = seen_objective(semfs, fold, targets)
+                B = objective.B
+                parts[kind] = objective.diag, np.einsum("ij,ij->i", B, B)
+            diagonal, squares = parts[kind]
+            mean_diagonal = float(diagonal.mean())
+            gamma = absolute_penalty(semfs.gamma, semfs.penalty_scale, mean_diagonal)
+            gains = squares / np.maximum(diagonal + gamma, np.finfo(float).tiny)
+            gains = np.where(allowed, gains, -1.0)
+            rankings.append(np.argsort(-gains, kind="stable"))
+            mean_diagonals.append(mean_diagonal)
+        # the best of each ranking, then the second best of each, …
+        turns = np.stack(rankings, axis=1).ravel()
+        turns = turns[allowed[turns]]
+        found = dict.fromkeys([*self.keep.tolist(), *turns.tolist()])
+        n_kept = max(n_candidates, len(self.keep))
+        columns = np.sort(np.array(list(found)[:n_kept], dtype=np.intp))
+        return Screening(columns, mean_diagonals)
+
+    def _diagonal_moments(self, train: Mask, within: list[Float64]) -> Moments:
+        """Moments of the training classes, of all features, without a scatter matrix."""
+        counts = self.moments.counts[train]
+        means = self.moments.means[train]
+        center = counts @ means / counts.sum()
+        groups = np.unique(self.groups[train])
+        scatter_diag = sum(within[g] for g in groups.tolist())
+        scatter_diag = scatter_diag + counts @ (means - center) ** 2
+        classes = self.moments.classes[train]
+        return Moments(classes, counts, means, scatter_diag, None, None, self.moments.eps)

@@ -1,0 +1,236 @@
+"""What is known besides labeled samples: descriptions of unseen classes, unlabeled samples.
+
+Each of them becomes a problem of the paper's form, "separate these classes", that the selected
+features must solve as well, and a sentence for ``knowledge_`` that states what was done.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semfs._typing import Indices, Matrix
+from semfs.attributes import AttributeTable
+from semfs.attributes.targets import classes_to_come, target_problem
+from semfs.labels import NO_LABEL
+from semfs.method.moments import Moments
+from semfs.method.objective import Objective, Quadratic
+from semfs.rows import Rows
+from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
+
+if TYPE_CHECKING:
+    from semfs.selectors.semfs import SemFS
+    from semfs.selectors.inputs import UnlabeledStream
+
+#: Fewer unlabeled samples are not clustered.
+FEWEST_SAMPLES = 10
+#: Penalty of the problem of separating clusters, in units of that of the seen classes; chosen on
+#: six splits of each data set (docs/knowledge.md), with the means of the clusters as targets.
+CLUSTER_PENALTY = 0.1
+#: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
+#: more samples they weigh less. Chosen on six splits, confirmed on ten.
+EQUAL_SAMPLES = 5.0
+#: Numbers outside this range lose digits when float32 is squared.
+FLOAT32_RANGE = (1e-12, 1e12)
+
+
+@dataclass(frozen=True)
+class UnlabeledClasses:
+    """Clusters of the unlabeled samples, and the problem of separating them."""
+
+    labels: Indices  # (n,) cluster of each sample, -1 where it is ignored
+    n_clusters: int = 0
+    problem: Quadratic | None = None
+    #: Weight of the problem next to that of the seen classes.
+    weight: float = 0.0
+    #: Why the samples are not used; empty if they are.
+    not_used: str = ""
+    n_ignored: int = 0  # samples far from all others
+
+    def sentence(self, n_samples: int, others: str, n_other_problems: int) -> str:
+        """Return what was done with the samples, for ``knowledge_``.
+
+        ``others`` names the classes of the other problems, which have a weight of 1 each.
+        """
+        if self.not_used:
+            return f"{n_samples} unlabeled samples: not used: {self.not_used}"
+        share = self.weight / (self.weight + n_other_problems)
+        text = (
+            f"{n_samples} unlabeled samples: grouped into {self.n_clusters} new classes, which "
+            f"carry {100 * share:.0f} % of the weight; {others} carry {100 * (1 - share):.0f} %"
+        )
+        if self.n_ignored:
+            text += f"; {self.n_ignored} ignored, because they are far from all others"
+        return text
+
+
+def further_knowledge(
+    selector: "SemFS",
+    objective: Objective,
+    table: AttributeTable,
+    unlabeled: "Rows | UnlabeledStream | None",
+) -> tuple[dict[str, Any], list[Quadratic]]:
+    """Return fitted attributes that state what else is known, and the problems it makes.
+
+    ``objective`` and ``table`` are those of the seen classes.
+    """
+    direct = selector.solver == "direct"
+    if unlabeled is not None and not direct:
+        raise ValueError('Unlabeled samples need solver="direct".')
+    n_seen = len(table.classes)
+    described = "" if selector.attributes is None else f", {len(table.names)} attributes"
+    notes = {"seen classes": f"used: {n_seen} classes{described}"}
+    others = f"the {n_seen} seen classes"
+    problems = []
+
+    unseen = classes_to_come(selector.attributes, selector.target_attributes, table)
+    r2 = float("nan")
+    if unseen is not None and direct:
+        problem, r2, note = target_problem(objective, table, unseen)
+        n_unseen = len(unseen.classes)
+        notes["unseen classes"] = f"{n_unseen} described, {note}"
+        if problem is not None:
+            problems.append(problem)
+            others = f"the {n_seen} seen and {n_unseen} described classes"
+        elif not isinstance(selector.target_attributes, str):
+            warnings.warn(f"target_attributes was {note}.", stacklevel=5)
+
+    found = UnlabeledClasses(np.zeros(0, dtype=np.intp))
+    if unlabeled is not None:
+        n_samples = _number_of(unlabeled)
+        found = _unlabeled_classes(objective, unlabeled, n_samples, selector.n_new_classes)
+        notes["unlabeled samples"] = found.sentence(n_samples, others, 1 + len(problems))
+        if found.problem is not None:
+            problems.append(found.problem)
+    attributes = {
+        "knowledge_": notes,
+        "new_table_": unseen,
+        "target_r2_": r2,
+        "n_new_classes_": found.n_clusters,
+        "unlabeled_labels_": found.labels,
+    }
+    return attributes, problems
+
+
+def _number_of(unlabeled: "Rows | UnlabeledStream") -> int:
+    """Number of unlabeled samples; of samples in memory without those of weight 0."""
+    if not isinstance(unlabeled, Rows):
+        return int(unlabeled.rows.labels.n_unlabeled)
+    if unlabeled.weights is None:
+        return int(unlabeled.X.shape[0])
+    return int(np.count_nonzero(unlabeled.weights))
+
+
+def _unlabeled_classes(
+    objective: Objective,
+    unlabeled: "Rows | UnlabeledStream",
+    n_samples: int,
+    n_new_classes: int | str,
+) -> UnlabeledClasses:
+    """Cluster the unlabeled samples, and make the problem of separating the clusters."""
+    seen = objective.moments.rows
+    in_memory = isinstance(unlabeled, Rows)
+    needed = FEWEST_SAMPLES
+    if n_new_classes != "auto":
+        needed = max(needed, int(n_new_classes))
+    reason = ""
+    if in_memory and not isinstance(seen, Rows):
+        reason = "the samples of the seen classes are not in memory"
+    if n_samples < needed:
+        reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
+    if reason:
+        warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
+        n_all = unlabeled.X.shape[0] if in_memory else n_samples
+        return UnlabeledClasses(np.full(n_all, NO_LABEL), not_used=reason)
+
+    if in_memory:
+        moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
+    else:
+        moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
+    n_clusters = len(moments.classes)
+    problem = _separate_clusters(moments, objective)
+    if problem.q <= 0.0:
+        reason = "they do not differ, so that there are no clusters to separate"
+        return UnlabeledClasses(labels, not_used=reason)
+    n_ignored = 0
+    if len(labels):
+        n_ignored = n_samples - int(np.count_nonzero(labels >= 0))
+    # the seen classes have the weight 1
+    weight = max(1.0, (n_samples - n_ignored) / (EQUAL_SAMPLES * n_clusters))
+    problem = problem.scaled_by(weight * objective.q / problem.q)
+    return UnlabeledClasses(labels, n_clusters, problem, weight, n_ignored=n_ignored)
+
+
+def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
+    """The problem of separating clusters, whose targets are their means."""
+    M = moments.means - moments.mean
+    # J depends on the targets T (K, r) through T T' alone: K columns instead of d
+    squares, vectors = np.linalg.eigh(M @ M.T)
+    targets = vectors * np.sqrt(np.maximum(squares, 0.0))
+    return Objective.from_moments(
+        moments,
+        targets,
+        alpha=objective.alpha,
+        gamma=CLUSTER_PENALTY * objective.penalty,
+        penalty_scale=objective.penalty_scale,
+        fit_intercept=True,
+    ).quadratic()
+
+
+def _clusters_in_memory(
+    seen: Rows, unlabeled: Rows, n_new_classes: int | str
+) -> tuple[Moments, Indices]:
+    """Moments of the clusters, and the cluster of each unlabeled sample, -1 if it is ignored."""
+    X = unlabeled.X
+    weights = unlabeled.weights
+    labels = np.full(X.shape[0], NO_LABEL, dtype=np.intp)
+    used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    _, found = cluster_unlabeled(seen.X, seen.codes, _take(X, used), n_new_classes)
+    clustered = used[found >= 0]
+    labels[clustered] = found[found >= 0]
+    moments = Moments.from_checked(
+        _take(X, clustered),
+        labels[clustered],
+        np.arange(labels.max() + 1),
+        None if weights is None else weights[clustered],
+    )
+    return moments, labels
+
+
+def _take(X: Matrix, samples: Indices) -> Matrix:
+    """Return some rows of X, without a copy if these are all."""
+    return X if len(samples) == X.shape[0] else X[samples]
+
+
+def _streamed_clusters(
+    seen: Any,  # row source of the seen classes
+    unlabeled: "UnlabeledStream",
+    n_new_classes: int | str,
+    sizes: SampleSizes = SampleSizes(),
+) -> tuple[Moments, Indices]:
+    """The same beyond memory: clusters of a sample, and moments of all samples of each."""
+    rows = unlabeled.rows
+    X, _ = rows.sample(sizes.clustered, labeled=False)
+    size = float(abs(X).max())
+    smallest, largest = FLOAT32_RANGE
+    if X.dtype == np.float32 and size and not smallest < size < largest:
+        raise ValueError(
+            f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose digits "
+            "in float32. Rescale X, for example to unit variance."
+        )
+    if unlabeled.seen is None:  # the samples of the seen classes are in memory
+        X_seen = seen.X
+        codes_seen = seen.codes
+    else:
+        X_seen, labels_seen = unlabeled.seen.sample(sizes.components, labeled=True)
+        codes_seen = labels_seen.sorted().codes
+    clusters, _ = cluster_unlabeled(X_seen, codes_seen, X, n_new_classes, sizes)
+    named = rows.assign(clusters)
+    moments = Moments.from_sums(*named.sums(**unlabeled.options)).without_empty_classes()
+    if named.labels is None:  # the labels are on the workers of a Dask cluster
+        return moments, np.zeros(0, dtype=np.intp)
+    codes = named.labels.codes[rows.labels.codes == NO_LABEL]
+    labels = np.searchsorted(moments.classes, codes)
+    labels[codes < 0] = NO_LABEL
+    return moments, labels
