@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils import column_or_1d
 
 from semfs._typing import Indices, Label, LabelsLike
-from semfs.validation import did_you_mean
+from semfs.validation import did_you_mean, split_names
 
 #: Code of a sample without a label, and the label by which scikit-learn marks such samples.
 UNLABELED = -1
@@ -305,9 +305,13 @@ def classes_in(texts: Iterable[str], classes: Iterable[Label]) -> list[Label]:
     words: list[str] = []
     for text in texts:
         line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
-        parts = [text] if text in known else [word.strip() for word in line]
-        is_list = not known.keys().isdisjoint(parts)
-        words += parts if is_list else [text]
+        quoted = [word.strip() for word in line]  # "a, b",c as in a CSV file
+        for parts in (split_names(text, known), quoted):
+            if not known.keys().isdisjoint(parts):
+                words += parts
+                break
+        else:
+            words.append(text)
     return [known.get(word, word) for word in words]
 
 

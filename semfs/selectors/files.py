@@ -109,11 +109,8 @@ def select_features(
             selector.fit(on_cluster(seen, client))
     factors = seen.preprocessing.scale
     if factors is not None:  # what holds for the columns as they are
-        own = factors[selector.support_]
-        selector.coef_ = selector.coef_ * factors[:, None]
-        selector.class_means_ = selector.class_means_ / own
-        selector.within_ = selector.within_ / np.outer(own, own)
-        selector._evidence = None
+        selector._set_fitted(selector._fitted.scaled(factors))
+        selector._training_moments = None
     pandas, order = import_optional("pandas", "data", what="The feature table"), selector.order_
     names = [str(name) for name in feature_names(source)[order]]
     columns: dict[str, Any] = {"feature": names, "score": selector.scores_[order]}

@@ -276,7 +276,10 @@ class FitInput:
         moments = Moments.from_sums(sums, reread)
         check_range(moments)
         return TrainingData(
-            moments, self._stream(source, sums.n_unlabeled > 0, options), None, self.preprocessing
+            moments,
+            self._stream(source, sums.n_unlabeled > 0, options),
+            None,
+            self.preprocessing,
         )
 
     def sample(self, n: int) -> Moments:

@@ -198,7 +198,9 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             final = self._semfs(k, params)
             task = context.subcontext(task_name="refit")
             with task.propagate_callback_context(final):
+                task.call_on_fit_task_begin(estimator=self, X=X, y=y)
                 final._fit_input(found, y)
+                task.call_on_fit_task_end(estimator=self, X=X, y=y)
             if not splits:
                 self._keep_most_of_the_fall(final)
             self._adopt(final, params)
