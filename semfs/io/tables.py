@@ -100,8 +100,9 @@ def open_table(
     if request.y is None:
         found = _listed(reader.order)
         raise ValueError(
-            f"{reader.name}: no labels given. Pass y, either the name of the label column "
-            f"(found: {found}), or an array with one label per sample."
+            f"{reader.name}: no labels given. Pass y, either the name of "
+            f"the label column (found: {found}), or an array with one "
+            "label per sample."
         )
     if reader.texts:
         warnings.warn(
@@ -130,6 +131,7 @@ class TableReader(Reader):
         label: str | None,
         drop: Sequence[str] = (),
     ) -> None:
+        """Read names, types and the number of rows; raise if there are no features."""
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
         self.table: pa.Table | None = None
@@ -162,6 +164,7 @@ class TableReader(Reader):
             raise FileError(f"{self.path} is empty.")
         batch = self.table
         if self.kind == "csv":
+            # the first block decides on the types; later ones must agree
             pyarrow_csv = import_optional("pyarrow.csv")
             with pyarrow_csv.open_csv(self.path, **csv_options(self.path)) as batch_reader:
                 batch = next(iter(batch_reader), None)
@@ -202,6 +205,7 @@ class TableReader(Reader):
         is_feature = set(self.columns)
         self.left_out = [c.name for c in others if c.name not in is_feature]
         self.texts = [name for name in self.left_out if name not in index_names]
+        # frames with names of samples have them in the first column
         first = schema.field(0)
         if first.name in self.left_out and types.is_string(first.type):
             self.read_row_names = partial(_column_texts, self, first.name)
@@ -226,6 +230,7 @@ class TableReader(Reader):
         if self.kind == "csv":
             return np.dtype(np.float64)
         types = import_optional("pyarrow").types
+        # whole numbers and decimals may need more digits than float32 has
         stored = [schema.field(name).type for name in self.columns]
         if not all(types.is_floating(column) for column in stored):
             return np.dtype(np.float64)
@@ -233,6 +238,7 @@ class TableReader(Reader):
 
     def _has_small_groups(self) -> bool:
         """Whether processes can read ranges of rows without decoding much before them."""
+        # a folder has several files, and each file several row groups
         files = self._dataset().get_fragments()
         lengths = [group.num_rows for file in files for group in file.row_groups]
         block_bytes = self.block_bytes or readers.BLOCK_BYTES
@@ -240,6 +246,7 @@ class TableReader(Reader):
         return bool(lengths) and largest <= BLOCKS_PER_GROUP * block_bytes
 
     def _dataset(self) -> ds.Dataset:
+        """The table as a dataset of arrow, which reads it in batches."""
         import pyarrow.dataset as ds
 
         if self.table is not None:
@@ -258,6 +265,7 @@ class TableReader(Reader):
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches of the columns, from first row to last."""
         with file_errors(self.name, str(self.kind)):
+            # threads and read-ahead would hold many batches in memory
             scanner = self._dataset().scanner(
                 columns=columns, use_threads=False, batch_readahead=1, fragment_readahead=1
             )
@@ -322,6 +330,7 @@ class TableReader(Reader):
                 name, pre_buffer=False, buffer_size=PARQUET_BUFFER
             ) as file:
                 for group in range(file.num_row_groups):
+                    # groups outside the range are not decoded
                     end = first + file.metadata.row_group(group).num_rows
                     if end > start and first < stop:
                         for batch in file.iter_batches(step, [group], self.columns):
@@ -342,8 +351,9 @@ class TableReader(Reader):
                 row = wrong[0]
                 found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
                 raise FileError(
-                    f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
-                    f"({len(wrong)} in all). Fill the gaps, or name the column in drop."
+                    f"{self.name}: {found} in column {name!r}, row "
+                    f"{first + row + 1} ({len(wrong)} in all). Fill the "
+                    "gaps, or name the column in drop."
                 )
         return out
 
@@ -390,6 +400,7 @@ def read_columns(path: Path) -> dict[str, list[object]]:
 
 def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[object]]:
     """Rows of cells by columns, under the names in the first row; empty rows are ignored."""
+    # openpyxl gives None for an empty cell, csv gives ""
     filled = [["" if cell is None else cell for cell in row] for row in rows]
     header = filled[0] if filled else []
     if not header:
@@ -408,6 +419,7 @@ def _parquet_columns(path: Path) -> dict[str, list[object]]:
     pandas = import_optional("pandas", "data", what="A table")
     frame = pandas.read_parquet(path)
     columns: dict[str, list[object]] = {}
+    # a RangeIndex was not stored, pandas makes it up
     if not isinstance(frame.index, pandas.RangeIndex):
         columns[str(frame.index.name or "")] = frame.index.tolist()
     names = [*columns, *map(str, frame.columns)]
