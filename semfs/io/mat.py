@@ -3,8 +3,8 @@
 Why not `scipy.io.loadmat`: scipy does not claim that its reader is safe on untrusted files, and
 it crashes the interpreter on some damaged ones (2 of 400 that tools/fuzz.py made, scipy 1.17).
 A probe in another process (as for HDF5) would have to decompress the whole matrix a second time
-(600 MB for the features of AWA2), and a read beyond a buffer that does not crash there may still
-crash here. Data sets use few parts of the format.
+(600 MB for the features of AWA2), and a read beyond a buffer that does not crash there may
+still crash here. Data sets use few parts of the format.
 
 The format is documented in MathWorks' "MAT-File Format", chapter 1. A file has a header of 128
 bytes and then elements: a tag (type and number of bytes) and data, padded to 8 bytes.

@@ -44,7 +44,7 @@ NO_LABEL_TEXTS = ("", "nan", "na", "n/a", "none", "unknown", "unassigned")
 #: First row, X (r, d), and labels (r,) or None, of each block.
 Blocks: TypeAlias = "Iterator[tuple[int, Matrix, Any]]"
 # Attributes that hold open files or mapped memory: they are not pickled.
-_OPENED = ("_array", "_arrays")
+_OPENED = ("_array", "_arrays", "_spilled")
 
 
 @dataclass(frozen=True)

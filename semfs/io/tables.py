@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,16 @@ from semfs.io.delimited import (
 )
 from semfs.io.excel import EXCEL, excel_table, sheet_columns
 from semfs.io.labels_file import labels_in_file
-from semfs.io.reader import NO_LABEL_TEXTS, Blocks, Reader, Request, working_dtype
+from semfs.io.reader import (
+    NO_LABEL_TEXTS,
+    ArrayReader,
+    Blocks,
+    Reader,
+    Request,
+    working_dtype,
+)
 from semfs.io.safety import FileError, check_declared_size, file_errors
+from semfs.io.spill import spilled_reader
 from semfs.labels import Labels
 from semfs.system import import_optional
 from semfs.validation import check_distinct, did_you_mean
@@ -64,8 +72,8 @@ SAMPLE_ROWS = 200
 MOST_NAMES = 8
 #: Bytes that the Parquet reader buffers of each column.
 PARQUET_BUFFER = 2**16
-#: Row groups are shared among processes if one takes no more memory than this many blocks:
-#: each process decodes a group from its start.
+#: A row group that takes more memory than this many blocks is copied to a temporary file,
+#: and not read by several processes, each of which would have to copy it.
 BLOCKS_PER_GROUP = 4
 
 
@@ -130,10 +138,12 @@ class TableReader(Reader):
         data: Path | pd.DataFrame | pl.DataFrame,
         label: str | None,
         drop: Sequence[str] = (),
+        block_bytes: int | None = None,
     ) -> None:
         """Read names, types and the number of rows; raise if there are no features."""
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
+        self.block_bytes = block_bytes
         self.table: pa.Table | None = None
         if isinstance(data, Path):
             self.path = data
@@ -223,7 +233,10 @@ class TableReader(Reader):
             stored = self.path.stat().st_size
             declared = self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, stored, held=False)
-        self.shared = self.kind == "parquet" and self._has_small_groups()
+        self.largest_group = self._largest_group()
+        limit = BLOCKS_PER_GROUP * self._block_bytes
+        has_small_groups = 0 < self.largest_group * self.row_bytes <= limit
+        self.shared = self.kind == "parquet" and has_small_groups
 
     def _common_dtype(self, schema: pa.Schema) -> np.dtype[Any]:
         """float32 if all features are stored so or in half precision, else float64."""
@@ -236,14 +249,19 @@ class TableReader(Reader):
             return np.dtype(np.float64)
         return working_dtype(*{column.to_pandas_dtype() for column in stored})
 
-    def _has_small_groups(self) -> bool:
-        """Whether processes can read ranges of rows without decoding much before them."""
+    @property
+    def _block_bytes(self) -> int:
+        return self.block_bytes or readers.BLOCK_BYTES
+
+    def _largest_group(self) -> int:
+        """Rows of the largest row group of Parquet files; 0 for other formats."""
+        if self.kind != "parquet":
+            return 0
+        lengths = [0]
         # a folder has several files, and each file several row groups
-        files = self._dataset().get_fragments()
-        lengths = [group.num_rows for file in files for group in file.row_groups]
-        block_bytes = self.block_bytes or readers.BLOCK_BYTES
-        largest = max(lengths, default=0) * self.row_bytes
-        return bool(lengths) and largest <= BLOCKS_PER_GROUP * block_bytes
+        for file in self._dataset().get_fragments():
+            lengths += [group.num_rows for group in file.row_groups]
+        return max(lengths)
 
     def _dataset(self) -> ds.Dataset:
         """The table as a dataset of arrow, which reads it in batches."""
@@ -291,6 +309,9 @@ class TableReader(Reader):
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
+        if self.kind == "parquet" and not self.shared:
+            yield from self._spilled.blocks(start, stop, step)
+            return
         if stop is None:
             stop = self.n_rows or 0
         done = start
@@ -322,7 +343,7 @@ class TableReader(Reader):
     def _parquet_batches(
         self, start: int, stop: int, step: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of at most ``step`` rows; a page of each column is in memory, not a group."""
+        """Batches of at most ``step`` rows, of the row groups in the range."""
         parquet = import_optional("pyarrow.parquet")
         first = 0
         for name in self._dataset().files:
@@ -338,10 +359,30 @@ class TableReader(Reader):
                             first += batch.num_rows
                     first = end
 
-    def _matrix(self, batch: pa.RecordBatch, first: int) -> Floats:
-        """The features of a batch (r, d), whose first row is ``first`` in the table."""
-        out = np.empty((batch.num_rows, self.n_features), dtype=self.dtype)
-        for place, name in enumerate(self.columns):
+    @cached_property
+    def _spilled(self) -> ArrayReader:
+        """The features in a temporary file, for row groups too large to be read in blocks."""
+        shape = (self.n_rows or 0, self.n_features)
+        # arrow decodes a group of a column to 8 bytes a value at most
+        width = max(1, self._block_bytes // (8 * max(1, self.largest_group)))
+        return spilled_reader(self._read_slab, shape, self.dtype, width, self.path)
+
+    def _read_slab(self, columns: slice) -> Iterator[Floats]:
+        """Yield blocks (r, width) of some features, over all rows."""
+        names = self.columns[columns]
+        first = 0
+        for batch in self.scan(names):
+            yield self._matrix(batch, first, names)
+            first += batch.num_rows
+
+    def _matrix(
+        self, batch: pa.RecordBatch, first: int, names: Sequence[str] | None = None
+    ) -> Floats:
+        """The features of a batch (r, d), or those of ``names``; ``first`` is its first row."""
+        if names is None:
+            names = self.columns
+        out = np.empty((batch.num_rows, len(names)), dtype=self.dtype)
+        for place, name in enumerate(names):
             column = batch.column(name)
             if name in self.flags:
                 column = column.cast("uint8")  # numpy has no missing booleans
