@@ -178,7 +178,7 @@ def read(kind: str, path: Path) -> None:
     else:
         y = {"npz": "y", "npy": KINDS, "h5": "y"}.get(kind, "kind")
         source = open_blocks(path, y)
-        if source.fits:
+        if source.fits_in_memory:
             source.load()
         for _ in source.blocks():
             pass

@@ -72,6 +72,7 @@ def view(
     """
     if use_raw and layer not in (None, "raw"):
         raise ValueError(f"layer={layer!r} and use_raw=True: give one of the two.")
+    # a layer may be called "raw"; it goes before the attribute
     use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
     if use_raw:
         layer = None
@@ -123,7 +124,7 @@ class GeneMatrix:
     @property
     def names(self) -> list[str]:
         """The names of the genes, all different."""
-        names = self.var.index.to_series()
+        names = self.var.index.to_series()  # the fallback of missing symbols
         if self.gene_symbols is not None:
             names = self.var[self.gene_symbols].astype(object).fillna(names)
         return unique_names(names)
@@ -142,6 +143,7 @@ class GeneMatrix:
         else:
             X = self.adata.raw.X if self.use_raw else self.adata.X
         if hasattr(X, "group"):  # backed and sparse
+            # through the user's handle: HDF5 refuses to open a file twice in two modes
             file = X.group.file
             store = Hdf5Store(Path(file.filename), file)
             reader: Reader = sparse_reader(store, X.group.name)
@@ -157,6 +159,7 @@ class GeneMatrix:
         if not self.use_raw:
             return self.adata[:, columns]
         reader = self.reader()
+        # a backed file is never in memory whole, only these columns of it
         blocks = [X[:, columns] for _, X, _ in reader.blocks(0, None, reader.usual_step)]
         X = sp.csr_matrix(sp.vstack(blocks)) if reader.sparse else np.vstack(blocks)
         package = import_optional("anndata")
@@ -219,8 +222,9 @@ def _obs_labels(store: Store, request: Request) -> Labels | None:
     columns = _frame_columns(store, "obs")
     if request.name is None:
         raise FileError(
-            f"{store.path}: no labels given. Pass y, either the name of an obs column "
-            f"(found: {_listed(columns)}), or an array with one label per sample."
+            f"{store.path}: no labels given. Pass y, either the name of "
+            f"an obs column (found: {_listed(columns)}), or an array with "
+            "one label per sample."
         )
     if not request.names_labels_in(columns):
         return None
@@ -261,6 +265,7 @@ def _index(store: Store, frame: str) -> list[str]:
 
 def _frame_group(store: Store, frame: str) -> h5py.Group:
     """The group of ``obs`` or ``var``."""
+    # a Zarr array has no members
     group = store.root.get(frame) if hasattr(store.root, "get") else None
     if not hasattr(group, "keys"):
         raise FileError(
@@ -273,6 +278,7 @@ def _frame_columns(store: Store, frame: str) -> list[str]:
     """Names of the columns of ``obs`` or ``var``, in their order."""
     group = _frame_group(store, frame)
     index = str(group.attrs.get("_index", "_index"))
+    # AnnData 0.7 kept the categories of all columns in one group
     members = [name for name in group if name not in (index, "__categories")]
     order = [str(name) for name in group.attrs.get("column-order", [])]
     in_order = [name for name in order if name in members]
@@ -304,9 +310,11 @@ def _column(store: Store, frame: str, column: str | None) -> Any:
 def check_counts(reader: Reader, normalize: bool) -> None:
     """Warn if cells look like raw counts without ``normalize``, or like logarithms with it."""
     values = reader.some_values()
+    # negative values are scaled or corrected data: no counts, no logarithms
     if not len(values) or values.min() < 0 or not np.isfinite(values.max()):
         return
     largest = float(values.max())
+    # counts are whole; means of counts, or counts per 10⁴, are not
     are_whole = bool((values == np.floor(values)).all()) and largest > 0
     has_long_tail = largest > UNLOGGED_TAIL * float(np.median(values))
     are_unlogged = not are_whole and largest > LARGEST_LOG and has_long_tail
@@ -328,7 +336,8 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     else:
         return
     warnings.warn(
-        f"the cells hold {found}: highly expressed genes would dominate. Normalize them on the "
+        f"the cells hold {found}: highly expressed genes would dominate. "
+        "Normalize them on the "
         'fly: normalize="log1p" (of open_blocks, load_table and select_genes); or name a layer '
         "that went through sc.pp.normalize_total and sc.pp.log1p (layer=...).",
         stacklevel=3,

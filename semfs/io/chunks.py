@@ -49,6 +49,7 @@ class ChunkedArray:
         self.shape: tuple[int, ...] = array.shape
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        """Return a slice, put together from the chunks that it touches."""
         start, stop, _ = part.indices(self.shape[0])
         length = self.chunk_length
         out = np.empty(stop - start, dtype=self.dtype)
@@ -62,7 +63,7 @@ class ChunkedArray:
 
     def _chunk(self, number: int) -> npt.NDArray[Any]:
         content = self.decompress(number)
-        if content is None:
+        if content is None:  # not compressed, or not stored at all
             first = number * self.chunk_length
             return np.asarray(self.array[first : first + self.chunk_length])
         expected = self.chunk_length * self.dtype.itemsize
@@ -75,7 +76,9 @@ def hdf5_chunks(array: h5py.Dataset) -> h5py.Dataset | ChunkedArray:
     """Return an array (n,) of HDF5 that threads can decompress if gzip alone was used."""
     if not _is_chunked(array) or array.compression != "gzip" or zlib_decompress is None:
         return array
+    # other filters (shuffle, scale-offset) change the bytes before gzip sees them
     only_filter = array.id.get_create_plist().get_nfilters() == 1
+    # chunks that were never written have no bytes to read
     complete = array.id.get_num_chunks() == -(-len(array) // array.chunks[0])
     if not only_filter or not complete:
         return array
@@ -118,6 +121,7 @@ def _zarr_codec(array: zarr.Array) -> str | None:
         if metadata["filters"] or not metadata["compressor"]:
             return None
         return metadata["compressor"].get("id")
+    # version 3: "bytes" turns numbers into bytes, then one codec compresses them
     names = [codec["name"] for codec in metadata["codecs"]]
     return names[1] if len(names) == 2 and names[0] == "bytes" else None
 

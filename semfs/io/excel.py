@@ -37,8 +37,8 @@ def sheet_columns(path: Path) -> list[tuple[object, ...]]:
             n_cells += 1 + len(row)
             if n_cells > n_allowed:
                 raise FileError(
-                    f"{path}: the sheet reaches far beyond its cells. Delete empty rows and "
-                    "columns, or save it as .csv."
+                    f"{path}: the sheet reaches far beyond its cells. "
+                    "Delete empty rows and columns, or save it as .csv."
                 )
             rows.append(row)
     full_rows = [row for row in rows if _has_content(row)]
@@ -55,6 +55,7 @@ def excel_table(path: Path) -> pa.Table:
     names = []
     arrays = []
     for name, *cells in sheet_columns(path):
+        # arrow finds the type; a column of numbers and text has none
         try:
             array = pa.array(cells)
         except (TypeError, ValueError, OverflowError):

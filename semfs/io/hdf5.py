@@ -38,8 +38,8 @@ class Hdf5Store(Store):
         h5py = import_optional("h5py", "data", what=str(self.path))
         if not probe_ok(self.path):
             raise FileError(
-                f"{self.path} is damaged: the HDF5 library crashed on it, or came to no end. "
-                "Copy or download it again."
+                f"{self.path} is damaged: the HDF5 library crashed on it, "
+                "or came to no end. Copy or download it again."
             )
         return h5py.File(self.path, "r")
 
@@ -49,10 +49,12 @@ class Hdf5Store(Store):
             file.close()
 
     def names(self, group: h5py.Group) -> list[str]:
+        # soft and external links may lead to other files
         hard_link = import_optional("h5py").HardLink
         return [n for n in group if isinstance(group.get(n, getlink=True), hard_link)]
 
     def _check_local(self, name: str, array: h5py.Dataset) -> None:
+        """Raise if data are in other files, or most chunks are not stored at all."""
         if array.external or array.is_virtual:
             raise FileError(
                 f"{self.path}: {name} takes its data from other files; it is not read."

@@ -22,8 +22,9 @@ def given_labels(request: Request, reader: Reader, where: object) -> Labels:
     """Return the labels that were passed as an array, or as the path of a label file."""
     if request.y is None:
         raise ValueError(
-            f"{where}: no labels given. Pass y, an array with one label per sample, or the "
-            "path of a file with one label per line or with row names and labels."
+            f"{where}: no labels given. Pass y, an array with one label "
+            "per sample, or the path of a file with one label per line "
+            "or with row names and labels."
         )
     if request.name is None:
         return Labels.of(request.y)
@@ -48,6 +49,7 @@ def labels_in_file(
         Text that means "no label", compared without regard to case.
     """
     labels = Labels.of(values).strip_blank()
+    # classes are few, samples may be millions: compare classes
     no_label = {text.strip().casefold() for text in no_label}
     masked = []
     for code, label in enumerate(labels.classes):
@@ -58,8 +60,8 @@ def labels_in_file(
     if masked:
         shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
         warnings.warn(
-            f"{where}: text that means no label: {shown}. These samples are unlabeled; "
-            "choose such text with no_label=[...].",
+            f"{where}: text that means no label: {shown}. These samples "
+            "are unlabeled; choose such text with no_label=[...].",
             stacklevel=3,
         )
     return labels
@@ -84,12 +86,14 @@ def read_label_file(
         _check_repeated(path, labels)
         return labels
     with file_errors(path, "label"):
+        # spreadsheets write a byte order mark
         with unpacked(path) as file:
             text = file.read().decode("utf-8-sig")
         table = _name_table(text, reader.row_names)
     if table is not None and reader.row_names is not None:
         joined = _joined(path, table, reader.row_names)
         return labels_in_file(joined, path, no_label).as_int()
+    # no names: the whole line is the label, with the commas in it
     labels = labels_in_file(text.splitlines(), path, no_label).as_int()
     _check_repeated(path, labels)
     return labels
@@ -97,14 +101,16 @@ def read_label_file(
 
 def _check_repeated(path: Path, labels: Labels) -> None:
     """Raise if every sample has a label of its own: then something else was read."""
+    # one sample, or none, says nothing
     n_labeled = int((labels.codes >= 0).sum())
     if n_labeled < 2 or len(labels.classes) < n_labeled:
         return
     raise FileError(
-        f"{path} was read as one label per line, which gives {n_labeled} classes for "
-        f"{n_labeled} samples, such as {str(labels.classes[0])!r}. Give each sample the label "
-        "of its class; or, in a .csv or .tsv file, the names of the samples as in the data, "
-        "and their labels."
+        f"{path} was read as one label per line, which gives {n_labeled} "
+        f"classes for {n_labeled} samples, such as "
+        f"{str(labels.classes[0])!r}. Give each sample the label of its "
+        "class; or, in a .csv or .tsv file, the names of the samples as "
+        "in the data, and their labels."
     )
 
 
@@ -113,6 +119,8 @@ def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
     if row_names is None:
         return None
     known = set(row_names)
+    # class names may contain commas, so that tabs are tried first; a delimiter
+    # is right if cells before it are names of samples
     for delimiter in "\t,;":
         lines = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
         table = [[cell.strip() for cell in cells] for cells in lines if cells]
@@ -129,10 +137,12 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
     for number, cells in enumerate(table, 1):
         if len(cells) != 2:
             raise FileError(
-                f"{path}: line {number} has {len(cells)} cells. Two columns were expected: the "
-                "names of the samples and their labels."
+                f"{path}: line {number} has {len(cells)} cells. Two "
+                "columns were expected: the names of the samples and "
+                "their labels."
             )
         name, label = cells
+        # the same line twice does no harm
         if label_of.setdefault(name, label) != label:
             raise FileError(
                 f"{path}: {name!r} has two labels, {label_of[name]!r} and {label!r}. Keep one."
@@ -160,8 +170,8 @@ def _join_report(
     parts = []
     if missing:
         parts.append(
-            f"{len(missing)} of {n_samples} samples have no line (such as {missing[0]!r}) and "
-            "are unlabeled"
+            f"{len(missing)} of {n_samples} samples have no line (such as "
+            f"{missing[0]!r}) and are unlabeled"
         )
     if extra:
         parts.append(f"{len(extra)} lines name no sample of the data (such as {extra[0]!r})")

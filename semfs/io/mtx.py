@@ -66,6 +66,7 @@ class MtxFile:
     """A Matrix Market file of genes × cells, of which cells × genes are read."""
 
     def __init__(self, path: Path, block_bytes: int | None = None) -> None:
+        """Read the header; raise if the file is no sparse matrix or declares too much."""
         from scipy.io import mminfo
 
         self.path = path
@@ -78,9 +79,9 @@ class MtxFile:
         n_genes, n_cells, n_entries, form, field, symmetry = mminfo(header)
         if (form, symmetry) != ("coordinate", "general") or field == "complex":
             raise FileError(
-                f"{path}: a sparse matrix ('coordinate', of 'real', 'integer' or 'pattern', "
-                f"and 'general') was expected, got '{form} {field} {symmetry}'. "
-                "Write it as such."
+                f"{path}: a sparse matrix ('coordinate', of 'real', "
+                "'integer' or 'pattern', and 'general') was expected, "
+                f"got '{form} {field} {symmetry}'. Write it as such."
             )
         size = path.stat().st_size
         check_declared_size(path, f"a matrix of {n_cells} cells", 8 * n_cells, size)
@@ -99,6 +100,7 @@ class MtxFile:
         counts = np.zeros(self.shape[0] + 1, dtype=np.int64)  # of the cell before
         last_cell = 0
         for data, rows, cells in self._entries():
+            # CSR needs the entries of a cell together, and cells in order
             if cells[0] < last_cell or (np.diff(cells) < 0).any():
                 return self._sorted()
             values.append(data)
@@ -112,8 +114,8 @@ class MtxFile:
         check_memory(
             f"{self.path}: its entries are not in the order of cells, and to sort them",
             SORTING_BYTES * self.n_entries,
-            f"Sort all lines but the first {self.n_header_lines} by their second number "
-            "(sort -n -k 2), or write it as .h5ad.",
+            f"Sort all lines but the first {self.n_header_lines} by "
+            "their second number (sort -n -k 2), or write it as .h5ad.",
         )
         data, genes, cells = map(np.concatenate, zip(*self._entries()))
         X = sp.coo_array((data, (cells, genes)), shape=self.shape).tocsr()
@@ -129,7 +131,9 @@ class MtxFile:
                 text = file.read(block_bytes)
                 if not text:
                     break
+                # to the end of the last line
                 text = (text + file.readline(LONGEST_LINE)).strip()
+                # lines are counted as entries
                 while b"\n\n" in text:
                     text = text.replace(b"\n\n", b"\n")
                 if text:
@@ -139,8 +143,9 @@ class MtxFile:
         if n_found != self.n_entries:
             found = f"only {n_found}" if n_found < self.n_entries else "more"
             raise FileError(
-                f"{self.path}: {self.n_entries} entries were announced, but there are {found}. "
-                "It may be damaged: copy or download it again."
+                f"{self.path}: {self.n_entries} entries were announced, "
+                f"but there are {found}. It may be damaged: copy or "
+                "download it again."
             )
 
     def _parsed(self, text: bytes, n_lines_before: int) -> Entries:
@@ -166,9 +171,10 @@ class MtxFile:
         except (ValueError, OverflowError) as error:
             reason = _with_file_lines(str(error), n_lines_before)
             raise FileError(
-                f"{self.path}: {reason.rstrip('.')}. Each line has a gene (1 to {n_genes}), a "
-                f"cell (1 to {n_cells}) and, unless it is a pattern, a finite number. Correct "
-                "it, or download the file again."
+                f"{self.path}: {reason.rstrip('.')}. Each line has a gene "
+                f"(1 to {n_genes}), a cell (1 to {n_cells}) and, unless "
+                "it is a pattern, a finite number. Correct it, or "
+                "download the file again."
             ) from error
         return data, found.row, found.col
 

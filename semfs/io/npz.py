@@ -41,6 +41,7 @@ def open_npz(path: Path, request: Request) -> tuple[Reader, Labels | None]:
 def _npz_reader(path: Path, key: str) -> Reader:
     """A reader of one matrix, with the array feature_names if present."""
     arrays = read_npz(path, [key, "feature_names"])
+    # without X itself, look for the parts of a sparse matrix
     if key in arrays:
         reader = array_reader(arrays[key], path)
     else:
@@ -61,8 +62,9 @@ def _sparse_matrix(path: Path, name: str) -> sp.csr_array:
     arrays = read_npz(path, _SPARSE)
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
-            f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}. "
-            "A matrix is 'X', or X_data, X_indices, X_indptr and X_shape."
+            f"{path} has no array {name!r}; found "
+            f"{', '.join(names_in_npz(path))}. A matrix is 'X', or "
+            "X_data, X_indices, X_indptr and X_shape."
         )
     parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
     with file_errors(path, "data set"):
@@ -84,6 +86,7 @@ def read_npz(path: PathLike, names: Iterable[str] | None = None) -> dict[str, np
             wanted = list(members)
         else:
             wanted = [name for name in names if name in members]
+        # sizes as declared in the archive, before anything is decompressed
         check_archive(path, [members[name] for name in wanted])
         return {name: _read_member(path, archive, members[name]) for name in wanted}
 
@@ -96,11 +99,13 @@ def _read_member(
         try:
             array = np.lib.format.read_array(file, allow_pickle=False)
         except ValueError as error:
+            # numpy's message is about allow_pickle, which we do not offer
             if "allow_pickle" not in str(error):
                 raise
             raise FileError(
-                f"{path}: {item.filename} holds pickled Python objects, which are refused "
-                "because reading them runs code. Save array.astype(str) or astype(float)."
+                f"{path}: {item.filename} holds pickled Python objects, "
+                "which are refused because reading them runs code. Save "
+                "array.astype(str) or astype(float)."
             ) from error
         file.read()  # to the end, where zipfile compares the checksum
     check_text(f"{path}: array {item.filename.removesuffix('.npy')!r}", array)
@@ -125,10 +130,12 @@ def named(where: str, values: npt.NDArray[Any], classes: list[Hashable] | None) 
     values = values.reshape(-1)
     if classes is None or values.dtype.kind not in "iuf":
         return Labels.of(values).strip_blank()
+    # ids that a program stored as floats are whole numbers
     ids = values.astype(np.int64)
     if (ids != values).any():
         return Labels.of(values).strip_blank()
     check_distinct(classes, f"{where}: classes has {{}} more than once.", FileError)
+    # -1 stands for no label
     lowest = int(ids.min(initial=0))
     highest = int(ids.max(initial=0))
     if lowest < -1 or highest >= len(classes):
@@ -136,7 +143,8 @@ def named(where: str, values: npt.NDArray[Any], classes: list[Hashable] | None) 
         one_based = ids.min() == 1 and highest == len(classes)
         hint = " Ids start at 0; subtract 1." if one_based else ""
         raise FileError(
-            f"{where} holds class id {wrong}, but there are {len(classes)} classes, with ids "
-            f"0 to {len(classes) - 1}.{hint}"
+            f"{where} holds class id {wrong}, but there are "
+            f"{len(classes)} classes, with ids 0 to "
+            f"{len(classes) - 1}.{hint}"
         )
     return Labels(classes, ids.astype(np.int32)).strip_blank()

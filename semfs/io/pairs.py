@@ -23,6 +23,7 @@ def is_pairs(data: object) -> bool:
         return len(getattr(first[0], "shape", ())) == 2
     if callable(data):
         return True
+    # arrays and frames can be iterated too
     is_array = any(hasattr(data, name) for name in ("shape", "__array__", "__len__"))
     return hasattr(data, "__iter__") and not is_array
 
@@ -36,7 +37,9 @@ class PairsReader(Reader):
     shared = False
 
     def __init__(self, blocks: Any) -> None:
+        """Take the first pair; raise unless there is one, of a matrix and its labels."""
         self.source = blocks
+        # an iterator is its own iterator; a list gives a new one each time
         self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
         iterator = self._fresh()
         first = next(iterator, None)

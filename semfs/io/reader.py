@@ -44,7 +44,7 @@ NO_LABEL_TEXTS = ("", "nan", "na", "n/a", "none", "unknown", "unassigned")
 #: First row, X (r, d), and labels (r,) or None, of each block.
 Blocks: TypeAlias = "Iterator[tuple[int, Matrix, Any]]"
 # Attributes that hold open files or mapped memory: they are not pickled.
-_OPENED = ("_array", "_arrays")
+_OPENED = ("_array", "_arrays", "_spilled")
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def check_matrix(where: object, shape: Sequence[int], dtype: npt.DTypeLike) -> N
     """Raise unless shape and type are those of a matrix of numbers; ``where`` names it."""
     if len(shape) != 2 or np.dtype(dtype).kind not in "fiub":
         raise FileError(
-            f"{where} has shape {tuple(shape)} and type {dtype}; a matrix of numbers, "
-            "(rows, columns), is needed."
+            f"{where} has shape {tuple(shape)} and type {dtype}; a matrix "
+            "of numbers, (rows, columns), is needed."
         )
 
 
@@ -201,6 +201,7 @@ class ArrayReader(Reader):
     """A dense array with row slices (memory map, HDF5, Zarr), opened in each process."""
 
     def __init__(self, open_array: Callable[[], SlicedArray], path: Path | None = None) -> None:
+        """Open the array once and keep its sizes; ``open_array`` must be picklable."""
         self.open_array = open_array
         self.path = path
         array = self._array

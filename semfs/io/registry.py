@@ -89,7 +89,7 @@ def open_reader(
             raise ValueError("blocks come with their labels: leave y out.")
         return PairsReader(data), None
     reader, labels = _open(data, request)
-    if labels is None:
+    if labels is None:  # not in the data: an array, or a file of labels
         where = data if isinstance(data, (str, Path)) else "data"
         labels = given_labels(request, reader, where)
     return reader, labels
@@ -125,9 +125,10 @@ def _opener(path: Path) -> Opener:
             if suffix in OPENERS:
                 return OPENERS[suffix]
     raise ValueError(
-        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also .gz), .xlsx, .parquet "
-        "(or a folder of them), .feather, .zarr, .h5, .hdf5, .h5ad, .mtx (also .gz) or a 10x "
-        "folder (matrix.mtx, features.tsv, barcodes.tsv)."
+        f"{path}: unknown format. Expected .npy, .npz, .csv, .tsv (also "
+        ".gz), .xlsx, .parquet (or a folder of them), .feather, .zarr, "
+        ".h5, .hdf5, .h5ad, .mtx (also .gz) or a 10x folder (matrix.mtx, "
+        "features.tsv, barcodes.tsv)."
     )
 
 

@@ -52,6 +52,7 @@ class FileError(ValueError):
     def __init__(self, message: str) -> None:
         if len(message) > LONGEST_MESSAGE:
             message = f"{message[:600]} … {message[-150:]}"
+        # control characters of a file could command a terminal
         printable = [char if char.isprintable() else " " for char in message]
         super().__init__("".join(printable))
 
@@ -77,6 +78,7 @@ def stored_size(path: Path) -> int:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
+            # the size of a link is that of its text
             total += os.lstat(os.path.join(folder, name)).st_size
     return total
 
@@ -106,8 +108,9 @@ def file_errors(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise FileError(
-                f"{path}: the disk of {tempfile.gettempdir()}, to which it is unpacked, is "
-                "full. Free some space, or set TMPDIR to another folder."
+                f"{path}: the disk of {tempfile.gettempdir()}, to which "
+                "it is unpacked, is full. Free some space, or set TMPDIR "
+                "to another folder."
             ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if path.is_dir():
@@ -124,6 +127,7 @@ def _remedy(path: Path) -> str:
         return DAMAGED
     with path.open("rb") as file:
         start = file.read(256)
+    # a healthy file with a wrong suffix is the commonest mistake
     for signature, suffixes in _SIGNATURES.items():
         if start.startswith(signature) and suffix not in suffixes:
             return f"It looks like a {' or '.join(suffixes[:2])} file: give it that ending."
@@ -148,6 +152,7 @@ def check_apart(outputs: Iterable[PathLike | None], inputs: Iterable[PathLike | 
             continue
         target = os.path.realpath(path)
         exists = os.path.exists(target)
+        # the same file may have several names
         overwrites = exists and any(os.path.samefile(target, other) for other in read)
         if overwrites or target in written:
             raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
@@ -160,8 +165,8 @@ def _check_can_be_file(path: Path) -> None:
     for folder in path.parents:
         if folder.is_file():
             raise ValueError(
-                f"{folder} is a file; a folder (a name without ending) was expected. "
-                "Choose another name."
+                f"{folder} is a file; a folder (a name without ending) "
+                "was expected. Choose another name."
             )
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file was expected. Choose another name.")
@@ -201,14 +206,15 @@ def check_declared_size(
     """
     if held and declared > memory_limit():
         raise FileError(
-            f"{path}: {what} declares {size_text(declared)}, more than this machine's memory "
-            f"({size_text(memory_limit())}). Store it as .npy, which is read in blocks."
+            f"{path}: {what} declares {size_text(declared)}, more than "
+            f"this machine's memory ({size_text(memory_limit())}). Store "
+            "it as .npy, which is read in blocks."
         )
     if declared > max(LARGE, stored * SUSPICIOUS_RATIO):
         raise FileError(
-            f"{path}: {what} claims {size_text(declared)} but is stored in "
-            f"{size_text(stored)}; it is not loaded. If you trust the file, store it "
-            "uncompressed (numpy.savez)."
+            f"{path}: {what} claims {size_text(declared)} but is stored "
+            f"in {size_text(stored)}; it is not loaded. If you trust the "
+            "file, store it uncompressed (numpy.savez)."
         )
 
 

@@ -57,6 +57,10 @@ class SparseReader(Reader):
         by_columns: bool = False,
         path: Path | None = None,
     ) -> None:
+        """Open the arrays once, check that they fit together, and keep their sizes.
+
+        ``open_arrays`` must be picklable, because each process calls it.
+        """
         self.open_arrays = open_arrays
         self.by_columns = by_columns
         self.path = path
@@ -97,8 +101,8 @@ class SparseReader(Reader):
         for name, array in (("data", data), ("indices", indices)):
             if array.shape != (last,):
                 raise FileError(
-                    f"{where}: `{name}` has {array.shape[0]} entries, `indptr` ends at {last}. "
-                    f"{damaged}"
+                    f"{where}: `{name}` has {array.shape[0]} entries, "
+                    f"`indptr` ends at {last}. {damaged}"
                 )
         return data, indices, indptr
 
@@ -130,8 +134,8 @@ class SparseReader(Reader):
         wrong = positions.min() if positions.min() < 0 else positions.max()
         axis = "row" if self.by_columns else "column"
         raise FileError(
-            f"{self.path or 'X'}: {axis} index {wrong} is out of range for {limit} {axis}s. "
-            "The file is damaged; copy it again."
+            f"{self.path or 'X'}: {axis} index {wrong} is out of range "
+            f"for {limit} {axis}s. The file is damaged; copy it again."
         )
 
     def rows(self, first: int, last: int) -> Matrix:
@@ -143,6 +147,7 @@ class SparseReader(Reader):
         indptr = self._arrays[2]
         n_values = size // (self.dtype.itemsize + INDEX_BYTES)
         while start < stop:
+            # the last row, or column, whose end is within the size; at least one
             end = int(np.searchsorted(indptr, indptr[start] + n_values, "right")) - 1
             end = min(max(end, start + 1), stop)
             yield start, end
@@ -154,6 +159,7 @@ class SparseReader(Reader):
 
     @cached_property
     def _row_sums(self) -> Float64:
+        """The sums, read in parts of two blocks."""
         n_parts = self.shape[self.by_columns]
         ranges = self.ranges(0, n_parts, 2 * readers.BLOCK_BYTES)
         out = np.zeros(self.shape[0])

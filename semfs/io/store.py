@@ -80,6 +80,7 @@ class Store:
 
     def node(self, name: str) -> Any:
         """Return a group or array by its name, "a/b"; links are not followed."""
+        # part by part: h5py itself would follow links on the way
         found = self.root
         for part in name.strip("/").split("/") if name else ():
             if not _is_group(found):
@@ -87,8 +88,8 @@ class Store:
             if part not in self.names(found):
                 present = ", ".join(found) or "nothing"
                 raise FileError(
-                    f"{self.path} has no array {name!r}, only {present}; links are not "
-                    "followed."
+                    f"{self.path} has no array {name!r}, only {present}; "
+                    "links are not followed."
                 )
             found = found[part]
         return found
@@ -104,6 +105,7 @@ class Store:
         if found.shape is None:
             raise FileError(f"{self.path}: {name} is empty.")
         self._check_local(name, found)
+        # compressed arrays may declare far more than they store
         declared = math.prod(found.shape) * found.dtype.itemsize
         stored = self._stored_bytes(name, found)
         check_declared_size(self.path, name, declared, stored, held=held)
@@ -118,6 +120,7 @@ class Store:
     def texts(self, name: str) -> npt.NDArray[Any]:
         """Return an array in memory, text as str."""
         array = self.array(name, held=True)
+        # HDF5 stores text as bytes
         if hasattr(array, "asstr") and array.dtype.kind in "OS":
             return array.asstr()[:]
         return array[:]
@@ -187,6 +190,7 @@ def _is_matrix(node: Any) -> bool:
 def sparse_reader(store: Store, name: str) -> SparseReader:
     """Return a reader of a sparse matrix as AnnData and 10x Genomics write them."""
     group = store.node(name)
+    # AnnData writes the encoding, 10x Genomics does not
     encoding = str(group.attrs.get("encoding-type", "10x"))
     if "indptr" not in group or not encoding.startswith(("csr", "csc", "10x")):
         raise FileError(f"{store.path}: {name} is no matrix.")

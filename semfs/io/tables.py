@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,16 @@ from semfs.io.delimited import (
 )
 from semfs.io.excel import EXCEL, excel_table, sheet_columns
 from semfs.io.labels_file import labels_in_file
-from semfs.io.reader import NO_LABEL_TEXTS, Blocks, Reader, Request, working_dtype
+from semfs.io.reader import (
+    NO_LABEL_TEXTS,
+    ArrayReader,
+    Blocks,
+    Reader,
+    Request,
+    working_dtype,
+)
 from semfs.io.safety import FileError, check_declared_size, file_errors
+from semfs.io.spill import spilled_reader
 from semfs.labels import Labels
 from semfs.system import import_optional
 from semfs.validation import check_distinct, did_you_mean
@@ -64,8 +72,8 @@ SAMPLE_ROWS = 200
 MOST_NAMES = 8
 #: Bytes that the Parquet reader buffers of each column.
 PARQUET_BUFFER = 2**16
-#: Row groups are shared among processes if one takes no more memory than this many blocks:
-#: each process decodes a group from its start.
+#: A row group that takes more memory than this many blocks is copied to a temporary file,
+#: and not read by several processes, each of which would have to copy it.
 BLOCKS_PER_GROUP = 4
 
 
@@ -100,8 +108,9 @@ def open_table(
     if request.y is None:
         found = _listed(reader.order)
         raise ValueError(
-            f"{reader.name}: no labels given. Pass y, either the name of the label column "
-            f"(found: {found}), or an array with one label per sample."
+            f"{reader.name}: no labels given. Pass y, either the name of "
+            f"the label column (found: {found}), or an array with one "
+            "label per sample."
         )
     if reader.texts:
         warnings.warn(
@@ -129,9 +138,12 @@ class TableReader(Reader):
         data: Path | pd.DataFrame | pl.DataFrame,
         label: str | None,
         drop: Sequence[str] = (),
+        block_bytes: int | None = None,
     ) -> None:
+        """Read names, types and the number of rows; raise if there are no features."""
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
+        self.block_bytes = block_bytes
         self.table: pa.Table | None = None
         if isinstance(data, Path):
             self.path = data
@@ -162,6 +174,7 @@ class TableReader(Reader):
             raise FileError(f"{self.path} is empty.")
         batch = self.table
         if self.kind == "csv":
+            # the first block decides on the types; later ones must agree
             pyarrow_csv = import_optional("pyarrow.csv")
             with pyarrow_csv.open_csv(self.path, **csv_options(self.path)) as batch_reader:
                 batch = next(iter(batch_reader), None)
@@ -202,6 +215,7 @@ class TableReader(Reader):
         is_feature = set(self.columns)
         self.left_out = [c.name for c in others if c.name not in is_feature]
         self.texts = [name for name in self.left_out if name not in index_names]
+        # frames with names of samples have them in the first column
         first = schema.field(0)
         if first.name in self.left_out and types.is_string(first.type):
             self.read_row_names = partial(_column_texts, self, first.name)
@@ -219,27 +233,38 @@ class TableReader(Reader):
             stored = self.path.stat().st_size
             declared = self.n_rows * self.row_bytes
             check_declared_size(self.path, "the table", declared, stored, held=False)
-        self.shared = self.kind == "parquet" and self._has_small_groups()
+        self.largest_group = self._largest_group()
+        limit = BLOCKS_PER_GROUP * self._block_bytes
+        has_small_groups = 0 < self.largest_group * self.row_bytes <= limit
+        self.shared = self.kind == "parquet" and has_small_groups
 
     def _common_dtype(self, schema: pa.Schema) -> np.dtype[Any]:
         """float32 if all features are stored so or in half precision, else float64."""
         if self.kind == "csv":
             return np.dtype(np.float64)
         types = import_optional("pyarrow").types
+        # whole numbers and decimals may need more digits than float32 has
         stored = [schema.field(name).type for name in self.columns]
         if not all(types.is_floating(column) for column in stored):
             return np.dtype(np.float64)
         return working_dtype(*{column.to_pandas_dtype() for column in stored})
 
-    def _has_small_groups(self) -> bool:
-        """Whether processes can read ranges of rows without decoding much before them."""
-        files = self._dataset().get_fragments()
-        lengths = [group.num_rows for file in files for group in file.row_groups]
-        block_bytes = self.block_bytes or readers.BLOCK_BYTES
-        largest = max(lengths, default=0) * self.row_bytes
-        return bool(lengths) and largest <= BLOCKS_PER_GROUP * block_bytes
+    @property
+    def _block_bytes(self) -> int:
+        return self.block_bytes or readers.BLOCK_BYTES
+
+    def _largest_group(self) -> int:
+        """Rows of the largest row group of Parquet files; 0 for other formats."""
+        if self.kind != "parquet":
+            return 0
+        lengths = [0]
+        # a folder has several files, and each file several row groups
+        for file in self._dataset().get_fragments():
+            lengths += [group.num_rows for group in file.row_groups]
+        return max(lengths)
 
     def _dataset(self) -> ds.Dataset:
+        """The table as a dataset of arrow, which reads it in batches."""
         import pyarrow.dataset as ds
 
         if self.table is not None:
@@ -258,6 +283,7 @@ class TableReader(Reader):
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches of the columns, from first row to last."""
         with file_errors(self.name, str(self.kind)):
+            # threads and read-ahead would hold many batches in memory
             scanner = self._dataset().scanner(
                 columns=columns, use_threads=False, batch_readahead=1, fragment_readahead=1
             )
@@ -283,6 +309,9 @@ class TableReader(Reader):
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); row groups before ``start`` are not read."""
+        if self.kind == "parquet" and not self.shared:
+            yield from self._spilled.blocks(start, stop, step)
+            return
         if stop is None:
             stop = self.n_rows or 0
         done = start
@@ -314,7 +343,7 @@ class TableReader(Reader):
     def _parquet_batches(
         self, start: int, stop: int, step: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of at most ``step`` rows; a page of each column is in memory, not a group."""
+        """Batches of at most ``step`` rows, of the row groups in the range."""
         parquet = import_optional("pyarrow.parquet")
         first = 0
         for name in self._dataset().files:
@@ -322,6 +351,7 @@ class TableReader(Reader):
                 name, pre_buffer=False, buffer_size=PARQUET_BUFFER
             ) as file:
                 for group in range(file.num_row_groups):
+                    # groups outside the range are not decoded
                     end = first + file.metadata.row_group(group).num_rows
                     if end > start and first < stop:
                         for batch in file.iter_batches(step, [group], self.columns):
@@ -329,10 +359,30 @@ class TableReader(Reader):
                             first += batch.num_rows
                     first = end
 
-    def _matrix(self, batch: pa.RecordBatch, first: int) -> Floats:
-        """The features of a batch (r, d), whose first row is ``first`` in the table."""
-        out = np.empty((batch.num_rows, self.n_features), dtype=self.dtype)
-        for place, name in enumerate(self.columns):
+    @cached_property
+    def _spilled(self) -> ArrayReader:
+        """The features in a temporary file, for row groups too large to be read in blocks."""
+        shape = (self.n_rows or 0, self.n_features)
+        # arrow decodes a group of a column to 8 bytes a value at most
+        width = max(1, self._block_bytes // (8 * max(1, self.largest_group)))
+        return spilled_reader(self._read_slab, shape, self.dtype, width, self.path)
+
+    def _read_slab(self, columns: slice) -> Iterator[Floats]:
+        """Yield blocks (r, width) of some features, over all rows."""
+        names = self.columns[columns]
+        first = 0
+        for batch in self.scan(names):
+            yield self._matrix(batch, first, names)
+            first += batch.num_rows
+
+    def _matrix(
+        self, batch: pa.RecordBatch, first: int, names: Sequence[str] | None = None
+    ) -> Floats:
+        """The features of a batch (r, d), or those of ``names``; ``first`` is its first row."""
+        if names is None:
+            names = self.columns
+        out = np.empty((batch.num_rows, len(names)), dtype=self.dtype)
+        for place, name in enumerate(names):
             column = batch.column(name)
             if name in self.flags:
                 column = column.cast("uint8")  # numpy has no missing booleans
@@ -342,8 +392,9 @@ class TableReader(Reader):
                 row = wrong[0]
                 found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
                 raise FileError(
-                    f"{self.name}: {found} in column {name!r}, row {first + row + 1} "
-                    f"({len(wrong)} in all). Fill the gaps, or name the column in drop."
+                    f"{self.name}: {found} in column {name!r}, row "
+                    f"{first + row + 1} ({len(wrong)} in all). Fill the "
+                    "gaps, or name the column in drop."
                 )
         return out
 
@@ -390,6 +441,7 @@ def read_columns(path: Path) -> dict[str, list[object]]:
 
 def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[object]]:
     """Rows of cells by columns, under the names in the first row; empty rows are ignored."""
+    # openpyxl gives None for an empty cell, csv gives ""
     filled = [["" if cell is None else cell for cell in row] for row in rows]
     header = filled[0] if filled else []
     if not header:
@@ -408,6 +460,7 @@ def _parquet_columns(path: Path) -> dict[str, list[object]]:
     pandas = import_optional("pandas", "data", what="A table")
     frame = pandas.read_parquet(path)
     columns: dict[str, list[object]] = {}
+    # a RangeIndex was not stored, pandas makes it up
     if not isinstance(frame.index, pandas.RangeIndex):
         columns[str(frame.index.name or "")] = frame.index.tolist()
     names = [*columns, *map(str, frame.columns)]

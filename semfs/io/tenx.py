@@ -42,6 +42,7 @@ def add_names_beside(reader: Reader, path: Path) -> None:
             reader.feature_names = unique_names(row[min(1, len(row) - 1)] for row in rows)
         else:
             _warn_of_length(features, len(rows), f"{reader.n_features} genes")
+    # names of cells are counted now, and kept only if somebody asks for them
     barcodes = _first_existing(path.parent, BARCODE_FILES)
     if barcodes is None:
         return
@@ -76,6 +77,7 @@ def unique_names(names: Iterable[object]) -> list[str]:
         if name not in occurred:
             occurred.add(name)
             continue
+        # the next number that no other name has
         new_name = name
         while new_name in taken:
             times[name] += 1
@@ -103,7 +105,7 @@ def _first_column(path: Path) -> list[str]:
 
 def _warn_of_length(path: Path, n_lines: int, expected: str) -> None:
     warnings.warn(
-        f"{path} has {n_lines} lines, but there are {expected}: they stay without names. "
-        "Correct or remove it.",
+        f"{path} has {n_lines} lines, but there are {expected}: they "
+        "stay without names. Correct or remove it.",
         stacklevel=4,
     )

@@ -75,6 +75,7 @@ def write_columns(source: SourceToWrite, columns: Indices, path: Path) -> None:
 def _column_blocks(source: SourceToWrite, columns: Indices) -> Iterator[Floats]:
     """Yield blocks (r, k) of the columns, dense."""
     reader = source.reader
+    # a matrix stored by columns is converted for blocks anyway
     if source.fits_in_memory:
         yield _dense_columns(reader.load(), columns)
         return
@@ -89,6 +90,7 @@ def _dense_columns(X: Any, columns: Indices) -> Floats:
 
 def _write_npy(path: Path, source: SourceToWrite, columns: Indices) -> None:
     shape = (source.n_rows or 0, len(columns))
+    # mapped: the result may be larger than memory
     out = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape)
     first = 0
     for block in _column_blocks(source, columns):
@@ -118,8 +120,10 @@ def _write_table(path: Path, source: SourceToWrite, columns: Indices) -> None:
     """A table batch by batch, as CSV, TSV, Feather or Parquet."""
     import_optional("pyarrow", "data", what="A table")
     found = _table_batches(source, columns)
+    # only Parquet writes columns of categories batch by batch
     if path.suffix.lower() != ".parquet":
         found = map(_without_dictionaries, found)
+    # the schema of the first batch is that of the file
     first = next(found)
     with _table_writer(path, first.schema) as writer:
         writer.write_batch(first)
@@ -145,9 +149,11 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
     reader = source.reader
     selected = feature_names(source)[columns]
     if isinstance(reader, TableReader):
+        # copied from the table: text, dates and labels stay what they are
         kept = {reader.label, *reader.left_out, *selected}
         names = [name for name in reader.order if name in kept]
         for batch in reader.scan(names):
+            # pandas' metadata would name columns that are gone
             yield batch.replace_schema_metadata(None)
         return
     labels = source.labels
@@ -188,12 +194,12 @@ def write_h5ad(
     if origin is None or origin.suffix.lower() != ".h5ad":
         others = ", ".join(suffix for suffix in WRITTEN if suffix != ".h5ad")
         raise ValueError(
-            f"{path.name}: only data that were read from an .h5ad file can be written as "
-            f".h5ad. Give another ending: {others}."
+            f"{path.name}: only data that were read from an .h5ad file "
+            f"can be written as .h5ad. Give another ending: {others}."
         )
     anndata = import_optional("anndata", "data", what="An .h5ad file")
     frame = source.reader.frame
-    if kept is None:
+    if kept is None:  # everything stays, results are added
         shutil.copyfile(origin, path)
     else:
         data = anndata.read_h5ad(origin, backed="r")
@@ -205,6 +211,7 @@ def write_h5ad(
     with import_optional("h5py").File(path, "r+") as file:
         _add_columns(file[frame], columns)
         if frame != "var":
+            # results of raw, for the genes that X has too
             genes_in_var = anndata.io.read_elem(file["var"]).index
             _add_columns(file["var"], of_genes(columns, feature_names(source), genes_in_var))
         if "uns" not in file:
@@ -227,6 +234,7 @@ def of_genes(
 
     Without a gene in common there are none: columns of NaN would hide that.
     """
+    # of genes with one name the first counts
     place_of: dict[str, int] = {}
     for place, name in enumerate(names):
         place_of.setdefault(name, place)

@@ -31,6 +31,7 @@ class ZarrStore(Store):
     kind = "Zarr"
 
     def _open(self) -> zarr.Group | zarr.Array:
+        # zarr.open finds out whether this is a group or an array, version 2 or 3
         package = import_optional("zarr", "data", what=str(self.path))
         return package.open(str(self.path), mode="r")
 
@@ -43,8 +44,8 @@ class ZarrStore(Store):
         missing = indices.nchunks - indices.nchunks_initialized
         if missing:
             raise FileError(
-                f"{self.path}: {missing} of {indices.nchunks} chunks of {name}/indices are "
-                f"missing. {DAMAGED}"
+                f"{self.path}: {missing} of {indices.nchunks} chunks of "
+                f"{name}/indices are missing. {DAMAGED}"
             )
         return super().sparse_arrays(name)
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from semfs import SemFS
 from semfs.io.registry import open_reader
-from semfs.io.tables import read_columns
+from semfs.io.tables import TableReader, read_columns
 from semfs.io.tenx import unique_names
 
 pd = pytest.importorskip("pandas")
@@ -137,11 +137,15 @@ def test_small_tables_are_returned_by_columns(tmp_path):
             read_columns(tmp_path / "b.csv")
 
 
-def test_one_large_row_group_is_read_in_small_blocks(tmp_path):
+@pytest.mark.parametrize("block_bytes, shared", [(None, True), (1000, True), (200, False)])
+def test_row_groups_of_any_size_are_read_in_small_blocks(block_bytes, shared, tmp_path):
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame(features(), columns=list("abcdef")).assign(kind=KINDS)
-    frame.to_parquet(tmp_path / "a.parquet")
-    reader, _ = open_reader(tmp_path / "a.parquet", "kind")
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=20)
+    reader = TableReader(tmp_path / "a.parquet", "kind", block_bytes=block_bytes)
+    assert reader.shared == shared  # others are copied to a temporary file, by columns
+    reader = pickle.loads(pickle.dumps(reader))
+    assert_array_equal(reader.load(), features())
     blocks = [X for _, X, _ in reader.blocks(3, 28, 4)]
     assert max(len(X) for X in blocks) <= 4
     assert_array_equal(np.concatenate(blocks), features()[3:28])
