@@ -98,13 +98,23 @@ class OutOfCoreRows(OldNames, ABC):
 
     @abstractmethod
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples, with ``n_sampled`` samples if they are sparse."""
 
     @abstractmethod
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
 
@@ -131,7 +141,11 @@ class OutOfCoreRows(OldNames, ABC):
         return self.column_sample.sample_columns(features)
 
     def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
+        self,
+        *,
+        n_select: int | None,
+        precise: bool = False,
+        verbose: int = 0,
     ) -> tuple[Accumulator, Self | None]:
         """Return the sums, and the source if it must be read again for Gram columns.
 
@@ -149,7 +163,12 @@ class OutOfCoreRows(OldNames, ABC):
         return sums, replace(source, column_sample=MemoryRows(*sample))
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean, in one pass."""
         out = self.checked_sums(matrix=True, precise=precise).result().matrix

@@ -93,7 +93,11 @@ class ClusterRows(OutOfCoreRows):
         raise ValueError("samples on a cluster are not loaded into one process.")
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all parts, and a share of the sample from each."""
         share = -(-n_sampled // max(1, len(self.bounds)))
@@ -101,7 +105,13 @@ class ClusterRows(OutOfCoreRows):
         return Accumulator(self.n_features, matrix=matrix) if sums is None else sums
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         return self._sum_of_parts(
@@ -267,7 +277,11 @@ def _is_frame(X: Any) -> bool:
 
 
 def dask_rows(
-    X: DaskArray | DaskFrame, y: Any, sample_weight: Any = None, *, memory: int | None = None
+    X: DaskArray | DaskFrame,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    memory: int | None = None,
 ) -> ChunkRows:
     """Return a Dask array or DataFrame with labels as a source.
 
@@ -301,7 +315,11 @@ def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) 
 
 
 def _chunk_rows(
-    X: DaskArray, y: Any, sample_weight: Any, names: list[str] | None, memory: int | None
+    X: DaskArray,
+    y: Any,
+    sample_weight: Any,
+    names: list[str] | None,
+    memory: int | None,
 ) -> ChunkRows:
     """Return a Dask array with labels in chunks of whole rows."""
     if getattr(X, "ndim", None) != 2:
@@ -399,7 +417,9 @@ def _check_length(lengths: tuple[int, ...], found: int, name: str) -> None:
 
 
 def lazy_columns(
-    X: DaskArray | DaskFrame, columns: Indices, names: Sequence[str] | None = None
+    X: DaskArray | DaskFrame,
+    columns: Indices,
+    names: Sequence[str] | None = None,
 ) -> DaskArray | DaskFrame:
     """Return the ``columns`` (k,) of X as a Dask array or DataFrame; nothing is computed.
 

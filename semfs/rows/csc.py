@@ -41,7 +41,11 @@ class StreamedCSC(BlockSource):
     reader: SparseReader
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples, and ``n_sampled`` of the samples themselves."""
         if matrix:
@@ -71,7 +75,13 @@ class StreamedCSC(BlockSource):
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64.
 

@@ -203,7 +203,13 @@ class DeviceRows:
         return shift, sums, squares
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         xp = _functions_of(self.X)
@@ -214,7 +220,12 @@ class DeviceRows:
         return out
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean."""
         out = np.zeros((self.n_features, self.n_features))

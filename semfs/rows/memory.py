@@ -102,7 +102,13 @@ class MemoryRows:
         return shift.astype(np.float64), sums, squares
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         dtype = np.dtype(np.float64) if precise else self.X.dtype
@@ -125,7 +131,12 @@ class MemoryRows:
         return out.T
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean.
 
@@ -145,7 +156,11 @@ class MemoryRows:
         return mirrored(out)
 
     def _centered(
-        self, rows: slice, columns: Indices, center: Floats, dtype: npt.DTypeLike
+        self,
+        rows: slice,
+        columns: Indices,
+        center: Floats,
+        dtype: npt.DTypeLike,
     ) -> Floats:
         """Return some columns (r, b) of dense rows minus their center (b,), in ``dtype``."""
         X = self.X[rows]

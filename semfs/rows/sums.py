@@ -88,7 +88,11 @@ def class_sums(
 
 @np.errstate(all="ignore")
 def _add_dense_sums(
-    sums: Float64, squares: Float64, X: Floats, codes: Indices, weights: Floats | None
+    sums: Float64,
+    squares: Float64,
+    X: Floats,
+    codes: Indices,
+    weights: Floats | None,
 ) -> None:
     """Add the class sums and squares of a dense block in place."""
     n = len(X)
@@ -200,7 +204,10 @@ def csr_batches(X: Sparse, step: int = PASS_ROWS) -> Iterator[tuple[slice, Spars
 
 
 def csr_products(
-    X: Sparse, columns: Indices, weights: Floats | None, dtype: npt.DTypeLike
+    X: Sparse,
+    columns: Indices,
+    weights: Floats | None,
+    dtype: npt.DTypeLike,
 ) -> Float64:
     """Return X'Z (d, b), weighted, of CSR X and its ``columns`` Z; steps are in ``dtype``."""
     d = X.shape[1]
@@ -345,7 +352,11 @@ class Accumulator:
         self.add_coded(X, classes.tolist(), codes, weights)
 
     def add_coded(
-        self, X: Matrix, classes: list[Label], codes: Indices, weights: Floats | None = None
+        self,
+        X: Matrix,
+        classes: list[Label],
+        codes: Indices,
+        weights: Floats | None = None,
     ) -> None:
         """Add samples X (r, d) whose labels are ``classes[codes]``."""
         if X.shape[1] != self.n_features:

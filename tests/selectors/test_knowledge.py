@@ -229,8 +229,8 @@ def test_the_number_of_new_classes_is_found_in_some_of_sorted_rows(monkeypatch):
 
 
 def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
-    asked, columns = [], Rows.columns
-    monkeypatch.setattr(Rows, "columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
+    asked, columns = [], Rows.gram_columns
+    monkeypatch.setattr(Rows, "gram_columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
     X, y, A, _ = described_problem()
     assert ", used" in SemFS(9, A).fit(X, y).knowledge_["classes to come"]
     assert len(asked) == 1
