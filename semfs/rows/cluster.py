@@ -100,6 +100,7 @@ class ClusterRows(OutOfCoreRows):
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all parts, and a share of the sample from each."""
+        # parts are of similar length, so that each gives the same number of samples
         share = -(-n_sampled // max(1, len(self.bounds)))
         sums = self._sum_of_parts("accumulate", matrix=matrix, precise=precise, n_sampled=share)
         return Accumulator(self.n_features, matrix=matrix) if sums is None else sums
@@ -132,6 +133,7 @@ class ClusterRows(OutOfCoreRows):
         """Call a method of each part that has some of the ascending ``rows``."""
         tasks = []
         for index, part in enumerate(self.bounds):
+            # parts without any of the rows are not read
             first, last = np.searchsorted(rows, [part.start, part.stop])
             if first < last:
                 inside = rows[first:last] - part.start
@@ -191,6 +193,7 @@ class RangeRows(ClusterRows):
     def part_task(self, index: int, method: str, **options: Any) -> Delayed:
         """Return the task to call a method of a range on a worker."""
         rows = self.ranges[index]
+        # what is sent is the path of the file and the labels of the range
         part = self.source.part(rows.start, rows.stop)
         call = import_optional("dask").delayed(call_method, pure=False)
         return call(part, method, options)
@@ -330,6 +333,7 @@ def _chunk_rows(
     lengths = X.chunks[0]
     if sample_weight is not None and not is_dask(sample_weight):
         sample_weight = check_weights(sample_weight, X.shape[0])
+    # labels in memory are encoded here, once; those of Dask stay on the workers
     labels = None
     label_chunks = None
     if is_dask(y):
@@ -386,6 +390,7 @@ def _whole_rows(X: DaskArray) -> DaskArray:
     affordable = readers.MEMORY // 4 // max(1, d * X.dtype.itemsize)
     wanted = min(CHUNK_ROWS_PER_FEATURE * d, affordable)
     smallest = min(lengths[:-1], default=wanted)
+    # the last chunk may be short, and chunks of half the length are not worth moving
     if smallest >= wanted // 2:
         return X
     return X.rechunk({0: max(wanted, *lengths)})
@@ -448,6 +453,7 @@ def lazy_rows(
         if names is not None:
             X = X[_frame_columns(X, names)]
         X = X.to_dask_array()
+    # the function needs whole rows
     X = X.rechunk({1: X.shape[1]})
     if width is None:
         return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
@@ -486,10 +492,12 @@ def on_cluster(
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
         )
+    # without workers yet, the ranges are those of one thread
     threads = sum(client.nthreads().values()) or 1
     if min_rows is None:
         min_rows = RANGE_ROWS_PER_FEATURE * source.n_features
     share = -(-n // (PARTS_PER_THREAD * threads))
+    # long ranges, but at least one for each thread
     wanted = min(max(share, min_rows), -(-n // threads))
     # ranges end where blocks end
     step = source.rows_per_block(matrix=True)

@@ -64,6 +64,7 @@ class StreamedCSR(BlockSource):
         def sum_up(rows: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
             used_X, codes, weights = self._used(rows, X)
             sums, squares = sparse_class_sums(used_X, codes, n_classes, weights)
+            # the squares are finite only if all values are
             if not np.isfinite(squares).all():
                 with named_rows(rows):
                     check_all_finite(used_X)
@@ -95,6 +96,7 @@ class StreamedCSR(BlockSource):
             X, _, weights = self._used(rows, X)
             return csr_products(X, columns, weights, dtype)
 
+        # X'Z about the origin, from which the part of the means is subtracted
         out = -self._total() * np.outer(mean, mean[columns])
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
             out += products

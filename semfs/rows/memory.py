@@ -87,6 +87,7 @@ class MemoryRows:
         everything = np.ones(self.n_rows, dtype=bool)
         chosen = draw_rows(everything, N_SAMPLED_SPARSE if sparse else N_SAMPLED)
         weights = None if self.weights is None else self.weights[chosen]
+        # rows first: they are few
         if sparse:
             Z = self.X[chosen][:, features].toarray()
         else:
@@ -117,6 +118,7 @@ class MemoryRows:
             # X'Z about the origin, from which the part of the means is subtracted
             products = csr_products(self.X, columns, self.weights, center_dtype)
             return products - total * np.outer(mean, mean[columns])
+        # (X − m)'(Z − z) = X'(Z − z): it is enough to center one factor
         center = mean[columns].astype(center_dtype)
         out = np.zeros((len(columns), self.n_features))
         for rows in batches(self.n_rows, PASS_ROWS):

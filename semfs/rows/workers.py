@@ -54,11 +54,13 @@ def call_chunk_method(
 ) -> Any:
     """Return what a chunk of a Dask array contributes, None if it has no rows."""
     n = X.shape[0]
+    # filtering may leave chunks without rows, which have no sums
     if not n:
         return None
     if weights is not None:
         weights = np.asarray(weights, dtype=np.float64).reshape(-1)
     reader = array_reader(as_matrix(X))
+    # the chunk is in memory: it is one block
     plan = ReadPlan(block_rows=n)
     source = source_of(reader, Labels.of(y), weights, plan=plan)
     return call_method(source, method, options)
@@ -116,6 +118,7 @@ def _wait_for(client: Client, future: Future) -> Any:
     """Return the result of a future; an error tells what happened to the workers."""
     from distributed import KilledWorker, wait
 
+    # workers that were lost are another case than workers that never came
     had_workers = bool(client.nthreads())
     seconds_alone = 0.0
     while True:
