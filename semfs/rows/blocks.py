@@ -98,13 +98,23 @@ class OutOfCoreRows(OldNames, ABC):
 
     @abstractmethod
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples, with ``n_sampled`` samples if they are sparse."""
 
     @abstractmethod
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
 
@@ -131,25 +141,36 @@ class OutOfCoreRows(OldNames, ABC):
         return self.column_sample.sample_columns(features)
 
     def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
+        self,
+        *,
+        n_select: int | None,
+        precise: bool = False,
+        verbose: int = 0,
     ) -> tuple[Accumulator, Self | None]:
         """Return the sums, and the source if it must be read again for Gram columns.
 
         ``n_select`` is the number of features to select; None means that the solver needs the
         d × d scatter matrix.
         """
+        # later passes report their progress too
         source = replace(self, verbose=verbose)
         matrix = self.forms_matrix(n_select)
         sums = source.checked_sums(matrix=matrix, precise=precise)
         if matrix:
             return sums, None
+        # dense sources keep no sample: their columns are fetched without a prediction
         sample = sums.sample()
         if sample is None:
             return sums, source
         return sums, replace(source, column_sample=MemoryRows(*sample))
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean, in one pass."""
         out = self.checked_sums(matrix=True, precise=precise).result().matrix
@@ -160,6 +181,7 @@ class OutOfCoreRows(OldNames, ABC):
         """Return the sums; raise if there is no room for the matrix, or nothing to sum up."""
         if matrix:
             check_matrix_fits(self.n_features, self.plan.memory, MATRIX_NEEDED)
+        # labels that come with the blocks are checked when all of them have been read
         if self.labels is not None:
             check_classes(self.labels)
         sums = self.accumulate(matrix=matrix, precise=precise)
@@ -176,6 +198,7 @@ class OutOfCoreRows(OldNames, ABC):
         assert known.labels is not None
         codes = known.labels.codes
         mask = codes >= 0 if labeled else codes == NO_LABEL
+        # the samples that a fit in memory draws, unless there is too little memory for n
         affordable = int(SAMPLE_SHARE * self.plan.memory / max(1, self.row_bytes))
         rows = draw_rows(mask, min(n, max(MIN_SAMPLE_ROWS, affordable)))
         return known.rows_at(rows), Labels(known.labels.classes, codes[rows])
@@ -270,6 +293,7 @@ class BlockSource(OutOfCoreRows):
                 "unlabeled samples are used in several passes, but these blocks can be read "
                 "only once. Pass a list of them, or a function that returns a fresh iterator."
             )
+        # blocks of unlabeled samples may come with None in place of labels
         values: list[Label | None] = []
         for _, X, y in self.reader.blocks(0, None, self.rows_per_block()):
             n = X.shape[0]
@@ -312,6 +336,7 @@ class BlockSource(OutOfCoreRows):
 
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
         """Yield the samples that are used in blocks; the next one is read meanwhile."""
+        # preprocessing runs in the thread that reads
         yield from prefetch(self._blocks(self.rows_per_block(matrix=matrix)))
 
     def _blocks(self, step: int) -> Iterator[Block]:
@@ -319,6 +344,7 @@ class BlockSource(OutOfCoreRows):
             first_row = first - self.start
             rows = slice(first_row, first_row + X.shape[0])
             block = self._used_block(rows, self.preprocessing.apply(X), y)
+            # a block without samples is of interest only for the unlabeled ones it counts
             if block.X.shape[0] or block.n_unlabeled:
                 yield block
 
@@ -330,6 +356,7 @@ class BlockSource(OutOfCoreRows):
         codes = labels.codes
         weights = None if self.weights is None else self.weights[rows]
         used = used_mask(codes, weights)
+        # most blocks are used whole, and need no copy
         if not used.all():
             X = X[used]
             codes = codes[used]
@@ -341,6 +368,7 @@ class BlockSource(OutOfCoreRows):
         with Progress(title, self.n_rows, self.verbose, unit="rows") as progress:
             for block in self.blocks(matrix=matrix):
                 yield block
+                # blocks that were skipped count as done
                 done = block.rows.stop
                 megabytes = 1e-6 * done * self.reader.row_bytes
                 speed = megabytes / progress.seconds
@@ -351,6 +379,7 @@ class BlockSource(OutOfCoreRows):
         known = self.labels_known()
         labels = known.labels
         assert labels is not None
+        # a reader loads all of its rows, and only if it knows how many there are
         if self.n_rows is None or self.start or self.stop is not None:
             X: Any = stacked(list(self.matrices()), self.n_features)
         else:
@@ -371,6 +400,7 @@ class BlockSource(OutOfCoreRows):
             sums.n_unlabeled += block.n_unlabeled
             if not block.X.shape[0]:
                 continue
+            # sums of the classes that occur in the block: it may have few of many
             present, codes = np.unique(block.codes, return_inverse=True)
             classes = [block.classes[code] for code in present]
             with named_rows(block.rows):
@@ -381,6 +411,7 @@ class BlockSource(OutOfCoreRows):
         """Return the source with features of standard deviation 1 among labeled samples."""
         sums = self.accumulate(matrix=False, precise=True)
         spread = np.sqrt(np.maximum(sums.diag, 0.0) / sums.total)
+        # constant features stay as they are
         constant = spread <= CONSTANT_SPREAD * np.abs(sums.mean)
         scale = 1.0 / np.where(constant, 1.0, spread)
         return replace(self, preprocessing=replace(self.preprocessing, scale=scale))

@@ -6,9 +6,6 @@ and a sample of sparse rows. If a worker is lost, another one computes its part 
 
 from __future__ import annotations
 
-import copy
-import functools
-import operator
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,17 +14,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from semfs.arrays import as_matrix, batches
+from semfs.arrays import batches
 from semfs.io import reader as readers
 from semfs.io.reader import working_dtype
-from semfs.io.sparse import array_reader
 from semfs.labels import NO_LABEL, Labels
 from semfs.rows.blocks import BlockSource, OutOfCoreRows, stacked
 from semfs.rows.memory import N_SAMPLED_SPARSE
-from semfs.rows.opening import source_of
 from semfs.rows.plan import ReadPlan
 from semfs.rows.sums import Accumulator
-from semfs.rows.threads import libraries
+from semfs.rows.workers import (
+    Client,
+    ClusterError,
+    Delayed,
+    call_chunk_method,
+    call_method,
+    compute_list,
+    connect,
+    sum_of,
+)
 from semfs.system import import_optional
 from semfs.validation import check_weights
 
@@ -35,14 +39,23 @@ if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Matrix
     from semfs.rows.source import ClusterModel
 
+__all__ = [
+    "ChunkRows",
+    "ClusterError",
+    "RangeRows",
+    "connect",
+    "dask_rows",
+    "is_dask",
+    "lazy_columns",
+    "lazy_rows",
+    "on_cluster",
+    "unlabeled_dask_rows",
+]
+
 #: Objects of Dask, which is imported only if it is used.
 DaskArray: TypeAlias = Any
 DaskFrame: TypeAlias = Any
-Delayed: TypeAlias = Any
-Client: TypeAlias = Any
 
-# Sums of this many parts are added up by one task.
-FAN_IN = 4
 # Rows per feature of a part, for chunks in memory and for ranges of a file. Parts are so long
 # that adding up d × d sums takes little time beside multiplying, but so short that little is
 # computed again if a worker is lost.
@@ -50,19 +63,6 @@ CHUNK_ROWS_PER_FEATURE = 2
 RANGE_ROWS_PER_FEATURE = 8
 # Ranges of a file per thread of the cluster, so that none waits long for the last one.
 PARTS_PER_THREAD = 4
-# Seconds to wait for a scheduler to answer, and for any worker to come.
-SCHEDULER_PATIENCE = 20.0
-WORKER_PATIENCE = 60.0
-# Seconds between looks at the workers.
-POLL_SECONDS = 2.0
-OUT_OF_MEMORY = (
-    "Workers that die have usually run out of memory: use smaller chunks, or workers with more "
-    "memory, and see their logs."
-)
-
-
-class ClusterError(ConnectionError):
-    """The cluster could not finish; the message says why and what to do."""
 
 
 # ---- sources --------------------------------------------------------------------------
@@ -93,15 +93,26 @@ class ClusterRows(OutOfCoreRows):
         raise ValueError("samples on a cluster are not loaded into one process.")
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all parts, and a share of the sample from each."""
+        # parts are of similar length, so that each gives the same number of samples
         share = -(-n_sampled // max(1, len(self.bounds)))
         sums = self._sum_of_parts("accumulate", matrix=matrix, precise=precise, n_sampled=share)
         return Accumulator(self.n_features, matrix=matrix) if sums is None else sums
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         return self._sum_of_parts(
@@ -122,20 +133,17 @@ class ClusterRows(OutOfCoreRows):
         """Call a method of each part that has some of the ascending ``rows``."""
         tasks = []
         for index, part in enumerate(self.bounds):
+            # parts without any of the rows are not read
             first, last = np.searchsorted(rows, [part.start, part.stop])
             if first < last:
                 inside = rows[first:last] - part.start
                 tasks.append(self.part_task(index, method, rows=inside, **options))
-        return _compute_list(tasks, self.client)
+        return compute_list(tasks, self.client)
 
     def _sum_of_parts(self, method: str, **options: Any) -> Any:
         """Call a method of every part, and add up the results as a tree."""
-        add = import_optional("dask").delayed(_added, pure=False)
-        level = [self.part_task(i, method, **options) for i in range(len(self.bounds))]
-        while True:
-            level = [add(level[group]) for group in batches(len(level), FAN_IN)]
-            if len(level) == 1:
-                return _compute(level[0], self.client)
+        tasks = [self.part_task(i, method, **options) for i in range(len(self.bounds))]
+        return sum_of(tasks, self.client)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +193,9 @@ class RangeRows(ClusterRows):
     def part_task(self, index: int, method: str, **options: Any) -> Delayed:
         """Return the task to call a method of a range on a worker."""
         rows = self.ranges[index]
+        # what is sent is the path of the file and the labels of the range
         part = self.source.part(rows.start, rows.stop)
-        call = import_optional("dask").delayed(_call_method, pure=False)
+        call = import_optional("dask").delayed(call_method, pure=False)
         return call(part, method, options)
 
 
@@ -238,7 +247,7 @@ class ChunkRows(ClusterRows):
             return self
         assert self.label_chunks is not None
         values: list[Any] = []
-        for chunk in _compute_list(self.label_chunks, self.client):
+        for chunk in compute_list(self.label_chunks, self.client):
             values += Labels.of(chunk).array().tolist()
         return self.with_labels(Labels.of(values))
 
@@ -254,106 +263,8 @@ class ChunkRows(ClusterRows):
         elif self.label_chunks is not None:
             y = self.label_chunks[index]
         weights = None if self.weight_chunks is None else self.weight_chunks[index]
-        call = import_optional("dask").delayed(_call_chunk_method, pure=False)
+        call = import_optional("dask").delayed(call_chunk_method, pure=False)
         return call(self.chunks[index], y, weights, method, options)
-
-
-# ---- on workers -----------------------------------------------------------------------
-
-
-def _call_chunk_method(
-    X: Any, y: Any, weights: Any, method: str, options: dict[str, Any]
-) -> Any:
-    """Return what a chunk of a Dask array contributes, None if it has no rows."""
-    n = X.shape[0]
-    if not n:
-        return None
-    if weights is not None:
-        weights = np.asarray(weights, dtype=np.float64).reshape(-1)
-    reader = array_reader(as_matrix(X))
-    plan = ReadPlan(block_rows=n)
-    source = source_of(reader, Labels.of(y), weights, plan=plan)
-    return _call_method(source, method, options)
-
-
-def _call_method(source: BlockSource, method: str, options: dict[str, Any]) -> Any:
-    """Return what a part contributes; BLAS has one thread, as a worker runs several tasks."""
-    with libraries().limit(limits=1, user_api="blas"):
-        return getattr(source, method)(**options)
-
-
-def _added(parts: Sequence[Any]) -> Any:
-    """Return the sum of the contributions, None if there are none."""
-    found = [part for part in parts if part is not None]
-    if len(found) <= 1:
-        return found[0] if found else None
-    # in a copy, because Dask may need the first one again
-    total = copy.deepcopy(found[0])
-    return functools.reduce(operator.iadd, found[1:], total)
-
-
-# ---- computing ------------------------------------------------------------------------
-
-
-def connect(address: str) -> Client:
-    """Return a client of the scheduler at an address such as ``tcp://host:8786``."""
-    distributed = import_optional("distributed", "dask", what="A cluster")
-    try:
-        return distributed.Client(address, timeout=SCHEDULER_PATIENCE)
-    except (OSError, TimeoutError, ValueError) as error:
-        reason = error or "timeout"
-        raise ClusterError(
-            f"no scheduler answers at {address} ({reason}). Start one with: dask scheduler"
-        ) from error
-
-
-def _compute_list(tasks: list[Delayed], client: Client) -> list[Any]:
-    """Return the results of tasks, in their order."""
-    return _compute(import_optional("dask").delayed(list)(tasks), client)
-
-
-def _compute(task: Delayed, client: Client) -> Any:
-    """Return the result of a task, from a client or from the scheduler that Dask would use."""
-    import dask
-
-    if client is None:
-        get = dask.base.get_scheduler(collections=[task])
-        client = getattr(get, "__self__", None)  # a distributed.Client, if one is active
-    if client is None or not hasattr(client, "compute"):
-        return dask.compute(task)[0]
-    return _wait_for(client, client.compute(task))
-
-
-def _wait_for(client: Client, future: Any) -> Any:
-    """Return the result of a future; an error tells what happened to the workers."""
-    from distributed import KilledWorker, wait
-
-    had_workers = bool(client.nthreads())
-    seconds_alone = 0.0
-    while True:
-        try:
-            wait(future, timeout=POLL_SECONDS)
-            return future.result()
-        except KilledWorker as error:
-            last = getattr(error.last_worker, "address", error.last_worker)
-            raise ClusterError(
-                "a part of the data was given up after the workers computing it died "
-                f"{error.allowed_failures + 1} times, the last one at {last}. {OUT_OF_MEMORY}"
-            ) from None
-        except TimeoutError:
-            closed = client.status != "running"
-        if closed or not client.nthreads():
-            seconds_alone += POLL_SECONDS
-        else:
-            seconds_alone = 0.0
-        if closed or seconds_alone >= WORKER_PATIENCE:
-            future.cancel()
-            advice = "Start some: dask worker SCHEDULER-ADDRESS"
-            if had_workers:
-                advice = OUT_OF_MEMORY
-            raise ClusterError(
-                f"the cluster has had no worker for {seconds_alone:.0f} s. {advice}"
-            )
 
 
 # ---- Dask arrays and data frames ------------------------------------------------------
@@ -369,7 +280,11 @@ def _is_frame(X: Any) -> bool:
 
 
 def dask_rows(
-    X: DaskArray | DaskFrame, y: Any, sample_weight: Any = None, *, memory: int | None = None
+    X: DaskArray | DaskFrame,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    memory: int | None = None,
 ) -> ChunkRows:
     """Return a Dask array or DataFrame with labels as a source.
 
@@ -403,7 +318,11 @@ def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) 
 
 
 def _chunk_rows(
-    X: DaskArray, y: Any, sample_weight: Any, names: list[str] | None, memory: int | None
+    X: DaskArray,
+    y: Any,
+    sample_weight: Any,
+    names: list[str] | None,
+    memory: int | None,
 ) -> ChunkRows:
     """Return a Dask array with labels in chunks of whole rows."""
     if getattr(X, "ndim", None) != 2:
@@ -414,6 +333,7 @@ def _chunk_rows(
     lengths = X.chunks[0]
     if sample_weight is not None and not is_dask(sample_weight):
         sample_weight = check_weights(sample_weight, X.shape[0])
+    # labels in memory are encoded here, once; those of Dask stay on the workers
     labels = None
     label_chunks = None
     if is_dask(y):
@@ -470,6 +390,7 @@ def _whole_rows(X: DaskArray) -> DaskArray:
     affordable = readers.MEMORY // 4 // max(1, d * X.dtype.itemsize)
     wanted = min(CHUNK_ROWS_PER_FEATURE * d, affordable)
     smallest = min(lengths[:-1], default=wanted)
+    # the last chunk may be short, and chunks of half the length are not worth moving
     if smallest >= wanted // 2:
         return X
     return X.rechunk({0: max(wanted, *lengths)})
@@ -501,7 +422,9 @@ def _check_length(lengths: tuple[int, ...], found: int, name: str) -> None:
 
 
 def lazy_columns(
-    X: DaskArray | DaskFrame, columns: Indices, names: Sequence[str] | None = None
+    X: DaskArray | DaskFrame,
+    columns: Indices,
+    names: Sequence[str] | None = None,
 ) -> DaskArray | DaskFrame:
     """Return the ``columns`` (k,) of X as a Dask array or DataFrame; nothing is computed.
 
@@ -530,6 +453,7 @@ def lazy_rows(
         if names is not None:
             X = X[_frame_columns(X, names)]
         X = X.to_dask_array()
+    # the function needs whole rows
     X = X.rechunk({1: X.shape[1]})
     if width is None:
         return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
@@ -568,10 +492,12 @@ def on_cluster(
             f"a cluster needs data that each worker can read in part; {source.reader.path} is "
             "not. Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
         )
+    # without workers yet, the ranges are those of one thread
     threads = sum(client.nthreads().values()) or 1
     if min_rows is None:
         min_rows = RANGE_ROWS_PER_FEATURE * source.n_features
     share = -(-n // (PARTS_PER_THREAD * threads))
+    # long ranges, but at least one for each thread
     wanted = min(max(share, min_rows), -(-n // threads))
     # ranges end where blocks end
     step = source.rows_per_block(matrix=True)

@@ -41,7 +41,11 @@ class StreamedCSC(BlockSource):
     reader: SparseReader
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples, and ``n_sampled`` of the samples themselves."""
         if matrix:
@@ -64,6 +68,7 @@ class StreamedCSC(BlockSource):
         squares = np.zeros(self.n_features)
         pieces: list[Sparse] = []
         for columns, part_sums, part_squares, piece in self._map_parts("class means", sum_up):
+            # a feature is in one part only
             sums[:, columns] = part_sums
             squares[columns] = part_squares
             pieces.append(piece)
@@ -71,7 +76,13 @@ class StreamedCSC(BlockSource):
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64.
 
@@ -79,6 +90,7 @@ class StreamedCSC(BlockSource):
         computed part by part.
         """
         labels = self._labels()
+        # X'Z about the origin, from which the part of the means is subtracted
         used = used_mask(labels.codes, self.weights)
         used_total = used.sum() if self.weights is None else self.weights[used].sum()
         out = -float(used_total) * np.outer(mean, mean[columns])
@@ -124,6 +136,7 @@ class StreamedCSC(BlockSource):
         def pick(columns: slice, X: Sparse) -> tuple[slice, Sparse]:
             return columns, X[rows].tocsr()
 
+        # products by BLAS are taken here, not in the threads that unpack
         for columns, X in self._map_parts("clusters", pick):
             for part, view in csr_batches(X):
                 Z[part] += model.project(view, columns)
@@ -159,6 +172,7 @@ class StreamedCSC(BlockSource):
         self, title: str, work: Callable[[slice, Sparse], Result]
     ) -> Iterator[Result]:
         """Yield work(columns, X) of all parts in order, computed in threads."""
+        # before any thread starts: the first call reads the file
         row_sums = self._row_sums()
         ranges = self.reader.ranges(0, self.n_features, self.plan.part_bytes)
 
@@ -186,6 +200,7 @@ class StreamedCSC(BlockSource):
         used = used_mask(self._labels().codes, self.weights)
         if used.all():
             return X
+        # also where they are NaN or infinite
         data = np.where(used[X.indices], X.data, X.dtype.type(0))
         return type(X)((data, X.indices, X.indptr), shape=X.shape)
 

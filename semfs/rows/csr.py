@@ -48,7 +48,11 @@ class StreamedCSR(BlockSource):
     reader: SparseReader
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples, and ``n_sampled`` of the samples themselves."""
         if matrix:
@@ -60,6 +64,7 @@ class StreamedCSR(BlockSource):
         def sum_up(rows: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
             used_X, codes, weights = self._used(rows, X)
             sums, squares = sparse_class_sums(used_X, codes, n_classes, weights)
+            # the squares are finite only if all values are
             if not np.isfinite(squares).all():
                 with named_rows(rows):
                     check_all_finite(used_X)
@@ -76,7 +81,13 @@ class StreamedCSR(BlockSource):
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
@@ -85,6 +96,7 @@ class StreamedCSR(BlockSource):
             X, _, weights = self._used(rows, X)
             return csr_products(X, columns, weights, dtype)
 
+        # X'Z about the origin, from which the part of the means is subtracted
         out = -self._total() * np.outer(mean, mean[columns])
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
             out += products

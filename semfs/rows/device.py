@@ -81,6 +81,7 @@ def like(array: np.ndarray, X: Array) -> Array:
     if xp is None or array.dtype.kind not in "biuf":
         return array
     device = device_of(X)
+    # some devices, such as Apple's, have no float64
     if array.dtype.kind == "f" and "float64" not in _float_dtypes(xp, device):
         array = array.astype(np.float32)
     return xp.asarray(array, device=device)
@@ -106,10 +107,12 @@ def check_same_namespace(X: Array, estimator: Any, *, attribute: str, method: st
     found = _home(X)
     expected = _home(fitted)
     if found != expected:
-        name = type(estimator).__name__
+        # the words that scikit-learn's checks of estimators expect
         raise ValueError(
-            f"{name} was fitted to arrays of {expected}, but {method} got arrays of {found}. "
-            "Inputs and fitted attributes must use the same namespace: convert X, or fit again."
+            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same "
+            "namespace and the same device as those passed to fit(). "
+            f"It was fitted to arrays of {expected}, X is one of {found}. Convert X, or fit "
+            "again."
         )
 
 
@@ -125,6 +128,7 @@ def _home(X: Array) -> str:
 def take_columns(X: Array, columns: Indices) -> Array:
     """Return some columns of X (n, d) on its device."""
     xp = _functions_of(X)
+    # not X[:, index]: not every library indexes by arrays of integers
     index = xp.asarray(columns, device=device_of(X))
     return xp.take(X, index, axis=1)
 
@@ -203,18 +207,30 @@ class DeviceRows:
         return shift, sums, squares
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         xp = _functions_of(self.X)
         index = xp.asarray(columns, device=device_of(self.X))
+        # both factors are centered, so that float32 keeps its digits
         out = np.zeros((self.n_features, len(columns)))
         for _, Z, w in self._blocks(mean, precise):
             out += _host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean."""
         out = np.zeros((self.n_features, self.n_features))

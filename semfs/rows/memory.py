@@ -87,6 +87,7 @@ class MemoryRows:
         everything = np.ones(self.n_rows, dtype=bool)
         chosen = draw_rows(everything, N_SAMPLED_SPARSE if sparse else N_SAMPLED)
         weights = None if self.weights is None else self.weights[chosen]
+        # rows first: they are few
         if sparse:
             Z = self.X[chosen][:, features].toarray()
         else:
@@ -102,7 +103,13 @@ class MemoryRows:
         return shift.astype(np.float64), sums, squares
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         dtype = np.dtype(np.float64) if precise else self.X.dtype
@@ -111,6 +118,7 @@ class MemoryRows:
             # X'Z about the origin, from which the part of the means is subtracted
             products = csr_products(self.X, columns, self.weights, center_dtype)
             return products - total * np.outer(mean, mean[columns])
+        # (X − m)'(Z − z) = X'(Z − z): it is enough to center one factor
         center = mean[columns].astype(center_dtype)
         out = np.zeros((len(columns), self.n_features))
         for rows in batches(self.n_rows, PASS_ROWS):
@@ -125,7 +133,12 @@ class MemoryRows:
         return out.T
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean.
 
@@ -145,7 +158,11 @@ class MemoryRows:
         return mirrored(out)
 
     def _centered(
-        self, rows: slice, columns: Indices, center: Floats, dtype: npt.DTypeLike
+        self,
+        rows: slice,
+        columns: Indices,
+        center: Floats,
+        dtype: npt.DTypeLike,
     ) -> Floats:
         """Return some columns (r, b) of dense rows minus their center (b,), in ``dtype``."""
         X = self.X[rows]

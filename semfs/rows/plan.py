@@ -48,7 +48,12 @@ class ReadPlan:
         return PART_BLOCKS * self.block_bytes
 
     def rows_per_block(
-        self, n_features: int, *, row_bytes: int, chunk_rows: int = 1, matrix: bool
+        self,
+        n_features: int,
+        *,
+        row_bytes: int,
+        chunk_rows: int = 1,
+        matrix: bool,
     ) -> int:
         """Return the rows of a block, with or without a scatter matrix beside it.
 

@@ -57,7 +57,13 @@ class RowSource(Protocol):
         ...
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return ``columns`` (d, b) of the scatter matrix about the mean (d,), in float64.
 
@@ -67,7 +73,12 @@ class RowSource(Protocol):
         ...
 
     def scatter(
-        self, mean: Float64, total: float, *, precise: bool, near: bool = False
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) about the mean.
 
@@ -131,7 +142,11 @@ class OutOfCoreSource(RowSource, Protocol):
         ...
 
     def sums(
-        self, *, n_select: int | None, precise: bool = False, verbose: int = 0
+        self,
+        *,
+        n_select: int | None,
+        precise: bool = False,
+        verbose: int = 0,
     ) -> tuple[Accumulator, Self | None]:
         """Return the sums, and the source if it must be read again for Gram columns.
 

@@ -21,13 +21,23 @@ class StreamedRows(BlockSource):
     """Samples that are read in blocks of rows; make it with `open_blocks`."""
 
     def accumulate(
-        self, *, matrix: bool, precise: bool, n_sampled: int = N_SAMPLED_SPARSE
+        self,
+        *,
+        matrix: bool,
+        precise: bool,
+        n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
         """Return the sums over all samples; none of them are kept."""
         return self.accumulate_blocks(matrix=matrix, precise=precise)
 
     def gram_columns(
-        self, columns: Indices, mean: Float64, total: float, *, far: bool, precise: bool
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         out = np.zeros((self.n_features, len(columns)))

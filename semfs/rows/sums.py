@@ -88,7 +88,11 @@ def class_sums(
 
 @np.errstate(all="ignore")
 def _add_dense_sums(
-    sums: Float64, squares: Float64, X: Floats, codes: Indices, weights: Floats | None
+    sums: Float64,
+    squares: Float64,
+    X: Floats,
+    codes: Indices,
+    weights: Floats | None,
 ) -> None:
     """Add the class sums and squares of a dense block in place."""
     n = len(X)
@@ -200,7 +204,10 @@ def csr_batches(X: Sparse, step: int = PASS_ROWS) -> Iterator[tuple[slice, Spars
 
 
 def csr_products(
-    X: Sparse, columns: Indices, weights: Floats | None, dtype: npt.DTypeLike
+    X: Sparse,
+    columns: Indices,
+    weights: Floats | None,
+    dtype: npt.DTypeLike,
 ) -> Float64:
     """Return X'Z (d, b), weighted, of CSR X and its ``columns`` Z; steps are in ``dtype``."""
     d = X.shape[1]
@@ -212,6 +219,7 @@ def csr_products(
     # products with a multiple of four columns take an eighth less time
     width = -(-b // 4) * 4
     for rows, part in csr_batches(X):
+        # Z is filled from the values of its columns, found in the order of rows
         in_Z = position[part.indices]
         found = np.flatnonzero(in_Z >= 0)
         per_row = np.diff(np.searchsorted(found, part.indptr))
@@ -303,6 +311,7 @@ class Accumulator:
     """
 
     def __init__(self, n_features: int, *, matrix: bool = True, precise: bool = False) -> None:
+        """Begin with no samples; see the class for the parameters."""
         self.n_features = n_features
         self.precise = precise
         #: Index of each class label in counts and means.
@@ -345,7 +354,11 @@ class Accumulator:
         self.add_coded(X, classes.tolist(), codes, weights)
 
     def add_coded(
-        self, X: Matrix, classes: list[Label], codes: Indices, weights: Floats | None = None
+        self,
+        X: Matrix,
+        classes: list[Label],
+        codes: Indices,
+        weights: Floats | None = None,
     ) -> None:
         """Add samples X (r, d) whose labels are ``classes[codes]``."""
         if X.shape[1] != self.n_features:
@@ -399,6 +412,7 @@ class Accumulator:
 
     def add_sample(self, sample: SampledRows, classes: Iterable[Label]) -> None:
         """Keep samples whose codes are positions in ``classes``, which were added before."""
+        # classes without any weight have no position, and no samples that are kept
         position = np.array([self.position.get(label, -1) for label in classes])
         self._samples.append(sample._replace(codes=position[sample.codes]))
 
@@ -415,6 +429,7 @@ class Accumulator:
         )
 
     def __iadd__(self, other: Accumulator) -> Accumulator:
+        """Add what another accumulator has collected."""
         self.n_unlabeled += other.n_unlabeled
         if not other.total:
             return self
@@ -441,6 +456,7 @@ class Accumulator:
         sum of both scatters and n₁n₂/(n₁ + n₂) (m₁ − m₂)(m₁ − m₂)'.
         """
         indices = self._indices(classes)
+        # new mean = old mean + n₂/(n₁ + n₂) (mean of the others − old mean), class by class
         self.counts[indices] += counts
         step = means - self.means[indices]
         step *= (counts / np.maximum(self.counts[indices], TINY))[:, None]
@@ -470,6 +486,7 @@ class Accumulator:
         """Return what was collected, classes in sorted order."""
         classes, codes = encode_labels(label_array(self.classes))
         order = np.argsort(codes)
+        # the diagonal of the matrix was computed by the same products as its columns
         diag = self.diag
         if self.upper is not None:
             diag = np.diagonal(mirrored(self.upper))

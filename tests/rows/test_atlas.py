@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -347,6 +348,17 @@ def test_counts_and_other_numbers_are_told_apart(tmp_path):
     ):
         with pytest.raises(ValueError, match="expects counts, but X has negative numbers"):
             SemFS(K).fit(open_blocks(negative, cells().types, normalize="log1p"))
+
+
+def test_values_that_are_not_finite_are_reported_with_their_rows():
+    counts = cells().counts.copy()
+    counts[123, 4] = np.inf
+    source = open_blocks(sp.csr_array(counts), cells().types, passes="few")
+    with pytest.raises(ValueError, match=r"infinity.*\(in rows (\d+) to (\d+)\)") as error:
+        SemFS(K).fit(in_small_parts(source))
+    first, last = re.search(r"rows (\d+) to (\d+)", str(error.value)).groups()
+    assert int(first) <= 123 <= int(last)
+    assert int(last) - int(first) < 100
 
 
 def rewritten(path, name, change):

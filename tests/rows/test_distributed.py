@@ -20,6 +20,7 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 import semfs.rows.cluster as module  # noqa: E402
+from semfs.rows import workers  # noqa: E402
 
 K = 12
 
@@ -239,7 +240,7 @@ def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_
 
     if not in_memory:
         monkeypatch.setattr(reader, "MEMORY", 0)
-    monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 2.0)
+    monkeypatch.setattr(workers, "SCHEDULER_PATIENCE", 2.0)
     X, y, A = make_problem(n=1000, d=20, C=6)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
@@ -308,7 +309,7 @@ def test_a_fit_survives_a_worker_killed_from_outside():
 def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
     # Dask gives the part up after four deaths; or, when workers die so fast that they are not
     # started again, none is left.
-    monkeypatch.setattr(module, "WORKER_PATIENCE", 20.0)
+    monkeypatch.setattr(workers, "WORKER_PATIENCE", 20.0)
     X, y, _ = make_problem(n=400)
     with (
         local_cluster(2) as cluster,
@@ -319,7 +320,7 @@ def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
 
 
 def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
-    monkeypatch.setattr(module, "WORKER_PATIENCE", 3.0)
+    monkeypatch.setattr(workers, "WORKER_PATIENCE", 3.0)
     X, y, _ = make_problem(n=400)
     with (
         local_cluster(0) as cluster,
@@ -330,7 +331,7 @@ def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
 
 
 def test_wrong_use_is_one_clear_line(monkeypatch):
-    monkeypatch.setattr(module, "SCHEDULER_PATIENCE", 1.0)
+    monkeypatch.setattr(workers, "SCHEDULER_PATIENCE", 1.0)
     X, y, _ = make_problem(n=300)
     with pytest.raises(ValueError, match="300 rows but y has 299"):
         SemFS(5).fit(awkward(X), y[1:])
