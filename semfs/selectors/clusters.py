@@ -233,23 +233,24 @@ def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64,
     return directions, model.mean_ @ directions
 
 
-def _helpful_whitening(
-    Z: Float64, codes: Indices, rng: np.random.Generator
-) -> Float64 | None:
+def _helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> Float64 | None:
     """The whitening (p, p) by the scatter within the seen classes, or None if it does not help.
 
     It is learned on one half of the classes, and judged by how well K-means finds the classes of
-    the other half.
+    the other half. It must be better by more than one standard error.
     """
     n_classes = codes.max() + 1
     if n_classes < FEWEST_CLASSES_TO_JUDGE:
         return None
-    gain = 0.0
+    gains = []
     for _ in range(N_HALVES):
         first, second = np.array_split(rng.permutation(n_classes), 2)
-        gain += _gain_of_whitening(Z, codes, first, second)
-        gain += _gain_of_whitening(Z, codes, second, first)
-    return _within_class_whitening(Z, codes) if gain > 0.0 else None
+        gains.append(_gain_of_whitening(Z, codes, first, second))
+        gains.append(_gain_of_whitening(Z, codes, second, first))
+    error = np.std(gains, ddof=1) / np.sqrt(len(gains))
+    if np.mean(gains) <= error:
+        return None
+    return _within_class_whitening(Z, codes)
 
 
 def _gain_of_whitening(Z: Float64, codes: Indices, learn: Indices, judge: Indices) -> float:
@@ -297,9 +298,10 @@ def _agreement(Z: Float64, codes: Indices) -> float:
 def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
     """The smallest number of clusters of Z that are as narrow as those of the seen samples.
 
-    Bisection on a logarithmic scale, to an eighth of the number.
+    Bisection on a logarithmic scale, to an eighth of the number. Widths are the same if they
+    differ by no more than one standard error.
     """
-    width = _width(Z_seen, n_seen)
+    seen_width, seen_error = _width(Z_seen, n_seen)
     low = 1  # clusters that are too wide
     high = max(2, len(Z) // FEWEST_PER_CLUSTER)
     while high - low > max(1, low // 8):
@@ -308,18 +310,23 @@ def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
         else:
             middle = (low + high) // 2
         middle = max(middle, low + 1)
-        if _width(Z, middle) <= width:
+        width, error = _width(Z, middle)
+        if width <= seen_width + np.hypot(error, seen_error):
             high = middle
         else:
             low = middle
     return max(2, high)
 
 
-def _width(Z: Float64, k: int) -> float:
-    """Mean squared distance of samples from the center of their cluster, for k clusters."""
-    if k >= len(Z):
-        return 0.0
-    return float(_kmeans(Z, k, N_STARTS_JUDGE).inertia_) / (len(Z) - k)
+def _width(Z: Float64, k: int) -> tuple[float, float]:
+    """Mean squared distance of samples from the centers of k clusters, and its standard error."""
+    n = len(Z)
+    if k >= n:
+        return 0.0, 0.0
+    model = _kmeans(Z, k, N_STARTS_JUDGE)
+    squares = ((Z - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
+    # k centers were fitted to the samples
+    return float(squares.sum() / (n - k)), float(squares.std() * np.sqrt(n) / (n - k))
 
 
 def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
