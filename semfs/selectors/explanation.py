@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 N_CANDIDATES = 2000
 #: The search looks at at least this many candidates per selected feature.
 CANDIDATES_PER_FEATURE = 4
-#: Correlation over all samples from which a feature counts as a copy of another. Within classes it
-#: must be at least half of that: two markers of one class are no copies.
+#: Correlation over all samples from which a feature counts as a copy of another. Within classes
+#: it must be at least half of that: two markers of one class are no copies.
 COPY_CORRELATION = 0.7
 #: Copies that are named for each feature.
 MOST_COPIES = 3
@@ -100,7 +100,14 @@ class Explanation:
         figure, ax = _figure(max(3.4, 0.24 * len(share)), 2.9)
         ranks = range(1, len(share) + 1)
         ax.bar(ranks, share, color=GREY, label="of each feature")
-        ax.plot(ranks, share.cumsum(), color=RED, marker="o", markersize=3, label="together")
+        ax.plot(
+            ranks,
+            share.cumsum(),
+            color=RED,
+            marker="o",
+            markersize=3,
+            label="together",
+        )
         ax.set_xticks(ranks, _plain_text(share.index), rotation=90, fontsize=7)
         ax.set(ylabel="share of the decrease of J", ylim=(0, 1.05))
         ax.legend(fontsize=8)
@@ -129,10 +136,18 @@ class Explanation:
         interval = [frequency - found["low"], found["high"] - frequency]
         colors = np.where(found["chosen"], RED, GREY)
         ax.barh(
-            places, frequency, xerr=interval, color=colors, ecolor="#444444", capsize=1.5
+            places,
+            frequency,
+            xerr=interval,
+            color=colors,
+            ecolor="#444444",
+            capsize=1.5,
         )
         ax.set_yticks(places, _plain_text(found.index), fontsize=7)
-        ax.set(xlabel=f"share of {self.n_bootstraps} class bootstraps", xlim=(0, 1))
+        ax.set(
+            xlabel=f"share of {self.n_bootstraps} class bootstraps",
+            xlim=(0, 1),
+        )
         ax.margins(y=0.01)
         ax.grid(alpha=0.3, axis="x")
         return figure
@@ -175,10 +190,13 @@ def explain_selection(
     correlations = _attribute_correlations(moments, table, selected)
     levels = _class_levels(moments, selected, len(classes))
     duplicates = _duplicates(selector, moments, selected)
-    n_bootstraps = n_bootstraps if _can_bootstrap(moments) else 0
+    if not _can_bootstrap(moments):
+        n_bootstraps = 0
     counts = None
-    if n_bootstraps:
-        counts = _selection_counts(selector, selected, moments, units, n_bootstraps, random_state)
+    if n_bootstraps and moments is not None:
+        counts = _selection_counts(
+            selector, selected, moments, units, n_bootstraps, random_state
+        )
     stability = _stability(selector, selected, counts, n_bootstraps)
 
     features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)
@@ -363,7 +381,13 @@ def _selection_counts(
     all_classes = np.ones(n_classes, dtype=bool)
     n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * len(selected))
     folds = ClassFolds(
-        moments, table, [semfs], [all_classes], names, n_candidates, keep=selected
+        moments,
+        table,
+        [semfs],
+        [all_classes],
+        names,
+        n_candidates,
+        keep=selected,
     )
     weights = class_weights(fitted.class_weight, moments.classes, moments.counts)
     if weights is None:

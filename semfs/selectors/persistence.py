@@ -1,11 +1,11 @@
 """Save and load selectors: arrays and a JSON header in one ``.npz`` file, no code.
 
-The format is ours, and not that of pickle or skops, because files must stay readable over releases:
-`FORMAT` is its version. The header holds JSON values. What JSON does not have is an object whose
-``"is"`` names a kind of value (`KINDS`), and arrays are members of the archive.
+The format is ours, not that of pickle or skops, because files must stay readable over releases;
+`FORMAT` is its version. The header holds JSON values. What JSON does not have is an object
+whose ``"is"`` names a kind of value (`KINDS`). Arrays are members of the archive.
 
-Fitted attributes are all attributes whose names end in ``_``: a new one of a kind below is saved
-and loaded without a change here. A new kind of value needs a subclass of `Kind` in `KINDS`.
+Fitted attributes are all attributes whose names end in ``_``: a new one is saved and loaded
+without a change here. A new kind of value needs a subclass of `Kind` in `KINDS`.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import json
 import re
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,11 +55,17 @@ TYPES = (
     "L20ALM",
     "WkNN",
 )
-#: What is kept of an estimator besides parameters and fitted attributes. Callbacks are functions,
-#: and metadata requests belong to the pipeline around the selector.
+#: What is kept of an estimator besides parameters and fitted attributes. Callbacks are
+#: functions, and metadata requests belong to the pipeline around the selector.
 SETTINGS = ("_sklearn_output_config",)
 #: Fitted attributes of one entry per feature, which a damaged file may have of another length.
-PER_FEATURE = ("scores_", "order_", "ranking_", "support_", "feature_names_in_")
+PER_FEATURE = (
+    "scores_",
+    "order_",
+    "ranking_",
+    "support_",
+    "feature_names_in_",
+)
 #: Characters of a value of the file that a message shows.
 SHOWN = 80
 
@@ -140,8 +146,8 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save, because it is no .npz archive. Pickled selectors "
-            "are not read, because that runs code: fit again and use semfs.save."
+            f"{path} is not a file of semfs.save, because it is no .npz archive. Pickled "
+            "selectors are not read, because that runs code: fit again and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
@@ -234,7 +240,11 @@ class AttributeTableKind(Kind):
         return isinstance(value, AttributeTable)
 
     def parts(self, value: AttributeTable) -> Mapping[str, Any]:
-        return {"values": value.values, "classes": value.classes, "names": value.names}
+        return {
+            "values": value.values,
+            "classes": value.classes,
+            "names": value.names,
+        }
 
     def make(self, values: Any, classes: Any, names: Any) -> Any:  # type: ignore[override]
         return AttributeTable(values, classes, names)
@@ -244,7 +254,14 @@ class MomentsKind(Kind):
     """What `partial_fit` collected: the scatter matrix, but not the samples."""
 
     tag = "moments"
-    fields = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "eps")
+    fields = (
+        "classes",
+        "counts",
+        "means",
+        "scatter_diag",
+        "scatter_matrix",
+        "eps",
+    )
 
     def matches(self, value: Any) -> bool:
         return isinstance(value, Moments)
@@ -274,7 +291,11 @@ class PandasKind(Kind):
         }
 
     def make(  # type: ignore[override]
-        self, index: list[Any], index_name: Any, columns: list[Any], values: list[Any]
+        self,
+        index: list[Any],
+        index_name: Any,
+        columns: list[Any],
+        values: list[Any],
     ) -> Any:
         pandas = import_optional("pandas", "data", what="A table in this file")
         # by number first: names of columns may occur twice
@@ -357,7 +378,7 @@ class _Writer:
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or type(value) in (bool, int, float, str):
-            return value  # type: ignore[no-any-return]
+            return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
         for kind in KINDS:
@@ -388,7 +409,12 @@ class _Writer:
             if 2 * len(nonzero) < len(array):
                 rows = self.member(nonzero)
                 name = self.member(array[nonzero])
-                return {"is": "some_rows", "rows": rows, "name": name, "shape": shape}
+                return {
+                    "is": "some_rows",
+                    "rows": rows,
+                    "name": name,
+                    "shape": shape,
+                }
         return {"is": "array", "name": self.member(array)}
 
     def member(self, array: npt.NDArray[Any]) -> str:
@@ -408,7 +434,7 @@ class _Reader:
     def __init__(self, path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.path = path
         self.arrays = arrays
-        self.makers = {kind.tag: kind.make for kind in KINDS}
+        self.makers: dict[str, Callable[..., Any]] = {kind.tag: kind.make for kind in KINDS}
         self.makers["array"] = self.array
         self.makers["objects"] = self.objects
         self.makers["some_rows"] = self.some_rows

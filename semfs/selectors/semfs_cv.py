@@ -17,8 +17,8 @@ from semfs.method.moments import Moments
 from semfs.rows import Plain
 from semfs.selectors import training
 from semfs.selectors.base import LinearSelector
-from semfs.selectors.folds import ClassFolds
 from semfs.selectors.clusters import LARGEST_SAMPLE
+from semfs.selectors.folds import ClassFolds
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training import Units
 from semfs.validation import check_integer
