@@ -40,14 +40,14 @@ table.loc[
 # %%
 # Twenty genes
 # ------------
-# Rows of the table whose type has no cells describe types to come, and are used. So are cells without a
-# label: here those of the unseen types, as a new sample would bring them. ``knowledge_`` tells.
+# Rows of the table whose type has no cells describe unseen types, and are used. So are cells without a
+# label: here those of the unseen types, as a new sample would bring them. ``knowledge_`` lists what was used.
 
 cells = pd.DataFrame(X_seen, columns=data.feature_names)
 new_cells = pd.DataFrame(X_unseen, columns=data.feature_names)
 selector = SemFS(20, attributes=table).fit(cells, y_seen, X_unlabeled=new_cells)
-for what, said in selector.knowledge_.items():
-    print(f"{what}: {said}")
+for source, sentence in selector.knowledge_.items():
+    print(f"{source}: {sentence}")
 
 # %%
 # In order of entry:

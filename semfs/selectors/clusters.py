@@ -2,11 +2,11 @@
 
 Steps, all in the leading principal components of seen and unlabeled samples together:
 
-1. *Distance.* Directions in which samples of one seen class differ anyway say little about other
-   classes. The space is whitened by the covariance within the seen classes if that helps K-means
-   to find seen classes that were held out.
-2. *Number.* Unless it is given, it is the smallest number of clusters that are as narrow as K-means
-   makes as many clusters of the seen samples as there are seen classes.
+1. *Distance.* Directions in which samples of one seen class differ anyway say little about
+   other classes. The space is whitened by the covariance within the seen classes if it clearly
+   helps K-means to find seen classes that were held out.
+2. *Number.* Unless it is given, it is the smallest number of clusters that are as narrow as
+   clusters of the seen samples, one for each seen class, are.
 3. *Clusters.* K-means, the best of several starts.
 
 Samples are sorted before anything is drawn at random, so that their order does not matter.
@@ -14,6 +14,7 @@ Samples are sorted before anything is drawn at random, so that their order does 
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,15 +57,16 @@ BATCH = 1024
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """At most this many samples take part in a step; a fixed random choice if there are more."""
+    """At most this many samples take part in a step: a fixed random choice of them."""
 
-    components: int = 2000  # seen ones, and unlabeled ones, for principal components and distance
+    components: int = 2000  # of either kind, for principal components and the distance
     number: int = 2000  # unlabeled ones, for the number of clusters
     clustered: int = 20_000  # unlabeled ones; the others join the nearest cluster
 
 
+DEFAULT_SIZES = SampleSizes()
 #: Unlabeled samples that are clustered; the others join the nearest cluster.
-LARGEST_SAMPLE = SampleSizes.clustered
+LARGEST_SAMPLE = DEFAULT_SIZES.clustered
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Clusters:
     whitened: bool  # whether distances take account of the scatter within the seen classes
 
     def assign(self, X: Matrix) -> Indices:
-        """Return the nearest cluster (n,) of each row of X (n, d), LEFT_OUT if it is far away."""
+        """Return the nearest cluster (n,) of samples X (n, d), LEFT_OUT if it is far away."""
         return self.nearest(self.project(X))
 
     def project(self, X: Matrix, columns: slice = slice(None)) -> Float64:
@@ -100,15 +102,15 @@ def cluster_unlabeled(
     codes: Indices,
     X_unlabeled: Matrix,
     n_clusters: int | str = "auto",
-    sizes: SampleSizes = SampleSizes(),
+    sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Clusters, Indices]:
     """Cluster unlabeled samples (n_unlabeled, d), given samples (n, d) of seen classes (n,).
 
     ``n_clusters`` is a number, or "auto" for one that follows from the width of seen classes.
-    Returns the clusters, and that of each unlabeled sample: LEFT_OUT if it is far from all others.
+    Returns the clusters, and that of each unlabeled sample, LEFT_OUT if it is far from others.
     """
     rng = np.random.default_rng(0)
-    key = rng.standard_normal(X_seen.shape[1])
+    key = rng.standard_normal((X_seen.shape[1], 1))
     seen = _sorted_samples(X_seen, key)
     unlabeled = _sorted_samples(X_unlabeled, key)
     few_seen = _draw(seen, sizes.components, rng)
@@ -138,7 +140,11 @@ def cluster_unlabeled(
     typical = float(np.median(np.linalg.norm(Z, axis=1)))
     radius = FARTHEST * typical if typical > 0.0 else np.inf
     clusters = Clusters(
-        model.cluster_centers_[used], directions, offset, radius, whitening is not None
+        model.cluster_centers_[used],
+        directions,
+        offset,
+        radius,
+        whitening is not None,
     )
     labels = np.full(X_unlabeled.shape[0], LEFT_OUT, dtype=np.intp)
     labels[clustered] = cluster_of
@@ -151,8 +157,8 @@ def cluster_unlabeled(
 
 
 def _sorted_samples(X: Matrix, key: Float64) -> Indices:
-    """Positions (n,) of the samples, sorted by their product with a fixed random vector (d,)."""
-    return np.argsort(_project(X, key), kind="stable")
+    """Positions (n,) of the samples, sorted by their product with a random vector (d, 1)."""
+    return np.argsort(_project(X, key).ravel(), kind="stable")
 
 
 def _draw(samples: Indices, most: int, rng: np.random.Generator) -> Indices:
@@ -183,15 +189,21 @@ def _distances(X: Matrix, center: Float64) -> Float64:
     """Distances (n,) of samples X (n, d) from the center (d,)."""
     distances = np.empty(X.shape[0])
     for rows in batches(X.shape[0], BATCH):
-        part = X[rows].toarray() if sp.issparse(X) else X[rows]
+        part: Any = X[rows]
+        if sp.issparse(part):
+            part = part.toarray()
         distances[rows] = np.linalg.norm(part - center, axis=1)
     return distances
 
 
 def _of_fewer_classes(
-    seen: Indices, codes: Indices, drawn: Indices, most: int, rng: np.random.Generator
+    seen: Indices,
+    codes: Indices,
+    drawn: Indices,
+    most: int,
+    rng: np.random.Generator,
 ) -> Indices:
-    """Return samples of at most MOST_CLASSES classes; those drawn if there are no more classes."""
+    """Return samples of at most MOST_CLASSES classes; if there are no more, those drawn."""
     classes = np.unique(codes)
     if len(classes) <= MOST_CLASSES:
         return drawn
@@ -226,34 +238,39 @@ def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64,
     if sp.issparse(X) and p >= min(n, d):
         X = X.toarray()  # which is small, and ARPACK finds fewer components than there are
     model = PCA(p, svd_solver="auto", iterated_power=N_POWER_ITERATIONS, random_state=0)
-    # errstate: shares of a variance of 0. Small factorizations lose more than they win by threads.
-    with np.errstate(invalid="ignore", divide="ignore"), threadpool_limits(1, user_api="blas"):
+    # Threads slow its many small factorizations down. Shares of a variance of 0 are not finite.
+    with (
+        threadpool_limits(1, user_api="blas"),
+        np.errstate(invalid="ignore", divide="ignore"),
+    ):
         model.fit(X)
     directions = model.components_.T.astype(np.float64)
     return directions, model.mean_ @ directions
 
 
-def _helpful_whitening(
-    Z: Float64, codes: Indices, rng: np.random.Generator
-) -> Float64 | None:
+def _helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> Float64 | None:
     """The whitening (p, p) by the scatter within the seen classes, or None if it does not help.
 
-    It is learned on one half of the classes, and judged by how well K-means finds the classes of
-    the other half.
+    It is learned on one half of the classes, and judged by how well K-means finds the classes
+    of the other half. Its mean gain must exceed the standard deviation of the gains: halves
+    overlap, so that more of them do not make the mean more certain. That is the case on aPascal,
+    where whitening helps, and hardly on cells and texts, where it hurts or does nothing.
     """
     n_classes = codes.max() + 1
     if n_classes < FEWEST_CLASSES_TO_JUDGE:
         return None
-    gain = 0.0
+    gains = []
     for _ in range(N_HALVES):
         first, second = np.array_split(rng.permutation(n_classes), 2)
-        gain += _gain_of_whitening(Z, codes, first, second)
-        gain += _gain_of_whitening(Z, codes, second, first)
-    return _within_class_whitening(Z, codes) if gain > 0.0 else None
+        gains.append(_gain_of_whitening(Z, codes, first, second))
+        gains.append(_gain_of_whitening(Z, codes, second, first))
+    if np.mean(gains) <= np.std(gains, ddof=1):
+        return None
+    return _within_class_whitening(Z, codes)
 
 
 def _gain_of_whitening(Z: Float64, codes: Indices, learn: Indices, judge: Indices) -> float:
-    """How much better K-means finds some classes after whitening by the scatter within others."""
+    """How much better K-means finds classes after whitening by the scatter within others."""
     whitening = _within_class_whitening(*_samples_of(Z, codes, learn))
     if whitening is None:
         return 0.0
@@ -297,9 +314,10 @@ def _agreement(Z: Float64, codes: Indices) -> float:
 def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
     """The smallest number of clusters of Z that are as narrow as those of the seen samples.
 
-    Bisection on a logarithmic scale, to an eighth of the number.
+    Bisection on a logarithmic scale, to an eighth of the number. Widths are the same if they
+    differ by no more than one standard error.
     """
-    width = _width(Z_seen, n_seen)
+    seen_width, seen_error = _width(Z_seen, n_seen)
     low = 1  # clusters that are too wide
     high = max(2, len(Z) // FEWEST_PER_CLUSTER)
     while high - low > max(1, low // 8):
@@ -308,18 +326,23 @@ def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
         else:
             middle = (low + high) // 2
         middle = max(middle, low + 1)
-        if _width(Z, middle) <= width:
+        width, error = _width(Z, middle)
+        if width <= seen_width + np.hypot(error, seen_error):
             high = middle
         else:
             low = middle
     return max(2, high)
 
 
-def _width(Z: Float64, k: int) -> float:
-    """Mean squared distance of samples from the center of their cluster, for k clusters."""
-    if k >= len(Z):
-        return 0.0
-    return float(_kmeans(Z, k, N_STARTS_JUDGE).inertia_) / (len(Z) - k)
+def _width(Z: Float64, k: int) -> tuple[float, float]:
+    """Mean squared distance from the centers of k clusters, and its standard error."""
+    n = len(Z)
+    if k >= n:
+        return 0.0, 0.0
+    model = _kmeans(Z, k, N_STARTS_JUDGE)
+    squares = ((Z - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
+    # k centers were fitted to the samples
+    return float(squares.sum() / (n - k)), float(squares.std() * np.sqrt(n) / (n - k))
 
 
 def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:

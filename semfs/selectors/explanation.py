@@ -1,35 +1,58 @@
 """Why these features: what they carry and separate, what copies them, how stable they are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import beta
 from sklearn.base import clone
 
+from semfs._typing import Float64, Indices
+from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
 from semfs.rows import Rows
-from semfs.selectors.semfs_cv import ClassFolds
+from semfs.selectors.folds import ClassFolds
 from semfs.selectors.training import Units
 from semfs.system import import_optional
 from semfs.validation import class_weights
 
-N_CANDIDATES = 512  # features that enter the search on bootstraps of the classes
-COPY = 0.7  # correlation over all rows from which a feature counts as a copy; half of it within
-RED, GREY = "#e0245e", "#9aa0a8"  # what is in question, and what stands beside it
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from semfs.selectors.base import LinearSelector
+
+#: Features that enter the search on bootstraps of the classes: those of the largest first gain,
+#: and all selected ones. On 19,457 genes frequencies with 2,000 and 6,000 candidates agree.
+N_CANDIDATES = 2000
+#: The search looks at at least this many candidates per selected feature.
+CANDIDATES_PER_FEATURE = 4
+#: Correlation over all samples from which a feature counts as a copy of another. Within classes
+#: it must be at least half of that: two markers of one class are no copies.
+COPY_CORRELATION = 0.7
+#: Copies that are named for each feature.
+MOST_COPIES = 3
+#: Numbers below are zero: correlations and weights of nothing.
+SMALLEST_SIZE = 1e-12
+#: Attributes that are named with the strongest one have at least this share of its size.
+SHARE_OF_STRONGEST = 0.8
+#: Colors of what is in question, and of what stands beside it.
+RED = "#e0245e"
+GREY = "#9aa0a8"
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a selector chose, and why; tables are pandas frames with names.
+    """What a selector selected, and why; tables are pandas frames with names.
 
     Attributes
     ----------
     features : DataFrame of shape (k, …)
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its interval ``low``–``high``.
+        bootstraps with its 95 % interval ``low``–``high``.
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -39,218 +62,378 @@ class Explanation:
     duplicates : DataFrame
         Pairs (feature, other, correlation, chosen): what says nearly the same.
     stability : DataFrame
-        ``frequency`` of the chosen features and of others that were often chosen instead.
+        ``frequency`` of the selected features and of others that were often selected instead.
+        The search on a bootstrap looks at the selected features and the 2,000 features of the
+        largest first gain (more if more than 500 are selected); others are not tested.
     n_bootstraps : int
+        Number of bootstraps; 0 if there were none, and frequencies are NaN.
     """
 
-    features: Any
-    attributes: Any
-    weights: Any
-    classes: Any
-    duplicates: Any
-    stability: Any
+    features: "pd.DataFrame"
+    attributes: "pd.DataFrame"
+    weights: "pd.DataFrame"
+    classes: "pd.DataFrame"
+    duplicates: "pd.DataFrame"
+    stability: "pd.DataFrame"
     n_bootstraps: int
 
     def __str__(self) -> str:
         """A line per feature."""
-        lines = []
         width = max((len(str(name)) for name in self.features.index), default=0)
+        lines = []
         for name, row in self.features.iterrows():
-            parts = [f"{row['share']:5.1%}", f"carries {row['carries']}", row["separates"]]
-            parts.append(f"like {row['duplicates']}" if row["duplicates"] else "")
+            parts = [f"{row['share']:5.1%}", f"carries {row['carries']}"]
+            if row["separates"]:
+                parts.append(row["separates"])
+            if row["duplicates"]:
+                parts.append(f"like {row['duplicates']}")
             if self.n_bootstraps:
-                parts.append(f"chosen in {row['frequency']:.0%} of bootstraps")
-            lines.append(f"{name!s:<{width}}  " + "; ".join(filter(None, parts)))
+                parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
+            lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
         return "\n".join(lines)
 
     __repr__ = __str__
 
-    def plot_gains(self) -> Any:
-        """Return a figure of the share of the fall of J that each further feature adds."""
+    def plot_gains(self) -> "Figure":
+        """Return a figure of the share of the decrease of J that each further feature adds."""
         share = self.features["share"]
-        figure, ax = _panel(max(3.4, 0.24 * len(share)), 2.9)
-        at = range(1, len(share) + 1)
-        ax.bar(at, share, color=GREY, label="of each feature")
-        ax.plot(at, share.cumsum(), color=RED, marker="o", markersize=3, label="together")
-        ax.set_xticks(at, _as_they_are(share.index), rotation=90, fontsize=7)
-        ax.set(ylabel="share of the fall of J", ylim=(0, 1.05))
+        figure, ax = _figure(max(3.4, 0.24 * len(share)), 2.9)
+        ranks = range(1, len(share) + 1)
+        ax.bar(ranks, share, color=GREY, label="of each feature")
+        ax.plot(
+            ranks,
+            share.cumsum(),
+            color=RED,
+            marker="o",
+            markersize=3,
+            label="together",
+        )
+        ax.set_xticks(ranks, _plain_text(share.index), rotation=90, fontsize=7)
+        ax.set(ylabel="share of the decrease of J", ylim=(0, 1.05))
         ax.legend(fontsize=8)
         ax.grid(alpha=0.3, axis="y")
         return figure
 
-    def plot_attributes(self) -> Any:
+    def plot_attributes(self) -> "Figure":
         """Return a heat map of features against the attributes they carry."""
         values = self.attributes
         k, m = values.shape
-        figure, ax = _panel(1.8 + 0.24 * m, 1.5 + 0.2 * k)
+        figure, ax = _figure(1.8 + 0.24 * m, 1.5 + 0.2 * k)
         image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-        ax.set_xticks(range(m), _as_they_are(values.columns), rotation=90, fontsize=7)
-        ax.set_yticks(range(k), _as_they_are(values.index), fontsize=7)
+        ax.set_xticks(range(m), _plain_text(values.columns), rotation=90, fontsize=7)
+        ax.set_yticks(range(k), _plain_text(values.index), fontsize=7)
         figure.colorbar(image, ax=ax, label="correlation over seen classes", shrink=0.8)
         return figure
 
-    def plot_stability(self) -> Any:
+    def plot_stability(self) -> "Figure":
         """Return bars of the frequency of selection over class bootstraps, with intervals."""
         found = self.stability
         if not len(found):
             raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
-        figure, ax = _panel(4.2, 1.0 + 0.17 * len(found))
-        at = np.arange(len(found))[::-1]
-        middle, low, high = (found[name].astype(float) for name in ("frequency", "low", "high"))
+        figure, ax = _figure(4.2, 1.0 + 0.17 * len(found))
+        places = np.arange(len(found))[::-1]
+        frequency = found["frequency"].astype(float)
+        interval = [frequency - found["low"], found["high"] - frequency]
         colors = np.where(found["chosen"], RED, GREY)
-        interval = [middle - low, high - middle]
-        ax.barh(at, middle, xerr=interval, color=colors, ecolor="#444444", capsize=1.5)
-        ax.set_yticks(at, _as_they_are(found.index), fontsize=7)
-        ax.set(xlabel=f"share of {self.n_bootstraps} class bootstraps", xlim=(0, 1))
+        ax.barh(
+            places,
+            frequency,
+            xerr=interval,
+            color=colors,
+            ecolor="#444444",
+            capsize=1.5,
+        )
+        ax.set_yticks(places, _plain_text(found.index), fontsize=7)
+        ax.set(
+            xlabel=f"share of {self.n_bootstraps} class bootstraps",
+            xlim=(0, 1),
+        )
         ax.margins(y=0.01)
         ax.grid(alpha=0.3, axis="x")
         return figure
 
 
-def _panel(width: float, height: float) -> tuple[Any, Any]:
+def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
     """A figure with one pair of axes; pyplot's global state is not touched."""
     library = import_optional("matplotlib.figure", "plots", what="A figure")
     figure = library.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
-def _as_they_are(names: Any) -> list[str]:
+def _plain_text(names: Iterable[object]) -> list[str]:
     """Names that matplotlib shows as they are, not as mathematics."""
     return [str(name).replace("$", r"\$") for name in names]
 
 
 def explain_selection(
-    selector: Any, moments: Moments | None, n_bootstraps: int, random_state: Any
+    selector: "LinearSelector",
+    moments: Moments | None,
+    n_bootstraps: int,
+    random_state: int | None,
 ) -> Explanation:
-    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`."""
+    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`.
+
+    Without moments, correlations, class levels and stability are NaN or empty.
+    """
     frame = import_optional("pandas", "data", what="explain").DataFrame
-    chosen = np.asarray(selector.order_)[: int(np.asarray(selector.support_).sum())]
-    table, names = selector.class_table_, [selector._name_of(j) for j in chosen]
-    attributes, classes = table.names.tolist(), [str(c) for c in table.classes.tolist()]
-    units = Units() if moments is None else Units.of(moments, table)
-    values = units.table(table).values
-    spread = np.ldexp(values.std(axis=0), units.a - units.x)
-    weights = np.asarray(selector.coef_)[chosen] * np.asarray(selector.selection_)[chosen, None]
-    weights = weights / np.where(spread > 0, spread, np.inf)
-    correlations, carried, copies = np.full(weights.shape, np.nan), weights, []
-    levels = np.full((len(chosen), len(classes)), np.nan)
+    n_selected = int(np.asarray(selector.support_).sum())
+    selected = np.asarray(selector.order_)[:n_selected]
+    units = Units() if moments is None else Units.of(moments, selector.class_table_)
+    table = units.table(selector.class_table_)
     if moments is not None:
-        scaled = units.moments(moments)
-        weights = np.sqrt(scaled.scatter_diag[chosen] / scaled.total)[:, None] * weights
-        M, A = (part - part.mean(axis=0) for part in (scaled.means[:, chosen], values))
-        sizes = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
-        carried = correlations = _ratios(M.T @ A, sizes)  # over classes, all alike
-        levels, copies = _levels(scaled, chosen), _copies(scaled, chosen)
-    counts = np.zeros(0)
-    if n_bootstraps and moments and isinstance(moments.rows, Rows) and len(classes) > 2:
-        counts = _selection_counts(selector, scaled, units, n_bootstraps, random_state)
-    n_bootstraps = n_bootstraps if counts.size else 0
-    stability = frame(_stability(chosen if n_bootstraps else chosen[:0], counts, n_bootstraps))
-    stability.index = [selector._name_of(j) for j in stability.pop("feature")]
-    duplicates = frame(
-        [(selector._name_of(j), selector._name_of(o), r, o in chosen) for j, o, r in copies],
-        columns=["feature", "other", "correlation", "chosen"],
-    )
-    gains = np.asarray(selector.scores_)[chosen]
-    features = frame({"gain": gains}, index=names)
-    features["share"] = gains / max(float(np.maximum(gains, 0.0).sum()), 1e-300)
+        moments = units.moments(moments)
+
+    names = [selector._name_of(j) for j in selected.tolist()]
+    attributes = table.names.tolist()
+    classes = [str(label) for label in table.classes.tolist()]
+    weights = _weights(selector, selected, table, moments, units)
+    correlations = _attribute_correlations(moments, table, selected)
+    levels = _class_levels(moments, selected, len(classes))
+    duplicates = _duplicates(selector, moments, selected)
+    if not _can_bootstrap(moments):
+        n_bootstraps = 0
+    counts = None
+    if n_bootstraps and moments is not None:
+        counts = _selection_counts(
+            selector, selected, moments, units, n_bootstraps, random_state
+        )
+    stability = _stability(selector, selected, counts, n_bootstraps)
+
+    features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)
+    total_gain = float(features["gain"].clip(lower=0.0).sum())
+    features["share"] = features["gain"] / max(total_gain, np.finfo(float).tiny)
+    carried = weights if moments is None else correlations
     features["carries"] = [_carried(row, attributes) for row in carried]
     features["separates"] = [_separated(row, classes) for row in levels]
-    others = duplicates.groupby("feature")["other"].agg(", ".join)
-    features["duplicates"] = others.reindex(names).fillna("")
+    copies = duplicates.groupby("feature")["other"].agg(", ".join)
+    features["duplicates"] = copies.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
-    features.index.name = stability.index.name = "feature"
-    tables = frame(correlations, names, attributes), frame(weights, names, attributes)
-    rest = frame(levels, names, classes), duplicates, stability, n_bootstraps
-    return Explanation(features, *tables, *rest)
+    features.index.name = "feature"
+    return Explanation(
+        features=features,
+        attributes=frame(correlations, names, attributes),
+        weights=frame(weights, names, attributes),
+        classes=frame(levels, names, classes),
+        duplicates=duplicates,
+        stability=stability,
+        n_bootstraps=n_bootstraps,
+    )
 
 
-def _ratios(products: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Products by their scale; 0 where there is none."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+# ---- what features carry ---------------------------------------------------------------
 
 
-def _levels(moments: Moments, chosen: np.ndarray) -> np.ndarray:
-    """Class means (k, C) about the mean over classes, in within-class deviations."""
-    M = moments.means[:, chosen]
-    between = moments.counts @ (M - moments.mean[chosen]) ** 2
-    within = np.maximum(moments.scatter_diag[chosen] - between, 0.0) / moments.total
-    return ((M - M.mean(axis=0)) / np.sqrt(np.where(within > 0, within, np.inf))).T
+def _weights(
+    selector: "LinearSelector",
+    selected: Indices,
+    table: AttributeTable,
+    moments: Moments | None,
+    units: Units,
+) -> Float64:
+    """W (k, m) of the selected features in standard deviations of attributes and features.
+
+    Without moments the features' standard deviations are unknown, and taken for 1.
+    """
+    # W was fitted in the units given; the table is in units of its own
+    spread = np.ldexp(table.values.std(axis=0), units.a - units.x)
+    weights = np.asarray(selector.coef_)[selected]
+    weights = weights * np.asarray(selector.selection_)[selected, None]
+    weights = weights / np.where(spread > 0, spread, np.inf)
+    if moments is None:
+        return weights
+    deviations = np.sqrt(moments.scatter_diag[selected] / moments.total)
+    return deviations[:, None] * weights
 
 
-def _carried(row: np.ndarray, names: Sequence[str], most: int = 3) -> str:
+def _attribute_correlations(
+    moments: Moments | None, table: AttributeTable, selected: Indices
+) -> Float64:
+    """Correlations (k, m) of class means with attributes, over classes that count alike."""
+    if moments is None:
+        return np.full((len(selected), len(table.names)), np.nan)
+    M = moments.means[:, selected]
+    M = M - M.mean(axis=0)
+    A = table.values - table.values.mean(axis=0)
+    sizes = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
+    return _ratios(M.T @ A, sizes)
+
+
+def _ratios(products: Float64, scale: Float64) -> Float64:
+    """Products divided by their scale; 0 where that is 0."""
+    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > SMALLEST_SIZE)
+
+
+def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
     """The strongest attributes in words: "+ CD19, − T cell"."""
     size = np.abs(row)
-    if not np.isfinite(size).all() or size.max(initial=0.0) <= 1e-12:
+    if not np.isfinite(size).all() or size.max(initial=0.0) <= SMALLEST_SIZE:
         return "no attribute"
     order = np.argsort(-size, kind="stable")[:most]
-    strong = [j for j in order if size[j] >= 0.8 * size[order[0]]]
-    return ", ".join(f"{'+' if row[j] > 0 else '−'} {names[j]}" for j in strong)
+    words = []
+    for j in order.tolist():
+        if size[j] >= SHARE_OF_STRONGEST * size[order[0]]:
+            sign = "+" if row[j] > 0 else "−"
+            words.append(f"{sign} {names[j]}")
+    return ", ".join(words)
 
 
-def _separated(levels: np.ndarray, classes: Sequence[str]) -> str:
-    """Which classes lie on the two sides of the widest gap, the smaller side first."""
+# ---- what features separate ------------------------------------------------------------
+
+
+def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) -> Float64:
+    """Class means (k, C) about the mean over classes, in standard deviations within classes."""
+    if moments is None:
+        return np.full((len(selected), n_classes), np.nan)
+    M = moments.means[:, selected]
+    between = moments.counts @ (M - moments.mean[selected]) ** 2
+    within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
+    deviations = np.sqrt(np.where(within > 0, within, np.inf))
+    return ((M - M.mean(axis=0)) / deviations).T
+
+
+def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
+    """Which classes lie on the smaller side of the widest gap between class means."""
     order = np.argsort(levels, kind="stable")
     gaps = np.diff(levels[order])
     if not (gaps > 0).any():
         return ""
     cut = int(np.argmax(gaps)) + 1
-    low, high = order[:cut], order[cut:][::-1]
-    side, word = (high, "high") if len(high) <= len(low) else (low, "low")
-    more = f" and {len(side) - 4} more" if len(side) > 4 else ""
-    return f"{word} in {', '.join(classes[c] for c in side[:4])}{more}"
+    low = order[:cut]
+    high = order[cut:][::-1]
+    if len(high) <= len(low):
+        side = high
+        text = "high in "
+    else:
+        side = low
+        text = "low in "
+    text += ", ".join(classes[c] for c in side[:most].tolist())
+    if len(side) > most:
+        text += f" and {len(side) - most} more"
+    return text
 
 
-def _copies(moments: Moments, chosen: np.ndarray) -> list[tuple[int, int, float]]:
-    """Features, chosen or not, that correlate with a chosen one within and over classes."""
-    total = moments.scatter_columns(chosen)
+# ---- what copies them ------------------------------------------------------------------
+
+
+def _duplicates(
+    selector: "LinearSelector", moments: Moments | None, selected: Indices
+) -> "pd.DataFrame":
+    """Table of features, selected or not, that correlate with a selected one."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    rows = []
+    chosen = set(selected.tolist())
+    for feature, other, correlation in _copies(moments, selected):
+        pair = (selector._name_of(feature), selector._name_of(other))
+        rows.append((*pair, correlation, other in chosen))
+    return frame(rows, columns=["feature", "other", "correlation", "chosen"])
+
+
+def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, float]]:
+    """Pairs of a selected feature and a copy of it, with their correlation, strongest first."""
+    if moments is None:
+        return []
+    scatter = moments.scatter_columns(selected)
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
-    within = total - root.T @ root[:, chosen]
+    within = scatter - root.T @ root[:, selected]
     diag = moments.scatter_diag
-    inner = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
-    found = []
-    for i, j in enumerate(chosen.tolist()):
-        r = _ratios(total[:, i], np.sqrt(diag * diag[j]))
-        r_within = _ratios(within[:, i], np.sqrt(inner * inner[j]))
-        alike = np.flatnonzero((np.abs(r) >= COPY) & (np.abs(r_within) >= COPY / 2))
-        alike = alike[np.argsort(-np.abs(r[alike]), kind="stable")]
-        found += [(j, o, float(r[o])) for o in alike[alike != j][:3].tolist()]
-    return found
+    within_diag = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
+    pairs = []
+    for i, j in enumerate(selected.tolist()):
+        r = _ratios(scatter[:, i], np.sqrt(diag * diag[j]))
+        r_within = _ratios(within[:, i], np.sqrt(within_diag * within_diag[j]))
+        alike = np.abs(r) >= COPY_CORRELATION
+        alike &= np.abs(r_within) >= COPY_CORRELATION / 2
+        alike[j] = False
+        others = np.flatnonzero(alike)
+        others = others[np.argsort(-np.abs(r[others]), kind="stable")][:MOST_COPIES]
+        pairs += [(j, other, float(r[other])) for other in others.tolist()]
+    return pairs
+
+
+# ---- how stable they are ---------------------------------------------------------------
+
+
+def _can_bootstrap(moments: Moments | None) -> bool:
+    """Whether the samples are in memory, of enough classes to draw from."""
+    if moments is None or not isinstance(moments.rows, Rows):
+        return False
+    return len(moments.classes) > 2
 
 
 def _selection_counts(
-    selector: Any, moments: Moments, units: Units, n_bootstraps: int, random_state: Any
-) -> np.ndarray:
-    """How often each feature (d,) is chosen when classes are drawn again."""
-    k, C = int(np.asarray(selector.support_).sum()), len(moments.classes)
-    model = getattr(selector, "best_estimator_", selector)
-    again = clone(model).set_params(n_features_to_select=k, **units.params(model))
-    table, names = units.table(model.class_table_), getattr(model, "feature_names_in_", None)
-    every, most = np.ones(C, dtype=bool), max(N_CANDIDATES, 4 * k)
-    folds = ClassFolds(moments, table, [again], [every], names, most)
-    weights = class_weights(model.class_weight, moments.classes, moments.counts)
-    weights = np.ones(C) if weights is None else weights
-    rng, counts, done = np.random.default_rng(random_state), np.zeros(moments.n_features), 0
-    while done < n_bootstraps:
-        times = np.bincount(rng.integers(0, C, C), minlength=C)
-        if (times > 0).sum() > 1:  # a single class has nothing to tell apart
-            again.class_weight = dict(zip(moments.classes.tolist(), (times * weights).tolist()))
-            counts[folds.paths(every)[0]] += 1
-            done += 1
+    selector: "LinearSelector",
+    selected: Indices,
+    moments: Moments,
+    units: Units,
+    n_bootstraps: int,
+    random_state: int | None,
+) -> Float64:
+    """How often each feature (d,) is selected when classes are drawn with replacement.
+
+    NaN for features that are no candidates: nobody knows how often they would be selected.
+    """
+    n_classes = len(moments.classes)
+    fitted: Any = getattr(selector, "best_estimator_", selector)  # the SemFS of a SemFSCV
+    semfs = clone(fitted)
+    semfs.set_params(n_features_to_select=len(selected), **units.params(fitted))
+    table = units.table(fitted.class_table_)
+    names = getattr(fitted, "feature_names_in_", None)
+    all_classes = np.ones(n_classes, dtype=bool)
+    n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * len(selected))
+    folds = ClassFolds(
+        moments,
+        table,
+        [semfs],
+        [all_classes],
+        names,
+        n_candidates,
+        keep=selected,
+    )
+    weights = class_weights(fitted.class_weight, moments.classes, moments.counts)
+    if weights is None:
+        weights = np.ones(n_classes)
+    counts = np.full(moments.n_features, np.nan)
+    counts[folds.candidates(all_classes)] = 0.0
+    rng = np.random.default_rng(random_state)
+    n_done = 0
+    while n_done < n_bootstraps:
+        times = np.bincount(rng.integers(0, n_classes, n_classes), minlength=n_classes)
+        if np.count_nonzero(times) < 2:
+            continue  # there is nothing to separate a single class from
+        drawn = (times * weights).tolist()
+        semfs.class_weight = dict(zip(moments.classes.tolist(), drawn))
+        counts[folds.paths(all_classes)[0]] += 1
+        n_done += 1
     return counts
 
 
-def _stability(chosen: np.ndarray, counts: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    """Frequencies with Jeffreys intervals, chosen features first, then the likeliest others."""
-    others = np.argsort(-counts, kind="stable")
-    others = others[~np.isin(others, chosen) & (counts[others] > 0)][: len(chosen)]
-    features = np.concatenate([chosen, others])
-    hits = counts[features]
-    low, high = (beta.ppf(q, hits + 0.5, n - hits + 0.5) for q in (0.025, 0.975))
-    return {
-        "feature": features,
-        "frequency": hits / n,
-        "low": np.where(hits == 0, 0.0, low),
-        "high": np.where(hits == n, 1.0, high),
-        "chosen": np.isin(features, chosen),
-    }
+def _stability(
+    selector: "LinearSelector",
+    selected: Indices,
+    counts: Float64 | None,
+    n_bootstraps: int,
+) -> "pd.DataFrame":
+    """Table of frequencies with Jeffreys intervals: selected features, then likely others."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    if counts is None:
+        features = selected[:0]
+        hits = np.zeros(0)
+    else:
+        others = np.argsort(-np.nan_to_num(counts), kind="stable")
+        others = others[~np.isin(others, selected) & (counts[others] > 0)]
+        features = np.concatenate([selected, others[: len(selected)]])
+        hits = counts[features]
+    misses = n_bootstraps - hits
+    low = beta.ppf(0.025, hits + 0.5, misses + 0.5)
+    high = beta.ppf(0.975, hits + 0.5, misses + 0.5)
+    table = frame(
+        {
+            "frequency": hits / max(n_bootstraps, 1),
+            "low": np.where(hits == 0, 0.0, low),
+            "high": np.where(misses == 0, 1.0, high),
+            "chosen": np.isin(features, selected),
+        },
+        index=[selector._name_of(j) for j in features.tolist()],
+    )
+    table.index.name = "feature"
+    return table

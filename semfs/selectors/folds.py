@@ -1,10 +1,10 @@
 """Features that settings of SemFS select when whole classes are left out, without refits.
 
-The moments of a fold are the sum of the moments of its classes. Classes that are in the same folds
-make a group; the samples of a group are summed up once, however many folds they are in.
+The moments of a fold are the sum of the moments of its classes. Classes that are in the same
+folds make a group; the samples of a group are summed up once, however many folds they are in.
 
-The search looks at *candidates* only: the features of the largest gains of entering first, which
-the training classes of the fold decide. Samples of held-out classes have no part in it.
+The search looks at *candidates* only: the features of the largest gains of entering first, on
+the training classes of the fold. Samples of held-out classes have no part in the selection.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ class Screening:
     """The candidates of one fold."""
 
     columns: Indices  # of X, ascending
-    #: Mean diagonal of G over all features for each setting, which penalties are relative to; the
-    #: candidates alone have the largest. Empty if all features are candidates.
+    #: Mean diagonal of G over all features for each setting, which penalties are relative to.
+    #: (Candidates have larger ones than others.) Empty if all features are candidates.
     mean_diagonals: Sequence[float]
 
 
@@ -131,7 +131,7 @@ class ClassFolds:
         return Moments.from_checked(X, codes, self.moments.classes[classes], weights)
 
     def _within_diagonal(self, group: int) -> Float64:
-        """Sum of squares (d,) of all features about the class means, over a group of classes."""
+        """Sum of squares (d,) about the class means, over the samples of a group."""
         _, samples = self._samples(group)
         found = self._group_moments(group, self.moments.rows.X[samples])
         between = found.counts @ (found.means - found.mean) ** 2
@@ -151,6 +151,7 @@ class ClassFolds:
         fold = sum(kept[1:], start=kept[0])
         if len(columns) == len(self.columns):
             return fold
+        assert fold.scatter_matrix is not None
         places = np.searchsorted(self.columns, columns)
         return replace(
             fold,
@@ -174,7 +175,10 @@ class ClassFolds:
         rankings = []
         mean_diagonals = []
         for semfs in self.settings:
-            kind = str((semfs.alpha, semfs.fit_intercept, semfs.class_weight, semfs.label_weight))
+            # as text, because class weights may be a mapping
+            kind = (
+                f"{semfs.alpha} {semfs.fit_intercept} {semfs.label_weight} {semfs.class_weight}"
+            )
             if kind not in parts:
                 targets, _ = attribute_targets(semfs, table)
                 objective = seen_objective(semfs, fold, targets)

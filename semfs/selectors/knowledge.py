@@ -17,7 +17,11 @@ from semfs.labels import NO_LABEL
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
-from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
+from semfs.selectors.clusters import (
+    DEFAULT_SIZES,
+    SampleSizes,
+    cluster_unlabeled,
+)
 
 if TYPE_CHECKING:
     from semfs.selectors.semfs import SemFS
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_SAMPLES = 10
-#: Penalty of the problem of separating clusters, in units of that of the seen classes; chosen on
-#: six splits of each data set (docs/knowledge.md), with the means of the clusters as targets.
+#: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
+#: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
 #: more samples they weigh less. Chosen on six splits, confirmed on ten.
@@ -130,21 +134,20 @@ def _unlabeled_classes(
 ) -> UnlabeledClasses:
     """Cluster the unlabeled samples, and make the problem of separating the clusters."""
     seen = objective.moments.rows
-    in_memory = isinstance(unlabeled, Rows)
     needed = FEWEST_SAMPLES
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if in_memory and not isinstance(seen, Rows):
+    if isinstance(unlabeled, Rows) and not isinstance(seen, Rows):
         reason = "the samples of the seen classes are not in memory"
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
         warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
-        n_all = unlabeled.X.shape[0] if in_memory else n_samples
+        n_all = unlabeled.X.shape[0] if isinstance(unlabeled, Rows) else n_samples
         return UnlabeledClasses(np.full(n_all, NO_LABEL), not_used=reason)
 
-    if in_memory:
+    if isinstance(unlabeled, Rows):
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
@@ -181,7 +184,7 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 def _clusters_in_memory(
     seen: Rows, unlabeled: Rows, n_new_classes: int | str
 ) -> tuple[Moments, Indices]:
-    """Moments of the clusters, and the cluster of each unlabeled sample, -1 if it is ignored."""
+    """Moments of the clusters, and the cluster of each sample, -1 if it is ignored."""
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], NO_LABEL, dtype=np.intp)
@@ -207,7 +210,7 @@ def _streamed_clusters(
     seen: Any,  # row source of the seen classes
     unlabeled: "UnlabeledStream",
     n_new_classes: int | str,
-    sizes: SampleSizes = SampleSizes(),
+    sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
     """The same beyond memory: clusters of a sample, and moments of all samples of each."""
     rows = unlabeled.rows
@@ -216,8 +219,8 @@ def _streamed_clusters(
     smallest, largest = FLOAT32_RANGE
     if X.dtype == np.float32 and size and not smallest < size < largest:
         raise ValueError(
-            f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose digits "
-            "in float32. Rescale X, for example to unit variance."
+            f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose "
+            "digits in float32. Rescale X, for example to unit variance."
         )
     if unlabeled.seen is None:  # the samples of the seen classes are in memory
         X_seen = seen.X

@@ -1,18 +1,29 @@
-"""Save and load selectors: arrays and a JSON header in one ``.npz`` file, no code."""
+"""Save and load selectors: arrays and a JSON header in one ``.npz`` file, no code.
+
+The format is ours, not that of pickle or skops, because files must stay readable over releases;
+`FORMAT` is its version. The header holds JSON values. What JSON does not have is an object
+whose ``"is"`` names a kind of value (`KINDS`). Arrays are members of the archive.
+
+Fitted attributes are all attributes whose names end in ``_``: a new one is saved and loaded
+without a change here. A new kind of value needs a subclass of `Kind` in `KINDS`.
+"""
 
 import importlib
 import inspect
 import json
 import re
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 import semfs
+from semfs._typing import PathLike
 from semfs.attributes import AttributeTable
 from semfs.io.npz import read_npz
 from semfs.io.safety import (
@@ -27,26 +38,49 @@ from semfs.method.moments import Moments
 from semfs.rows.device import as_numpy
 from semfs.system import import_optional
 
-#: Raised when a file of this version could not be read by the one before.
+#: File format version. Increase it when older releases can no longer read new files.
 FORMAT = 1
+#: What the header of every file names as its format.
+FORMAT_NAME = "semfs selector"
 #: The types that may be saved and loaded. Nothing else is constructed.
-TYPES = ["SemFS", "SemFSCV", "RandomSelector", "VarianceSelector", "Markers", "MCFS", "FSASL"]
-TYPES += ["LassoSelector", "L20ALM", "WkNN"]
+TYPES = (
+    "SemFS",
+    "SemFSCV",
+    "RandomSelector",
+    "VarianceSelector",
+    "Markers",
+    "MCFS",
+    "FSASL",
+    "LassoSelector",
+    "L20ALM",
+    "WkNN",
+)
+#: What is kept of an estimator besides parameters and fitted attributes. Callbacks are
+#: functions, and metadata requests belong to the pipeline around the selector.
+SETTINGS = ("_sklearn_output_config",)
+#: Fitted attributes of one entry per feature, which a damaged file may have of another length.
+PER_FEATURE = (
+    "scores_",
+    "order_",
+    "ranking_",
+    "support_",
+    "feature_names_in_",
+)
+#: Characters of a value of the file that a message shows.
+SHOWN = 80
 
-# What an estimator remembers besides parameters and fitted attributes, and may be kept.
-# Callbacks are functions, and metadata requests belong to the pipeline around the selector.
-_SETTINGS = ("_sklearn_output_config",)
-_MOMENTS = ("classes", "counts", "means", "scatter_diag", "scatter_matrix", "eps")
+#: A value of the header.
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
-def save(selector: Any, path: Any) -> Path:
+def save(selector: BaseEstimator, path: PathLike) -> Path:
     """Write a selector, fitted or not, to one file; all or nothing.
 
     Parameters
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
         Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
-        another device come back as numpy arrays. Callbacks and rows of X are not kept.
+        another device come back as numpy arrays. Callbacks and samples are not kept.
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 
@@ -60,8 +94,12 @@ def save(selector: Any, path: Any) -> Path:
     True
     """
     writer = _Writer()
-    header = {"format": "semfs selector", "format_version": FORMAT}
-    header |= {"semfs_version": semfs.__version__, "selector": writer.selector(selector)}
+    header = {
+        "format": FORMAT_NAME,
+        "format_version": FORMAT,
+        "semfs_version": semfs.__version__,
+        "selector": writer.selector(selector),
+    }
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     path = Path(path)
     with atomic_write(path) as beside, beside.open("wb") as file:
@@ -69,7 +107,7 @@ def save(selector: Any, path: Any) -> Path:
     return path
 
 
-def load(path: Any) -> Any:
+def load(path: PathLike) -> Any:
     """Return a new selector as `save` wrote it. Nothing in the file is ever executed.
 
     Parameters
@@ -85,12 +123,17 @@ def load(path: Any) -> Any:
     SemFS(gamma=3.0, n_features_to_select=5)
     """
     path = open_existing(path)
-    with file_errors(path, "semfs selector"):
+    with file_errors(path, FORMAT_NAME):
         _check_archive(path)
         arrays = {name: np.array(array) for name, array in read_npz(path).items()}
         text = arrays.pop("header").tobytes().decode("utf-8")
         _check_header(path, json.loads(text))
-        return json.loads(text, object_hook=_Reader(path, arrays).value)["selector"]
+        # the hook is called for inner objects first, so that it sees values, not JSON
+        reader = _Reader(path, arrays)
+        return json.loads(text, object_hook=reader.value)["selector"]
+
+
+# ---- checks of a file ------------------------------------------------------------------
 
 
 def _check_archive(path: Path) -> None:
@@ -98,30 +141,35 @@ def _check_archive(path: Path) -> None:
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             start = file.read(4)
-        if start in (b"", b"PK\x03\x04"):
-            raise FileError(f"{path} is {'truncated' if start else 'empty'}. Copy it again.")
+        if start == b"":
+            raise FileError(f"{path} is empty. Copy it again.")
+        if start == b"PK\x03\x04":
+            raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save (it is no .npz archive). Pickled selectors "
-            "are not read, because that runs code: fit again and use semfs.save."
+            f"{path} is not a file of semfs.save, because it is no .npz archive. Pickled "
+            "selectors are not read, because that runs code: fit again and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
             raise FileError(f"{path} is an archive, but not a file of semfs.save: no header.")
         for item in archive.infolist():
-            ours = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
-            if not ours or item.compress_type != zipfile.ZIP_STORED:  # no zip bombs
-                name = item.filename[:80]
+            known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
+            compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
+            if not known_name or compressed:
+                name = item.filename[:SHOWN]
                 raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
-        damaged = archive.testzip()  # read_npz maps stored arrays without a look at this
+        damaged = archive.testzip()  # read_npz maps stored arrays without looking at checksums
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
 
 
-def _check_header(path: Path, header: Any) -> None:
-    if not isinstance(header, dict) or header.get("format") != "semfs selector":
+def _check_header(path: Path, header: Json) -> None:
+    """Refuse a header of another program, of a later format, or without a selector."""
+    if not isinstance(header, dict) or header.get("format") != FORMAT_NAME:
         raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
-    version, writer = header.get("format_version"), header.get("semfs_version")
+    version = header.get("format_version")
     if type(version) is not int or not 1 <= version <= FORMAT:
+        writer = header.get("semfs_version")
         raise FileError(
             f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; semfs "
             f"{semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
@@ -131,61 +179,181 @@ def _check_header(path: Path, header: Any) -> None:
         raise FileError(f"{path} holds no selector. Save it again.")
 
 
-def _frame_parts(frame: Any) -> dict[str, Any]:
-    values = [frame.iloc[:, j].to_numpy() for j in range(frame.shape[1])]  # each of its type
-    index = {"index": frame.index.tolist(), "index_name": frame.index.name}
-    return {**index, "columns": frame.columns.tolist(), "values": values}
+# ---- kinds of values -------------------------------------------------------------------
 
 
-def _pandas_frame(index: list, index_name: Any, columns: list, values: list) -> Any:
-    pandas = import_optional("pandas", "data", what="A table in this file")
-    index = pandas.Index(index, name=index_name)
-    frame = pandas.DataFrame(dict(enumerate(values)), index=index)
-    frame.columns = pandas.Index(columns)
-    return frame
+class Kind(ABC):
+    """A kind of value that JSON does not have, written as an object of named parts."""
+
+    #: What ``"is"`` says in the file. It must never change.
+    tag: ClassVar[str]
+
+    @abstractmethod
+    def matches(self, value: Any) -> bool:
+        """Return whether a value is of this kind."""
+
+    @abstractmethod
+    def parts(self, value: Any) -> Mapping[str, Any]:
+        """Return the parts of a value: further values by name."""
+
+    @abstractmethod
+    def make(self, **parts: Any) -> Any:
+        """Return the value of these parts; a file may hold parts of any names and types."""
 
 
-# How values are recognized, taken apart and made again.
-Kind = tuple[Callable[[Any], bool], Callable[[Any], Mapping[str, Any]], Callable[..., Any]]
-KINDS: dict[str, Kind] = {
-    "tuple": (lambda v: type(v) is tuple, lambda v: {"items": [*v]}, lambda items: (*items,)),
-    "dict": (  # pairs, because JSON has only text as keys
-        lambda v: isinstance(v, Mapping),
-        lambda v: {"items": [list(pair) for pair in v.items()]},
-        lambda items: dict(items),
-    ),
-    "attribute_table": (lambda v: isinstance(v, AttributeTable), vars, AttributeTable),
-    "moments": (
-        lambda v: isinstance(v, Moments),
-        lambda v: dict(zip(_MOMENTS, attrgetter(*_MOMENTS)(v.compact(precise=True)))),
-        lambda **parts: Moments(rows=None, **parts),
-    ),
-    "pandas": (
-        lambda v: hasattr(v, "index") and hasattr(v, "columns"),
-        _frame_parts,
-        _pandas_frame,
-    ),
-    "polars": (
-        lambda v: hasattr(v, "get_columns"),
-        lambda v: {"names": v.columns, "columns": [c.to_numpy() for c in v.get_columns()]},
-        lambda names, columns: import_optional(
-            "polars", "data", what="A table in this file"
-        ).DataFrame(dict(zip(names, columns))),
-    ),
-}
+class TupleKind(Kind):
+    """A tuple, as a list of its items."""
+
+    tag = "tuple"
+
+    def matches(self, value: Any) -> bool:
+        return type(value) is tuple
+
+    def parts(self, value: tuple[Any, ...]) -> Mapping[str, Any]:
+        return {"items": list(value)}
+
+    def make(self, items: list[Any]) -> tuple[Any, ...]:  # type: ignore[override]
+        return tuple(items)
 
 
-def _selector_type(name: str) -> Any:
-    """The type of this name, or None; names come from files."""
-    room = "semfs" if name in semfs.__all__ else "semfs.baselines"
-    return getattr(importlib.import_module(room), name) if name in TYPES else None
+class MappingKind(Kind):
+    """A mapping, as a list of pairs, because keys of JSON are text."""
+
+    tag = "dict"
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, Mapping)
+
+    def parts(self, value: Mapping[Any, Any]) -> Mapping[str, Any]:
+        return {"items": [[key, item] for key, item in value.items()]}
+
+    def make(self, items: list[Any]) -> dict[Any, Any]:  # type: ignore[override]
+        return dict(items)
 
 
-class _Writer:  # of values into JSON, and arrays into members of the archive
+class AttributeTableKind(Kind):
+    """Descriptions of classes."""
+
+    tag = "attribute_table"
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, AttributeTable)
+
+    def parts(self, value: AttributeTable) -> Mapping[str, Any]:
+        return {
+            "values": value.values,
+            "classes": value.classes,
+            "names": value.names,
+        }
+
+    def make(self, values: Any, classes: Any, names: Any) -> Any:  # type: ignore[override]
+        return AttributeTable(values, classes, names)
+
+
+class MomentsKind(Kind):
+    """What `partial_fit` collected: the scatter matrix, but not the samples."""
+
+    tag = "moments"
+    fields = (
+        "classes",
+        "counts",
+        "means",
+        "scatter_diag",
+        "scatter_matrix",
+        "eps",
+    )
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, Moments)
+
+    def parts(self, value: Moments) -> Mapping[str, Any]:
+        compact = value.compact(precise=True)
+        return {name: getattr(compact, name) for name in self.fields}
+
+    def make(self, **parts: Any) -> Moments:
+        return Moments(rows=None, **parts)
+
+
+class PandasKind(Kind):
+    """A pandas frame, each column of its type."""
+
+    tag = "pandas"
+
+    def matches(self, value: Any) -> bool:
+        return hasattr(value, "index") and hasattr(value, "columns")
+
+    def parts(self, value: Any) -> Mapping[str, Any]:
+        return {
+            "index": value.index.tolist(),
+            "index_name": value.index.name,
+            "columns": value.columns.tolist(),
+            "values": [value.iloc[:, j].to_numpy() for j in range(value.shape[1])],
+        }
+
+    def make(  # type: ignore[override]
+        self,
+        index: list[Any],
+        index_name: Any,
+        columns: list[Any],
+        values: list[Any],
+    ) -> Any:
+        pandas = import_optional("pandas", "data", what="A table in this file")
+        # by number first: names of columns may occur twice
+        frame = pandas.DataFrame(
+            dict(enumerate(values)), index=pandas.Index(index, name=index_name)
+        )
+        frame.columns = pandas.Index(columns)
+        return frame
+
+
+class PolarsKind(Kind):
+    """A polars frame."""
+
+    tag = "polars"
+
+    def matches(self, value: Any) -> bool:
+        return hasattr(value, "get_columns")
+
+    def parts(self, value: Any) -> Mapping[str, Any]:
+        columns = [column.to_numpy() for column in value.get_columns()]
+        return {"names": value.columns, "columns": columns}
+
+    def make(self, names: list[str], columns: list[Any]) -> Any:  # type: ignore[override]
+        polars = import_optional("polars", "data", what="A table in this file")
+        return polars.DataFrame(dict(zip(names, columns)))
+
+
+#: In the order in which they are tried.
+KINDS: tuple[Kind, ...] = (
+    TupleKind(),
+    MappingKind(),
+    AttributeTableKind(),
+    MomentsKind(),
+    PandasKind(),
+    PolarsKind(),
+)
+
+
+def _selector_type(name: object) -> type[BaseEstimator] | None:
+    """The selector type of this name, which may come from a file; None if there is none."""
+    if not isinstance(name, str) or name not in TYPES:
+        return None
+    module = "semfs" if name in semfs.__all__ else "semfs.baselines"
+    found: type[BaseEstimator] = getattr(importlib.import_module(module), name)
+    return found
+
+
+# ---- writing ---------------------------------------------------------------------------
+
+
+class _Writer:
+    """Turns values into JSON, and arrays into members of the archive."""
+
     def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
 
-    def selector(self, selector: Any) -> dict[str, Any]:
+    def selector(self, selector: BaseEstimator) -> dict[str, Any]:
+        """JSON of a selector: its type, parameters and fitted attributes."""
         name = type(selector).__name__
         if _selector_type(name) is not type(selector):
             raise TypeError(
@@ -193,25 +361,31 @@ class _Writer:  # of values into JSON, and arrays into members of the archive
                 "Of a pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
-        kept = [key for key in vars(selector) if key.endswith("_") or key in _SETTINGS]
-        state = {key: getattr(selector, key) for key in kept if key not in params}
-        parts = {"params": self.fields(params), "state": self.fields(state)}
-        return {"is": "selector", "type": name, **parts}
+        state = {
+            key: value
+            for key, value in vars(selector).items()
+            if (key.endswith("_") or key in SETTINGS) and key not in params
+        }
+        return {
+            "is": "selector",
+            "type": name,
+            "params": {key: self.value(value, key) for key, value in params.items()},
+            "state": {key: self.value(value, key) for key, value in state.items()},
+        }
 
-    def fields(self, parts: Mapping[str, Any], where: str | None = None) -> dict[str, Any]:
-        return {key: self.value(part, where or key) for key, part in parts.items()}
-
-    def value(self, value: Any, where: str) -> Any:
-        """JSON of one value; ``where`` is the attribute that holds it."""
+    def value(self, value: Any, where: str) -> Json:
+        """JSON of one value; ``where`` is the parameter or attribute that holds it."""
         if isinstance(value, np.generic):
             value = value.item()
-        if type(value) in (type(None), bool, int, float, str):
+        if value is None or type(value) in (bool, int, float, str):
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
-        for tag, (known, parts, _) in KINDS.items():
-            if known(value):
-                return {"is": tag, **self.fields(parts(value), where)}
+        for kind in KINDS:
+            if kind.matches(value):
+                parts = kind.parts(value)
+                written = {name: self.value(part, where) for name, part in parts.items()}
+                return {"is": kind.tag, **written}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
             return self.array(np.asarray(as_numpy(value)), where)
         if type(value).__name__ in TYPES:
@@ -221,68 +395,97 @@ class _Writer:  # of values into JSON, and arrays into members of the archive
             "not write. Use numbers, text, arrays, frames or dicts of them."
         )
 
-    def array(self, array: np.ndarray, where: str) -> dict[str, Any]:
+    def array(self, array: npt.NDArray[Any], where: str) -> dict[str, Any]:
+        """JSON of an array, which names the member that holds its numbers."""
         shape = list(array.shape)
         if array.dtype.kind == "O":
             items = self.value(array.ravel().tolist(), where)
             return {"is": "objects", "items": items, "shape": shape}
         if array.dtype.kind not in "biufcUMm":
             raise TypeError(f"{where} is an array of {array.dtype}, which save does not write.")
-        if array.ndim == 2 and array.dtype.kind == "f":  # W has k rows that are not zero
-            used = np.flatnonzero(array.any(axis=1))
-            if 2 * len(used) < len(array):
-                names = {"rows": self.member(used), "name": self.member(array[used])}
-                return {"is": "some_rows", **names, "shape": shape}
+        if array.ndim == 2 and array.dtype.kind == "f":
+            # W (d, m) has k rows that are not zero
+            nonzero = np.flatnonzero(array.any(axis=1))
+            if 2 * len(nonzero) < len(array):
+                rows = self.member(nonzero)
+                name = self.member(array[nonzero])
+                return {
+                    "is": "some_rows",
+                    "rows": rows,
+                    "name": name,
+                    "shape": shape,
+                }
         return {"is": "array", "name": self.member(array)}
 
-    def member(self, array: np.ndarray) -> str:
+    def member(self, array: npt.NDArray[Any]) -> str:
+        """Add an array to the archive; return its name there."""
         name = f"a{len(self.arrays)}"
+        # reshape, because ascontiguousarray makes arrays of no dimension 1-d
         self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
 
 
-class _Reader:
-    """Turns JSON back into values. ``tags`` are all that a file can ask for."""
+# ---- reading ---------------------------------------------------------------------------
 
-    def __init__(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
-        self.path, self.arrays = path, arrays
-        self.tags: dict[Any, Callable] = {tag: make for tag, (*_, make) in KINDS.items()}
-        self.tags |= {"some_rows": self.some_rows, "selector": self.selector}
-        self.tags["array"] = lambda name: arrays[name]
-        self.tags["objects"] = lambda items, shape: object_array(items).reshape(shape)
+
+class _Reader:
+    """Turns JSON back into values. ``makers`` is all that a file can ask for."""
+
+    def __init__(self, path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.path = path
+        self.arrays = arrays
+        self.makers: dict[str, Callable[..., Any]] = {kind.tag: kind.make for kind in KINDS}
+        self.makers["array"] = self.array
+        self.makers["objects"] = self.objects
+        self.makers["some_rows"] = self.some_rows
+        self.makers["selector"] = self.selector
 
     def value(self, found: dict[str, Any]) -> Any:
         """What an object of the header stands for; its parts are values already."""
         if "is" not in found:
             return found
-        read = self.tags.get(tag := found.pop("is"))
-        if read is None:
+        tag = found.pop("is")
+        if tag not in self.makers:
             raise FileError(f"{self.path} holds a {tag!r:.80}, unknown to semfs. Refused.")
-        return read(**found)
+        return self.makers[tag](**found)
 
-    def selector(self, type: str, params: dict, state: dict) -> Any:
-        if (kind := _selector_type(type)) is None:
-            known = ", ".join(TYPES)
-            raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
-        if unknown := set(params) - set(inspect.signature(kind).parameters):
-            name = min(unknown)[:80]
-            raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
-        selector = kind(**params)
-        for key, value in state.items():
-            fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(kind, key)
-            if not fitted and key not in _SETTINGS:
-                raise FileError(f"{self.path}: {key[:80]!r} is no fitted attribute. Refused.")
-            setattr(selector, key, value)
-        d = state.get("n_features_in_")
-        for name in ("scores_", "order_", "ranking_", "support_", "feature_names_in_"):
-            if name in state and np.shape(state[name]) != (d,):
-                raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
-        return selector
+    def array(self, name: str) -> npt.NDArray[Any]:
+        return self.arrays[name]
 
-    def some_rows(self, name: str, rows: str, shape: list[int]) -> np.ndarray:
+    def objects(self, items: list[Any], shape: list[int]) -> npt.NDArray[Any]:
+        return object_array(items).reshape(shape)
+
+    def some_rows(self, name: str, rows: str, shape: list[int]) -> npt.NDArray[Any]:
+        """An array of zeros but for some rows."""
         n, m = shape
-        stored = 8 * n * m if n <= self.path.stat().st_size else 0  # no row is for nothing
-        check_declared_size(self.path, "an array", 8 * n * m, stored)
+        size = 8 * n * m
+        # every feature has a name, score and rank in the file: no more rows than bytes
+        plausible = n <= self.path.stat().st_size
+        check_declared_size(self.path, "an array", size, size if plausible else 0)
         whole = np.zeros((n, m), dtype=self.arrays[name].dtype)
         whole[self.arrays[rows]] = self.arrays[name]
         return whole
+
+    def selector(self, type: str, params: dict[str, Any], state: dict[str, Any]) -> Any:
+        """A selector of an allowed type, with known parameters and fitted attributes."""
+        estimator = _selector_type(type)
+        if estimator is None:
+            known = ", ".join(TYPES)
+            raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
+        unknown = set(params) - set(inspect.signature(estimator).parameters)
+        if unknown:
+            name = min(unknown)[:SHOWN]
+            raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
+        selector = estimator(**params)
+        for key, value in state.items():
+            fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
+            if not fitted and key not in SETTINGS:
+                raise FileError(
+                    f"{self.path}: {key[:SHOWN]!r} is no fitted attribute. Refused."
+                )
+            setattr(selector, key, value)
+        d = state.get("n_features_in_")
+        for name in PER_FEATURE:
+            if name in state and np.shape(state[name]) != (d,):
+                raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
+        return selector

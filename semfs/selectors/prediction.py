@@ -1,8 +1,8 @@
 """Which class a sample belongs to, seen or only described: Gaussians about class means.
 
 The mean of a seen class is known, that of an unseen class is predicted from its description
-(`MeanModel`). All classes share the covariance within the seen classes; what predictions miss is
-added for the unseen ones. Only means and covariance of the selected features are needed.
+(`MeanModel`). All classes share the covariance within the seen classes; what predictions miss
+is added for the unseen ones. Only means and covariance of the selected features are needed.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ SHRINKAGE = 0.5
 #: Eigenvalues of a covariance below this share of the largest one are raised to it.
 SMALLEST_EIGENVALUE = 1e-9
 #: Regression draws some means nearer to the center than others, and samples would go to the
-#: nearest. Lengths are multiplied by (usual length / length) to this power, which is 1 for equal
-#: lengths, and a mean is moved as if it were at least the usual length / MOST_STRETCH away.
+#: nearest. Lengths are multiplied by (usual length / length) to this power, 1 of which makes
+#: them equal, and a mean is moved as if it were at least the usual length / MOST_STRETCH away.
 EVENNESS = 0.75
 MOST_STRETCH = 10.0
 #: Share of the covariance of prediction errors that is added for unseen classes.
@@ -47,7 +47,9 @@ class ClassPredictor:
     table: AttributeTable  # descriptions of the C seen classes
     means: Float64  # (C, k)
     within: Float64  # (k, k), the covariance within classes
-    same: Indices | None = None  # (k,), attributes that are the selected features (`same_space`)
+    same: Indices | None = (
+        None  # (k,), attributes that are the selected features (`same_space`)
+    )
 
     def scores(self, Z: Float64, table: AttributeTable) -> Float64:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
@@ -87,9 +89,9 @@ class ClassPredictor:
                 j = int(difference.argmax())
                 raise ValueError(
                     f"class_table describes the seen class {labels[row]!r} by "
-                    f"{self.table.names[j]!r} = {description[j]:g}, but the selector was fitted "
-                    f"with {fitted[j]:g}. Use the same description, or give another class "
-                    "another label."
+                    f"{self.table.names[j]!r} = {description[j]:g}, but the selector was "
+                    f"fitted with {fitted[j]:g}. Use the same description, or give another "
+                    "class another label."
                 )
         return position
 

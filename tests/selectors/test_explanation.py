@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose
 from report_rows import nasty_explanation
 
 from problems import make_problem
-from semfs import SemFS, SemFSCV, load, save
+from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
+from semfs.selectors.explanation import _selection_counts
+from semfs.selectors.training import Units
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,42 @@ def test_stability_is_the_frequency_over_refits_on_drawn_classes():
         assert row["low"] <= row["frequency"] <= row["high"]
     assert_allclose(found.features["frequency"], [expected[n] for n in found.features.index])
     assert found.n_bootstraps == 15
+
+
+def complementary_problem(n_copies, d=3300):
+    """Many strong features that separate one pair of classes, and one that separates others.
+
+    The last feature has a smaller first gain than every copy of the first one, but no other one
+    says what it says.
+    """
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 20)
+    X = rng.standard_normal((len(y), d))
+    X[:, :n_copies] += 6.0 * (y % 2)[:, None]
+    X[:, -1] += 3.0 * (y // 2 % 2)
+    return X, y
+
+
+@pytest.mark.parametrize("n_copies", [600, 2500])
+def test_a_feature_selected_in_most_bootstraps_is_not_called_unstable(n_copies):
+    X, y = complementary_problem(n_copies)
+    selector = SemFS(4, gamma=0.1).fit(X, y)
+    last = X.shape[1] - 1
+    assert last in selector.order_[:4]
+    found = selector.explain(n_bootstraps=20)
+    # 512 candidates, and even the best 2,000 do not contain it: it said 0 % once
+    assert found.features.loc[f"x{last}", "frequency"] > 0.8
+
+
+def test_features_that_are_no_candidates_have_no_frequency():
+    X, y = complementary_problem(600)
+    selector = SemFS(4, gamma=0.1).fit(X, y)
+    moments = Moments.from_data(X, y)
+    selected = selector.order_[:4]
+    counts = _selection_counts(selector, selected, moments, Units(), 3, 0)
+    assert np.isfinite(counts[selected]).all()
+    assert np.isfinite(counts).sum() == 2000
+    assert np.isnan(counts).sum() == 1300
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def test_partial_fit_goes_on_where_the_saved_selector_stopped(tmp_path):
     assert_allclose(back.coef_, whole.coef_, rtol=1e-8)
 
 
+def test_a_new_fitted_attribute_is_kept_without_further_code(tmp_path):
+    selector = SemFS(3).fit(*toy())
+    selector.preprocessing_ = {"normalize": "log1p", "scale": np.arange(7.0), "pair": (1, None)}
+    back = load(save(selector, tmp_path / "it.npz"))
+    same(back.preprocessing_, selector.preprocessing_)
+
+
 # ---- the promise to later versions ------------------------------------------------------
 
 
