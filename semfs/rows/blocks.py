@@ -57,6 +57,7 @@ class OutOfCoreRows:
     """What rows have in common that stay where they are."""
 
     in_memory = False
+    nbytes = 0
 
     def sample_columns(self: Any, features: np.ndarray) -> Any:
         return None if self.preview is None else self.preview.some(features)

@@ -89,6 +89,10 @@ class ArrayRows:
         return int(self.X.shape[1])
 
     @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
     def in_memory(self) -> bool:
         return False
 
@@ -166,3 +170,6 @@ class ArrayRows:
 
     def _host(self, values: Any) -> np.ndarray:
         return api._convert_to_numpy(values, self._xp()[0]).astype(np.float64)
+
+
+DeviceRows = ArrayRows

@@ -67,6 +67,10 @@ class Rows:
         return int(self.X.shape[1])
 
     @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
     def in_memory(self) -> bool:
         return True
 
@@ -159,6 +163,7 @@ class Rows:
         return mirrored(out)
 
 
+MemoryRows = Rows
 DIRECT = 'Use solver="direct", which does without it.'
 
 
@@ -367,6 +372,14 @@ class Accumulator:
         self.sample: list[tuple[Any, np.ndarray, np.ndarray]] = []
         # some columns (b,), and X'Z (d, b) of these, about the origin
         self.known: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def eps(self) -> float:
+        return self.rounding
+
+    @eps.setter
+    def eps(self, value: float) -> None:
+        self.rounding = value
 
     def add(self, X: Any, y: Any, weights: np.ndarray | None = None) -> None:
         """Add rows X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
