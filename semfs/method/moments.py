@@ -22,13 +22,14 @@ from semfs._typing import (
     LabelsLike,
     Mask,
     Matrix,
-    MatrixRows,
-    RowSource,
 )
 from semfs.arrays import batches, canonical
 from semfs.labels import encode_labels, label_array
-from semfs.rows import FAR, NEAR, Accumulator, DeviceRows, MemoryRows, as_matrix, is_foreign
-from semfs.rows.sums import without_lost
+from semfs.rows import as_matrix
+from semfs.rows.device import DeviceRows, is_foreign
+from semfs.rows.memory import MemoryRows
+from semfs.rows.source import RowSource
+from semfs.rows.sums import FAR, NEAR, Accumulator, without_lost
 from semfs.validation import check_all_finite, check_weights
 
 #: A sum of moments keeps the samples while they are smaller than the d × d matrix they would
@@ -118,7 +119,8 @@ class Moments:
         """Return the moments of validated X; raises if X holds NaN or infinity."""
         if sp.issparse(X):
             X = canonical(X.tocsr())
-        rows = DeviceRows(X, codes, weights) if is_foreign(X) else MemoryRows(X, codes, weights)
+        make_rows = DeviceRows if is_foreign(X) else MemoryRows
+        rows = make_rows(X, codes, weights)
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
         total = counts.sum()
         # Sums of values and squares are taken about a shift near the data, so that features
@@ -201,7 +203,7 @@ class Moments:
                 "of all classes. Build one Moments per group of classes and add some of them."
             )
         kept = np.array([label in wanted for label in known])
-        rows: MatrixRows = self.rows.keep_classes(kept)
+        rows: MemoryRows = self.rows.keep_classes(kept)
         return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
 
     def without_empty_classes(self) -> Moments:
@@ -338,7 +340,7 @@ def _can_be_kept(parts: list[Moments]) -> bool:
     """Whether the samples of all parts are in memory, and small enough to stay there."""
     if any(part.rows is None or not part.rows.in_memory for part in parts):
         return False
-    rows: list[MatrixRows] = [part.rows for part in parts]
+    rows: list[MemoryRows] = [part.rows for part in parts]
     if len({sp.issparse(source.X) for source in rows}) > 1:
         return False
     limit = max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
@@ -347,7 +349,7 @@ def _can_be_kept(parts: list[Moments]) -> bool:
 
 def _stack(parts: list[Moments]) -> Moments:
     """The moments of the samples of all parts, which are in memory and stay there."""
-    rows: list[MatrixRows] = [part.rows for part in parts]
+    rows: list[MemoryRows] = [part.rows for part in parts]
     # Classes of all parts, and the place of each part's classes among them.
     labels = label_array([label for part in parts for label in part.classes.tolist()])
     classes, places = encode_labels(labels)
@@ -362,7 +364,7 @@ def _stack(parts: list[Moments]) -> Moments:
     return Moments.from_checked(X, np.concatenate(codes), classes, weights)
 
 
-def _weights_of(rows: MatrixRows) -> Float64:
+def _weights_of(rows: MemoryRows) -> Float64:
     """Sample weights (n,), 1 where none were given."""
     return np.ones(len(rows.codes)) if rows.weights is None else rows.weights
 

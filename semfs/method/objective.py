@@ -24,11 +24,12 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 import scipy.sparse as sp
 
-from semfs._typing import Float64, Floats, Indices, MatrixRows
+from semfs._typing import Float64, Floats, Indices
 from semfs.arrays import batches, quiet_overflow
 from semfs.method.columns import ScatterColumns
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.rows.memory import MemoryRows
 from semfs.rows.sums import PANEL, add_outer, add_products, mirrored
 
 __all__ = [
@@ -463,18 +464,13 @@ class Objective:
         return out.T
 
     def factor(self) -> Factor | None:
-        """F with n rows and F'F = G, if n < d and the samples can be held in memory."""
+        """F with n rows and F'F = G, if n < d and the samples are in memory or on a device."""
         rows = self.moments.rows
-        if rows is None:
+        if rows is None or rows.nbytes == 0 or rows.n_rows >= self.n_features:
             return None
-        if not rows.in_memory:
-            rows = rows.copy()  # of another device: n × n problems are solved in numpy
-        if not rows.in_memory:
-            return None
-        samples: MatrixRows = rows
-        n = samples.X.shape[0]
-        if n >= self.n_features:
-            return None
+        # n × n problems are solved in numpy: samples of another device are copied
+        samples: MemoryRows = rows if rows.in_memory else rows.copy()
+        n = samples.n_rows
         X = samples.X.astype(np.float64)
         if self.fit_intercept and not sp.issparse(X):
             X = X - self.mean
