@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from semfs.validation import did_you_mean
+from semfs.validation import did_you_mean, split_names
 
 #: Codes of rows without a label, and of rows that must not be used at all.
 NO_LABEL = -1
@@ -119,11 +119,17 @@ def _text(label: Any) -> str:
 
 def classes_in(texts: Iterable[str], classes: Iterable) -> list:
     """Return the classes that texts name: each is one class, or several as in a line of CSV."""
-    known, words = {_text(label): label for label in classes}, list[str]()
+    known = {_text(label): label for label in classes}
+    words: list[str] = []
     for text in texts:
         line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
-        parts = [text] if text in known else [word.strip() for word in line]
-        words += [text] if known.keys().isdisjoint(parts) else parts
+        quoted = [word.strip() for word in line]  # "a, b",c as in a CSV file
+        for parts in (split_names(text, known), quoted):
+            if not known.keys().isdisjoint(parts):
+                words += parts
+                break
+        else:
+            words.append(text)
     return [known.get(word, word) for word in words]
 
 

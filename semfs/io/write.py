@@ -151,10 +151,15 @@ def _add_columns(frame: Any, columns: dict[str, np.ndarray]) -> None:
 
 
 def of_genes(columns: dict[str, np.ndarray], names: Any, wanted: Any) -> dict[str, np.ndarray]:
-    """Return columns (d,) of named genes for other genes: False or NaN where one is unknown."""
+    """Return columns (d,) of named genes for other genes: False or NaN where one is unknown.
+
+    Without a gene in common there are none: columns of NaN would hide that.
+    """
     known = {name: j for j, name in reversed(list(enumerate(names)))}
     places = np.array([known.get(name, -1) for name in wanted])
     found, out = places >= 0, {}
+    if not found.any():
+        return {}
     for column, values in columns.items():
         picked = values[places]
         partly = picked & found if picked.dtype == bool else np.where(found, picked, np.nan)

@@ -11,7 +11,7 @@ import semfs.io.reader
 from semfs import SemFS
 from semfs.datasets import load_sample
 from semfs.rows import open_blocks
-from semfs.selectors.files import select_features
+from semfs.select import select_features
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -168,7 +168,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("semfs.selectors.files.write_table", fail)
+    monkeypatch.setattr("semfs.select.write_table", fail)
     with pytest.raises(OSError, match="disk full"):
         rank(files / "pandas.parquet", tmp_path / "o.csv", LABEL, sample)
     assert not list(tmp_path.iterdir())
