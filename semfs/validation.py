@@ -338,7 +338,10 @@ def is_file(text: str) -> bool:
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
     """Return the end of a sentence that names the most similar known word, or nothing."""
-    near = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
+    texts = [str(item) for item in known]
+    # Cd3d and CD3D, the genes of mouse and man, are not similar to difflib.
+    near = [text for text in texts if text.lower() == str(word).lower()]
+    near = near or difflib.get_close_matches(str(word), texts, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -306,7 +306,7 @@ def test_genes_are_noted_in_the_object(adata, tmp_path):
     assert uns["classes"].tolist() == sorted(TABLE.index)
     assert uns["attributes"].tolist() == list(TABLE)
     assert len(uns["objective"]) == 3
-    assert set(uns["versions"]) == {"semfs", "scikit-learn"}
+    assert set(uns["versions"]) == {"semfs", "scikit-learn", "numpy", "python"}
 
 
 def test_a_copy_is_returned_if_asked_for(adata):
