@@ -8,21 +8,23 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
+from semfs import SemFS
+
 pd = pytest.importorskip("pandas")
 anndata = pytest.importorskip("anndata")
 pytest.importorskip("typer")
-
-from semfs import SemFS
 
 TYPES = ["B cell", "CD4-positive, alpha-beta T cell", "macrophage"]
 GENES = [f"G{j}" for j in range(8)] + ["MT-1", "MT-2", "IG, heavy", "CST3"]
 
 
-def expression(n=60, d=len(GENES)):
-    """Log-normalized values (n, d) of three types, each with genes of its own."""
+def expression():
+    """Log-normalized values (60, 12) of three types, each with two marker genes."""
     rng = np.random.default_rng(0)
-    means = 0.4 + 4 * np.eye(3, d)[np.arange(n) % 3] + 2 * np.eye(3, d, 8)[np.arange(n) % 3]
-    return np.log1p(rng.poisson(means) * rng.uniform(0.9, 1.1, (n, 1))).astype(np.float32)
+    types = np.arange(60) % 3
+    d = len(GENES)
+    means = 0.4 + 4 * np.eye(3, d)[types] + 2 * np.eye(3, d, 8)[types]
+    return np.log1p(rng.poisson(means) * rng.uniform(0.9, 1.1, (60, 1))).astype(np.float32)
 
 
 @pytest.fixture
@@ -38,7 +40,9 @@ def select(tmp_path, invoke, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(cells, *options, out="out.csv", code=0):
-        cells.write_h5ad(tmp_path / "cells.h5ad")
+        path = tmp_path / "cells.h5ad"
+        path.unlink(missing_ok=True)  # HDF5 refuses to write into what may still be open
+        cells.write_h5ad(path)
         done = invoke(
             "select", "cells.h5ad", "-l", "type", "-k", 3, "-o", out, *options, code=code
         )
@@ -81,7 +85,7 @@ def test_genes_come_from_lists_patterns_and_files(value, expected, cells, select
 @pytest.mark.parametrize(
     "value, message",
     [
-        ("G5,G99", "--include: no feature named 'G99'; did you mean"),
+        ("G5,G99", "--include: no feature named 'G99'. Check the spelling."),
         ("g5", "--include: no feature named 'g5'; did you mean 'G5'?"),
         ("re:^XX", "--include: the pattern 're:^XX' matches none of the 12 feature names."),
         ("re:(", "--include: 're:(' is not a valid regular expression"),
@@ -352,15 +356,7 @@ def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch)
     cells.write_h5ad("cells.h5ad")
     terms = [f"\n[Term]\nid: X:{i}\nname: {name}\n" for i, name in enumerate(TYPES)]
     (tmp_path / "cells.obo").write_text("format-version: 1.2\n" + "".join(terms))
-    invoke(
-        "attributes",
-        "cells.h5ad",
-        "-l",
-        "type",
-        "--ontology",
-        "cells.obo",
-        "--template",
-        "map.csv",
-    )
+    options = ("-l", "type", "--ontology", "cells.obo", "--template", "map.csv")
+    invoke("attributes", "cells.h5ad", *options)
     table = pd.read_csv(tmp_path / "map.csv", dtype=str)
     assert set(table["label"]) == set(TYPES)
