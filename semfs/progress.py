@@ -1,4 +1,4 @@
-"""Progress of a long loop on standard error: a bar with rich on a terminal, else plain lines."""
+"""Progress of a long loop on standard error: a bar on a terminal, else plain lines."""
 
 from __future__ import annotations
 
