@@ -146,7 +146,10 @@ def select_features(
         _return_to_original_units(selector, seen.scale)
 
     features = _feature_table(selector, source, reasons, pandas)
-    with atomic_write(target) as data_file, atomic_write(table_path) as table_file:
+    with (
+        atomic_write(target) as data_file,
+        atomic_write(table_path) as table_file,
+    ):
         _write_reduced(source, selector, data_file, subset, settings)
         write_table(features, table_file)
     assert seen.labels is not None
@@ -268,7 +271,10 @@ def gene_names(reader: Reader, column: str) -> list[str]:
 
 
 def _fit(
-    selector: SemFS, seen: BlockSource, X_unlabeled: Matrix | None, scheduler: str | None
+    selector: SemFS,
+    seen: BlockSource,
+    X_unlabeled: Matrix | None,
+    scheduler: str | None,
 ) -> None:
     """Fit the selector here, or on a Dask cluster."""
     if scheduler is None:
@@ -301,7 +307,10 @@ def _return_to_original_units(selector: SemFS, scale: np.ndarray) -> None:
 
 
 def _feature_table(
-    selector: SemFS, source: BlockSource, reasons: Mapping[int, str], pandas: Any
+    selector: SemFS,
+    source: BlockSource,
+    reasons: Mapping[int, str],
+    pandas: Any,
 ) -> pd.DataFrame:
     """Return one row per feature, best first."""
     order = np.asarray(selector.order_)

@@ -31,7 +31,12 @@ def memory_limit() -> int:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         import resource
-    except (AttributeError, ImportError, OSError, ValueError):  # not a POSIX system
+    except (
+        AttributeError,
+        ImportError,
+        OSError,
+        ValueError,
+    ):  # not a POSIX system
         return ASSUMED_MEMORY
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     return total if allowed == resource.RLIM_INFINITY else min(total, allowed)

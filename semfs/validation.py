@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 #: A feature that begins so is a regular expression, searched for in the feature names.
 PATTERN_PREFIX = "re:"
 #: First lines that a file of feature names may have as its header, in lower case.
-LIST_HEADERS = ("feature", "features", "gene", "genes", "name", "names", "symbol", "symbols")
+LIST_HEADERS = (
+    "feature",
+    "features",
+    "gene",
+    "genes",
+    "name",
+    "names",
+    "symbol",
+    "symbols",
+)
 #: Sample weights outside these limits are refused: their squares leave the range of float64.
 SMALLEST_WEIGHT = 1e-100
 LARGEST_WEIGHT = 1e100
@@ -86,7 +95,11 @@ def check_option(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_number(
-    name: str, value: object, *, at_least: float | None = None, above: float | None = None
+    name: str,
+    value: object,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
 ) -> None:
     """Raise unless value is a finite number, ``at_least`` or ``above`` a limit."""
     if above is None:
@@ -114,7 +127,9 @@ def check_integer(name: str, value: object, low: int) -> None:
 
 
 def check_distinct(
-    items: Iterable[Hashable], message: str, error: type[ValueError] = ValueError
+    items: Iterable[Hashable],
+    message: str,
+    error: type[ValueError] = ValueError,
 ) -> None:
     """Raise if an item occurs twice; ``{}`` in the message stands for it."""
     repeated = [item for item, times in Counter(items).items() if times > 1]
@@ -151,7 +166,9 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
 
 
 def class_weights(
-    class_weight: str | Mapping[Hashable, float] | None, classes: np.ndarray, counts: Floats
+    class_weight: str | Mapping[Hashable, float] | None,
+    classes: np.ndarray,
+    counts: Floats,
 ) -> Float64 | None:
     """Return the weight (C,) of each class, or None if all are 1.
 
@@ -298,7 +315,10 @@ def _checked_index(parameter: str, value: object, n_features: int) -> int:
 
 
 def feature_indices(
-    parameter: str, features: FeaturesLike | None, d: int, names: Sequence[object] | None = None
+    parameter: str,
+    features: FeaturesLike | None,
+    d: int,
+    names: Sequence[object] | None = None,
 ) -> Indices:
     """Return `resolve_features` with its arguments in another order."""
     # alias until all branches are merged

@@ -33,7 +33,14 @@ __all__ = ["app", "main"]
 #: whose fields are then its options. It imports the library inside, so that --help is quick.
 COMMANDS = (demo, select, attributes, datasets, evaluate, reproduce, report)
 #: Errors whose message is shown as one line; others are defects and show a traceback.
-EXPECTED = (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError)
+EXPECTED = (
+    ValueError,
+    TypeError,
+    OSError,
+    ImportError,
+    LookupError,
+    MemoryError,
+)
 #: Exit codes: bad input; interrupted, as shells count signals (128 + SIGINT).
 BAD_INPUT = 2
 INTERRUPTED = 130

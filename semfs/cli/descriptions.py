@@ -32,7 +32,8 @@ MOST_FINDINGS = 5
 
 def attributes(
     out: Annotated[
-        Path | None, Option("--out", "-o", help="The table: .csv, .tsv or .parquet.")
+        Path | None,
+        Option("--out", "-o", help="The table: .csv, .tsv or .parquet."),
     ] = None,
     names: Annotated[str | None, Argument(help=NAMES)] = None,
     encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",

@@ -21,7 +21,16 @@ OPTIONS = {
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
-    *("alpha", "attributes", "candidates", "drop", "exclude", "gamma", "include", "layer"),
+    *(
+        "alpha",
+        "attributes",
+        "candidates",
+        "drop",
+        "exclude",
+        "gamma",
+        "include",
+        "layer",
+    ),
     *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
 )
 OPTIONS.update({name: f"--{name}" for name in SAME_NAME})
@@ -29,7 +38,9 @@ OPTIONS.update({name: f"--{name}" for name in SAME_NAME})
 
 def message_of(problem: BaseException | Warning | str) -> str:
     """Return the text of an error or warning, with the option in place of a parameter."""
-    from semfs.validation import ParameterProblem  # it loads scikit-learn; --help need not
+    from semfs.validation import (
+        ParameterProblem,
+    )  # it loads scikit-learn; --help need not
 
     if isinstance(problem, ParameterProblem):
         return problem.named(OPTIONS.get(problem.name, problem.name))

@@ -100,7 +100,11 @@ def evaluate(options: Evaluation) -> None:
         print_scores(rows)
     if options.out is not None:
         facts: dict[str, Any] = dict(getattr(summary, "info", None) or {})
-        facts |= {"command": command_line(), "versions": versions(), "notes": summary.notes}
+        facts |= {
+            "command": command_line(),
+            "versions": versions(),
+            "notes": summary.notes,
+        }
         page = write_report(rows, options.out, info=facts)
         if not options.as_json:
             show_written([page], replaced)

@@ -10,7 +10,15 @@ from typer import Argument, Option
 
 from semfs.cli.console import complain, show, show_written
 from semfs.cli.evaluation import METHODS, report_failures
-from semfs.cli.options import Jobs, Seed, command_line, existing, given, is_page, words
+from semfs.cli.options import (
+    Jobs,
+    Seed,
+    command_line,
+    existing,
+    given,
+    is_page,
+    words,
+)
 
 EXPERIMENTS = (
     "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
@@ -71,10 +79,12 @@ def reproduce(options: Reproduction) -> None:
 def report(
     run: Annotated[Path, Argument(help="Run directory of 'semfs reproduce'.")],
     out: Annotated[
-        Path | None, Option("--out", "-o", help="The page; default: RUN/report.html.")
+        Path | None,
+        Option("--out", "-o", help="The page; default: RUN/report.html."),
     ] = None,
     csv: Annotated[
-        Path | None, Option(help="Write the finished rows here, instead of a page.")
+        Path | None,
+        Option(help="Write the finished rows here, instead of a page."),
     ] = None,
 ) -> None:
     """Make one self-contained HTML page of a run, or a CSV file of its finished rows.

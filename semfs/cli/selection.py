@@ -57,7 +57,8 @@ class Selection:
     data: Annotated[Path, Argument(help=DATA)]
     label: Label = None
     attributes: Annotated[
-        Path | None, Option("--attributes", "-a", help=f"{ATTRIBUTES} Default: labels.")
+        Path | None,
+        Option("--attributes", "-a", help=f"{ATTRIBUTES} Default: labels."),
     ] = None
     n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
@@ -99,7 +100,12 @@ def select(options: Selection) -> None:
     check_descriptions(options.attributes)
     source = _open(options)
     outputs = (*output_paths(source, options.out), options.save)
-    inputs = (options.data, options.label, options.attributes, options.unlabeled_file)
+    inputs = (
+        options.data,
+        options.label,
+        options.attributes,
+        options.unlabeled_file,
+    )
     check_apart(outputs, inputs)
     replaced = existing(outputs)
 
@@ -290,8 +296,23 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
     """Return what is needed to repeat the run, for uns of an .h5ad file."""
     settings: dict[str, object] = given(
         options,
-        *("label", "layer", "gene_symbols", "normalize", "scale", "unseen", "drop"),
-        *("min_cells", "unlabeled", "unlabeled_names", "include", "exclude", "candidates"),
+        *(
+            "label",
+            "layer",
+            "gene_symbols",
+            "normalize",
+            "scale",
+            "unseen",
+            "drop",
+        ),
+        *(
+            "min_cells",
+            "unlabeled",
+            "unlabeled_names",
+            "include",
+            "exclude",
+            "candidates",
+        ),
     )
     # What a file or pattern meant, too, because the file may change.
     for name, indices in features.items():
