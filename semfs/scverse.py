@@ -143,7 +143,7 @@ def select_genes(
 def _described(adata: AnnData, groupby: str) -> list[Label]:
     """Return the cell types to describe, categories without a cell among them."""
     types = adata.obs[groupby]
-    if hasattr(types, "cat"):
+    if hasattr(types, "cat"):  # a categorical column
         return list(types.cat.categories)
     return list(types.dropna().unique())
 
@@ -202,6 +202,7 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
     if min_samples is not None:
         check_integer(parameter, min_samples, 1)
     limit = FEW_SAMPLES if min_samples is None else min_samples
+    # negative codes are samples without a class
     counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.classes))
     rare = np.flatnonzero(counts < limit)
     if not len(rare):
@@ -220,6 +221,7 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
     """Warn if cells look standardized (scanpy's ``pp.scale``), where all genes vary alike."""
     if not reader.of_cells:
         return
+    # A few hundred cells from four places of the file, zeros left out.
     values = reader.some_values()
     if not len(values) or not np.isfinite(values).all() or values.min() >= 0:
         return
@@ -261,6 +263,7 @@ def result_summary(
     replace those of the same name; None is left out.
     """
     parameters = dict(selector.get_params())
+    # The table would be too large; its column names are kept below.
     parameters.pop("attributes")
     parameters.update(settings or {})
     return {

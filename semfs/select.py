@@ -141,6 +141,7 @@ def select_features(
     if X_unlabeled is not None and seen.scale is not None:
         X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
     _fit(selector, seen, X_unlabeled, scheduler)
+    # Explanations need the moments of the fit, so they come before the change of units.
     reasons = _reasons(selector, source)
     if seen.scale is not None:
         _return_to_original_units(selector, seen.scale)
@@ -236,6 +237,7 @@ def read_unlabeled(
     if normalize is not None:
         X = normalized(X)
     if source.feature_names is None or names is None:
+        # Without names only the number of features can be compared.
         if X.shape[1] != source.n_features:
             found = f"{X.shape[1]} features, the data have {source.n_features}"
             raise ParameterError("X_unlabeled", f": {path} has {found}.")
@@ -317,6 +319,7 @@ def _feature_table(
     scores = np.asarray(selector.scores_, dtype=np.float64)[order]
     columns = {
         "feature": [str(name) for name in feature_names(source)[order]],
+        # an empty cell instead of -inf
         "score": np.where(np.isfinite(scores), scores, np.nan),
         "selected": np.asarray(selector.support_)[order],
         "column": order,
@@ -329,6 +332,7 @@ def _feature_table(
 def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
+    # Features that may not be selected have the score -inf: excluded ones, and constants.
     excluded = resolve_features(
         "exclude", selector.exclude, source.feature_names, source.n_features
     )
@@ -336,6 +340,7 @@ def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
         reasons[feature] = "constant"
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
 
+    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
     explained = selector.explain(n_bootstraps=0).features
     selected = np.asarray(selector.order_)[: len(explained)].tolist()
     forced = resolve_features(
@@ -375,6 +380,7 @@ def _write_reduced(
     if origin is not None and origin.suffix.lower() == ".h5ad":
         if kept is None:
             source = _named_like_var(source)
+        # The file is copied and added to; the matrix is not read.
         write_h5ad(source, path, columns, summary, kept)
     else:
         _write_new_h5ad(source, path, columns, summary, kept)
@@ -426,6 +432,7 @@ def _write_new_h5ad(
     use_raw = source.reader.frame == "raw/var"
     genes = view(adata, use_raw=use_raw)
     if kept is not None:
+        # genes of raw become X of a new object
         adata = genes.keep(kept).copy()
         genes = view(adata)
         columns = {name: values[kept] for name, values in columns.items()}

@@ -145,7 +145,7 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
     name = "sample_weight"
     if sample_weight is None:
         return None
-    if isinstance(sample_weight, numbers.Number):
+    if isinstance(sample_weight, numbers.Number):  # one weight for all, as in scikit-learn
         sample_weight = np.full(n_samples, sample_weight)
     weights: Float64 = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name=name
@@ -224,6 +224,7 @@ def resolve_features(
         return np.zeros(0, dtype=np.intp)
     if isinstance(values, str):
         raise ParameterTypeError(parameter, f"must be a list of features, got {values!r}.")
+    # Of several features of one name the first is meant.
     index_of: dict[str, int] = {}
     for index, name in enumerate([] if names is None else names):
         index_of.setdefault(str(name), index)
@@ -249,6 +250,7 @@ def _indices_of_text(
         return _matching(parameter, text, index_of)
     if is_file(text):
         listed = _names_in_file(parameter, Path(text))
+        # A header is passed over, unless a feature has that name.
         if listed[0].lower() in LIST_HEADERS and listed[0] not in index_of:
             listed = listed[1:]
     else:
@@ -295,7 +297,7 @@ def _index_of_name(
     if index_of:
         hint = did_you_mean(name, index_of) or ". Check the spelling."
         raise ParameterError(parameter, f": no feature named {name!r}{hint}")
-    if re.fullmatch(r"x\d+", name):
+    if re.fullmatch(r"x\d+", name):  # as get_feature_names_out calls it
         return _checked_index(parameter, int(name[1:]), n_features)
     raise ParameterError(
         parameter,
@@ -339,6 +341,7 @@ def split_names(text: str, known: Iterable[str]) -> list[str]:
     start = 0
     while start < len(pieces):
         stop = len(pieces)
+        # The longest known name first; a single piece is taken as it is.
         while stop > start + 1 and ",".join(pieces[start:stop]).strip() not in known:
             stop -= 1
         name = ",".join(pieces[start:stop]).strip()
@@ -392,6 +395,7 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
     try:
         check_array(X, **options)
     except ValueError as error:
+        # Coordinates of the stored values serve dense and sparse X alike.
         found = coo_array(check_array(X, ensure_all_finite=False, **options))
         place = int(np.argmin(np.isfinite(found.data)))
         row, column = (int(index[place]) for index in found.coords)

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = (
-    "Class names: a,b,c; a file with one per line, or with name, tab (CSV: comma) and "
-    "description; or a data file, with --label."
+    "Class names: a,b,c; a file with one per line, or with name, tab "
+    "(CSV: comma) and description; or a data file, with --label."
 )
 ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
 ONTOLOGY = (
-    "Describe classes by their ancestors in this OBO or OWL file, or in 'cl' (Cell Ontology)."
+    "Describe classes by their ancestors in this OBO, OWL or JSON file, "
+    "or in 'cl' (Cell Ontology)."
 )
 MARKERS = "A table of class, marker and optional weight, instead of NAMES."
 PROMPT = "Text around a name, such as 'a photo of a {}'; repeatable."
@@ -60,6 +61,7 @@ def attributes(
     check_apart([written], [names, markers, ontology, encoder])
     replaced = existing([written])
 
+    # Imported after the checks, so that a wrong option is refused at once.
     from semfs import attributes as package
     from semfs.attributes.files import write_table
 
@@ -100,10 +102,12 @@ def _write_template(labels: list[str], ontology: str | None, path: Path) -> None
     """Write a table of label and best guess of its term in the ontology."""
     if ontology is None:
         raise ValueError("--template needs --ontology FILE, or --ontology cl.")
+    # By name, because the function comes with another branch; import it when all are merged.
     module = import_module("semfs.attributes.ontology")
     guesses: pd.DataFrame = module.mapping_template(labels, ontology)
     from semfs.attributes.files import write_table
 
+    # The labels become the index, which is written as the first column.
     first, *_ = guesses.columns
     write_table(guesses.set_index(first), path)
 
@@ -129,7 +133,7 @@ def datasets() -> None:
 
     for entry in CATALOG:
         path = find_files(entry)
-        if not entry.files:
+        if not entry.files:  # nothing to look for
             place = "bundled"
         elif path is None:
             place = "not found"

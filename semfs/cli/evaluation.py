@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from semfs.lab.demo import Demo
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
+PAGE = "Page with figures, .html."
+REPEATS = "K-means runs per score."
 METHODS = "Methods to compare, with commas; module:Class for your own."
 SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
@@ -58,11 +60,11 @@ class Evaluation:
     scale: Scale = False
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
-    n_repeats: Annotated[int, Option("--repeats", help="K-means runs per score.")] = 20
+    n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
     n_jobs: Jobs = None
     seed: Seed = 0
-    out: Annotated[Path | None, Option("--out", "-o", help="Page with figures, .html.")] = None
+    out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
     as_json: AsJson = False
 
 
@@ -75,13 +77,16 @@ def evaluate(options: Evaluation) -> None:
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
     if options.unseen and options.n_splits is not None:
-        raise ValueError("--unseen names classes and --splits draws them: give one of the two.")
+        message = "--unseen names classes and --splits draws them: give one of the two."
+        raise ValueError(message)
     if options.out is not None and not is_page(options.out):
-        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+        message = "the page is written as .html; choose such a name."
+        raise ValueError(f"{options.out}: {message}")
     check_apart([options.out], [options.data, options.label, options.attributes])
     sizes = parse_sizes(options.ks)
     replaced = existing([options.out])
 
+    # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab import versions
     from semfs.lab.paper import evaluate as evaluate_methods
     from semfs.lab.report import write_report
@@ -125,7 +130,8 @@ def _open(options: Evaluation) -> Any:
         drop = expand_columns(path, options.label, options.layer, options.drop)
         reading["drop"] = drop
     elif options.drop:
-        reading["drop"] = options.drop  # refused there: it is for files
+        # `open_data` refuses it with a reason: it is for files.
+        reading["drop"] = options.drop
     return replace(open_data(options.data, **reading), scale=options.scale)
 
 
@@ -145,7 +151,7 @@ def parse_sizes(text: str) -> list[float]:
                 sizes.add(float(word))
             else:
                 sizes.add(int(word))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # not a number; 1:2:3:4 is not a range
         sizes = set()
     if not sizes or min(sizes) <= 0:
         message = f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5, or shares: 0.1."
@@ -172,6 +178,7 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
             score_at = {point.x: f"{point.mean:.3f}" for point in points}
             means[method] = fmean(point.mean for point in points)
             scores = [score_at.get(k, "") for k in ks]
+            # no score where k is larger than the number of features
             lines.append([method, *scores, f"{means[method]:.3f}"])
         lines.sort(key=lambda line: -means[line[0]])
         title = f"{name} on unseen classes"

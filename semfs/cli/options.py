@@ -11,18 +11,20 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
+# Help texts. They are whole sentences: a condition first, then what happens.
 DATA = (
-    "The data: CSV, TSV, Excel, Parquet, Feather, NPY, NPZ, HDF5, H5AD, Zarr or MTX, one row "
-    "per sample."
+    "The data, one row per sample: CSV, TSV, Excel, Parquet, Feather, "
+    "NPY, NPZ, HDF5, H5AD, Zarr or MTX."
 )
 LABEL = (
-    "Where the class labels are: a column (of obs in H5AD and Zarr), an array of the file "
-    "(NPZ: y by default), or a file with one label per line."
+    "Where the class labels are: a column (of obs in H5AD and Zarr), "
+    "an array of the file (NPZ: y by default), or a file with one label "
+    "per line."
 )
 ATTRIBUTES = (
-    "What describes the classes: a table file (CSV, Parquet, Excel), an ontology file (OBO, "
-    "OWL), 'cl' (Cell Ontology), 'names' (text of the class names) or 'labels' (no "
-    "description)."
+    "What describes the classes: a table file (CSV, Parquet, Excel), an "
+    "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
+    "the class names) or 'labels' (no description)."
 )
 UNSEEN = "A class, or several with commas; repeatable."
 DROP = (
@@ -32,6 +34,10 @@ LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file wi
 COUNTS = "The file holds counts: use log(1 + counts per 10⁴ of their row)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 
+JOBS = "Worker processes; one per core."
+SEED = "Seed of class splits, random draws and K-means starts."
+
+# Options: the type of their value, how they are spelled, and their help.
 Names = list[str] | None
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Label = Annotated[str | None, Option("--label", "-l", help=LABEL)]
@@ -39,8 +45,8 @@ Drop = Annotated[Names, Option(help=DROP)]
 Layer = Annotated[str | None, Option(help=LAYER)]
 Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
 Scale = Annotated[bool, Option("--scale", help=SCALE)]
-Jobs = Annotated[int | None, Option("--jobs", "-j", help="Worker processes; one per core.")]
-Seed = Annotated[int, Option(help="Seed of class splits, random draws and K-means starts.")]
+Jobs = Annotated[int | None, Option("--jobs", "-j", help=JOBS)]
+Seed = Annotated[int, Option(help=SEED)]
 
 #: Words that --attributes understands besides files.
 DESCRIPTIONS = ("labels", "names", "cl")
@@ -118,7 +124,9 @@ def expand_columns(
 
     from semfs.rows import open_blocks
 
-    with warnings.catch_warnings(action="ignore"):  # the file is opened again later
+    # The file is opened once more later, and then its warnings are shown.
+    with warnings.catch_warnings(action="ignore"):
         reader = open_blocks(data, label, key=layer).reader
+    # Of a table also columns that are not numbers can be dropped.
     columns = list(getattr(reader, "order", None) or reader.feature_names or [])
     return [columns[index] for index in resolve_features("drop", values, columns)]

@@ -40,12 +40,20 @@ if TYPE_CHECKING:
 SIZE = "Number of features to select, or their share, such as 0.1."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
 LIST = "a name, a list with commas, a file with one name per line, or 're:PATTERN'; repeatable."
+INCLUDE = f"Features to select in any case: {LIST}"
+EXCLUDE = f"Features never to select: {LIST}"
+CANDIDATES = f"Select only among these: {LIST}"
+HIDDEN = f"Classes not to use. {UNSEEN}"
+DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
 RARE = "Leave out classes with fewer samples."
 UNLABELED = (
-    "Whether samples without a label are dropped, or used as examples of unseen classes."
+    "Whether samples without a label are dropped (the default), "
+    "or used as examples of unseen classes."
 )
 UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+SUBSET = "H5AD: write the selected genes only."
+SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
@@ -58,15 +66,15 @@ class Selection:
     label: Label = None
     attributes: Annotated[
         Path | None,
-        Option("--attributes", "-a", help=f"{ATTRIBUTES} Default: labels."),
+        Option("--attributes", "-a", help=DESCRIPTIONS),
     ] = None
     n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
-    unseen: Annotated[Names, Option(help=f"Classes not to use. {UNSEEN}")] = None
+    unseen: Annotated[Names, Option(help=HIDDEN)] = None
     drop: Drop = None
-    include: Annotated[Names, Option(help=f"Features to select in any case: {LIST}")] = None
-    exclude: Annotated[Names, Option(help=f"Features never to select: {LIST}")] = None
-    candidates: Annotated[Names, Option(help=f"Select only among these: {LIST}")] = None
+    include: Annotated[Names, Option(help=INCLUDE)] = None
+    exclude: Annotated[Names, Option(help=EXCLUDE)] = None
+    candidates: Annotated[Names, Option(help=CANDIDATES)] = None
     layer: Layer = None
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
@@ -75,13 +83,11 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
-    subset: Annotated[bool, Option("--subset", help="H5AD: write the selected genes only.")] = (
-        False
-    )
+    subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
-    save: Annotated[Path | None, Option(help="Save the selector here, for semfs.load.")] = None
+    save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
 
 
@@ -96,6 +102,7 @@ def select(options: Selection) -> None:
     import semfs
     from semfs.select import output_paths, read_unlabeled, select_features
 
+    # What can be refused is refused before anything long begins.
     check_label_given(options.data, options.label)
     check_descriptions(options.attributes)
     source = _open(options)
@@ -112,6 +119,7 @@ def select(options: Selection) -> None:
     table, unseen = _descriptions(options, source)
     unseen = [*_unseen_classes(options.unseen, source), *unseen]
     source, removed = _with_usable_labels(options, source, table)
+    # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
@@ -191,16 +199,20 @@ def _with_usable_labels(
     labels = source.labels
     before = set(labels.classes)
     for text in options.unlabeled_names or ():
-        for name in [text] if text in labels.classes else words(text):
+        # A label may contain commas itself.
+        names = [text] if text in labels.classes else words(text)
+        for name in names:
             labels = labels.mask_label(name)
     if table is None or NO_LABEL not in table.index:
-        labels = labels.mask_label(NO_LABEL)  # scikit-learn's mark of a missing label, -1
+        # -1 is scikit-learn's mark of a missing label, unless a class has this name.
+        labels = labels.mask_label(NO_LABEL)
     if labels.n_unlabeled and options.unlabeled != "use":
         if options.unlabeled is None:
             complain(
                 f"{labels.n_unlabeled} samples without a label are not used. Use them as "
                 "examples of unseen classes with --unlabeled use."
             )
+        # Left out of the fit; the rows are still written.
         codes = np.where(labels.codes == NO_LABEL, LEFT_OUT, labels.codes)
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
@@ -272,6 +284,7 @@ def _excluded(features: dict[str, list[int]], source: "BlockSource") -> list[int
     """Return the features that may not be selected, all but the candidates among them."""
     excluded = list(features["exclude"])
     if features["candidates"]:
+        # What must be selected may be selected, candidate or not.
         allowed = {*features["candidates"], *features["include"]}
         others = set(range(source.n_features)) - allowed - set(excluded)
         excluded += sorted(others)
