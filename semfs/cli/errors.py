@@ -16,6 +16,7 @@ OPTIONS = {
     "n_jobs": "--jobs",
     "n_repeats": "--repeats",
     "n_splits": "--splits",
+    "label_weight": "--label-weight",
     "min_cells": "--min-cells",
     "gene_symbols": "--gene-symbols",
 }

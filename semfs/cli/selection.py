@@ -52,6 +52,10 @@ UNLABELED = (
     "or used as examples of unseen classes."
 )
 UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+LABEL_WEIGHT = (
+    "Weight of the class labels beside the descriptions. "
+    "Raise it if classes are described alike."
+)
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
@@ -85,6 +89,7 @@ class Selection:
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
+    label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
@@ -100,6 +105,7 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
+    from semfs.scverse import warn_of_classes_alike
     from semfs.select import output_paths, read_unlabeled, select_features
 
     # What can be refused is refused before anything long begins.
@@ -121,6 +127,10 @@ def select(options: Selection) -> None:
     source, removed = _with_usable_labels(options, source, table)
     # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
+    assert source.labels is not None
+    if table is not None:
+        seen = [label for label in source.labels.classes if label not in unseen]
+        warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options.n_features_to_select, source.n_features),
@@ -128,7 +138,7 @@ def select(options: Selection) -> None:
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
         exclude=_excluded(features, source),
-        **given(options, "alpha", "gamma"),
+        **given(options, "alpha", "gamma", "label_weight"),
     )
     X_unlabeled = None
     if options.unlabeled_file is not None:

@@ -142,6 +142,19 @@ def test_labels_that_mean_none_are_named(cells, select):
     assert "unlabeled" in done.stdout
 
 
+def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
+    table = pd.DataFrame({"lymphocyte": [1, 1, 0], "large": [0, 0, 1]}, index=TYPES)
+    table.to_csv(tmp_path / "types.csv")
+    done = select(cells, "-a", "types.csv")
+    alike = f"--attributes: classes are described alike ({TYPES[0]} = {TYPES[1]})"
+    assert alike in done.stderr
+    done = select(cells, "-a", "types.csv", "--unseen", TYPES[1])
+    assert "alike" not in done.stderr
+    done = select(cells, "-a", "types.csv", "--label-weight", 1)
+    expected = SemFS(3, table, label_weight=1.0).fit(cells, "type")
+    assert done.features["column"].tolist() == expected.order_.tolist()
+
+
 def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
     rare = cells[[*range(0, 60, 3), *range(1, 60, 3), 2, 5]].copy()
     done = select(rare)

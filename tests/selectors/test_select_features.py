@@ -59,27 +59,40 @@ def files(sample, tmp_path_factory):
     return folder
 
 
-def rank(path, out, label, sample, *, key=None, drop=(), include=None, exclude=None, **options):
-    source = open_blocks(path, label, key=key, drop=drop)
+def rank(
+    path,
+    out,
+    label,
+    sample,
+    *,
+    key=None,
+    drop=(),
+    include=None,
+    exclude=None,
+    memory=None,
+    **options,
+):
+    source = open_blocks(path, label, key=key, drop=drop, memory=memory)
     selector = SemFS(20, sample.attributes, include=include, exclude=exclude)
     return select_features(source, selector, out, unseen=sample.unseen, **options)
 
 
 @pytest.fixture(params=["in memory", "on disk"])
-def place(request, monkeypatch):
-    """Small limits send small files down the road of large ones."""
-    if request.param == "on disk":
-        monkeypatch.setattr(semfs.io.reader, "MEMORY", 2**16)
-        monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)
+def memory(request, monkeypatch):
+    """Bytes for blocks: with a small limit, small files are read as large ones are."""
+    if request.param == "in memory":
+        return None
+    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)  # written in several blocks
+    return 2**16
 
 
 READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
 
 
 @pytest.mark.parametrize("name", ["pandas.csv", "pandas.parquet", "pandas.feather"])
-def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, name, place):
+def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, name, memory):
     out = tmp_path / f"out{Path(name).suffix}"
-    done = rank(files / name, out, LABEL, sample)
+    done = rank(files / name, out, LABEL, sample, memory=memory)
     assert_array_equal(done.selector.order_, expected.order_)
     reduced = READ[out.suffix](out)
     names = done.features["feature"][done.features["selected"]]
@@ -90,17 +103,17 @@ def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, n
     np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "CST3"].ravel())
 
 
-def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
+def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, memory):
     label = str(files / "y.npy")
-    done = rank(files / "X.npy", tmp_path / "r.npy", label, sample)
+    done = rank(files / "X.npy", tmp_path / "r.npy", label, sample, memory=memory)
     assert_array_equal(done.selector.order_, expected.order_)
     assert_array_equal(np.load(tmp_path / "r.npy"), sample.X[:, expected.support_])
-    rank(files / "X.npy", tmp_path / "r.csv", label, sample)
+    rank(files / "X.npy", tmp_path / "r.csv", label, sample, memory=memory)
     reduced = pd.read_csv(tmp_path / "r.csv")
     assert_array_equal(reduced["label"], sample.y)
-    rank(files / "X.npy", tmp_path / "y.npz", label, sample)
+    rank(files / "X.npy", tmp_path / "y.npz", label, sample, memory=memory)
     assert_array_equal(np.load(tmp_path / "y.npz")["y"], sample.y)
-    rank(files / "all.npz", tmp_path / "r.npz", None, sample)
+    rank(files / "all.npz", tmp_path / "r.npz", None, sample, memory=memory)
     with np.load(tmp_path / "r.npz") as reduced:
         assert_array_equal(reduced["X"], sample.X[:, expected.support_])
         assert set(reduced["feature_names"]) == set(sample.feature_names[expected.support_])
@@ -108,7 +121,7 @@ def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
 
 
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
-def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
+def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
     anndata = pytest.importorskip("anndata")
     X = sample.X if form == "dense" else getattr(sparse, f"{form}_matrix")(sample.X)
     obs = pd.DataFrame({"type": pd.Categorical(sample.y)}, index=map(str, range(700)))
@@ -117,7 +130,8 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     cells.layers["double"] = X * 2
     cells.write_h5ad(tmp_path / "c.h5ad")
     for layer in (None, "double"):
-        done = rank(tmp_path / "c.h5ad", tmp_path / "o.h5ad", "type", sample, key=layer)
+        paths = (tmp_path / "c.h5ad", tmp_path / "o.h5ad")
+        done = rank(*paths, "type", sample, key=layer, memory=memory)
         assert_array_equal(done.selector.order_[:20], expected.order_[:20])
     back = anndata.read_h5ad(tmp_path / "o.h5ad")
     assert back.shape == cells.shape
