@@ -77,6 +77,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def guarded(**values: Any) -> None:
+        """Call the command; turn what it raises into one line and an exit code."""
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
