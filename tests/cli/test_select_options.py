@@ -318,7 +318,23 @@ def write_zarr(cells, folder):
     return "cells.zarr", "type"
 
 
-@pytest.mark.parametrize("write", [write_zarr, write_mtx])
+def write_10x(cells, folder):
+    """As Cell Ranger writes it: genes × cells by columns, in the group "matrix"."""
+    h5py = pytest.importorskip("h5py")
+    stored = sp.csc_array(cells.X.T)
+    with h5py.File(folder / "cells.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(stored, name)
+        group["shape"] = stored.shape
+        group["features/name"] = [name.encode() for name in cells.var_names]
+        group["barcodes"] = [name.encode() for name in cells.obs_names]
+    lines = "".join(f"{label}\n" for label in cells.obs["type"])
+    (folder / "labels.txt").write_text(lines)
+    return "cells.h5", "labels.txt"
+
+
+@pytest.mark.parametrize("write", [write_zarr, write_mtx, write_10x])
 @pytest.mark.parametrize("subset", [False, True])
 def test_other_cells_are_written_as_h5ad(write, subset, cells, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
