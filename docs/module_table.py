@@ -1,6 +1,7 @@
-"""The table of rooms on the page *How it works inside*, from the packages themselves."""
+"""The table of modules on the page *How it works inside*, from the package itself."""
 
 import ast
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,31 +16,38 @@ def write_module_table() -> None:
 
 
 def module_table() -> str:
-    """Return the rooms from the ground up: first sentence of the docstring, and the files."""
-    lines = ["| room | what it does | files |", "|---|---|---|"]
-    for room in rooms():
-        files = sorted(path.stem for path in (PACKAGE / room).glob("[!_]*.py"))
-        shown = ", ".join(f"`{name}`" for name in files)
-        lines.append(f"| `{room}` | {sentence(room)} | {shown} |")
+    """Return a table of the layers from the ground up: what each does, and its files."""
+    lines = ["| module or package | what it does | files |", "|---|---|---|"]
+    for name in layers():
+        files = sorted(path.stem for path in (PACKAGE / name).glob("[!_]*.py"))
+        shown = ", ".join(f"`{file}`" for file in files)
+        lines.append(f"| `{name}` | {summary(name)} | {shown} |")
     return "\n".join(lines) + "\n"
 
 
-def rooms() -> list[str]:
-    """Return the names in ``ROOMS`` of tests/test_architecture.py, which holds the order."""
-    tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8"))
-    values = {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return [name for name in ast.literal_eval(values["ROOMS"]) if not name.startswith("_")]
+def layers() -> list[str]:
+    """Return the modules and packages in the order in which they may import each other.
+
+    tests/layers.py holds the order. It is run, not parsed: whatever it does to the list counts.
+    """
+    found: list[str] = runpy.run_path(str(ROOT / "tests" / "layers.py"))["LAYERS"]
+    on_disk = modules_on_disk()
+    if set(found) != on_disk:
+        different = sorted(set(found) ^ on_disk)
+        raise ValueError(f"tests/layers.py and the package differ in {', '.join(different)}.")
+    return found
 
 
-def sentence(room: str) -> str:
-    """Return the first paragraph of a room's docstring."""
-    single = PACKAGE / f"{room}.py"
-    path = single if single.exists() else PACKAGE / room / "__init__.py"
+def modules_on_disk() -> set[str]:
+    """Return the names of the top-level modules and packages."""
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    return files | packages
+
+
+def summary(name: str) -> str:
+    """Return the first paragraph of the docstring of a module or package."""
+    single = PACKAGE / f"{name}.py"
+    path = single if single.exists() else PACKAGE / name / "__init__.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("|", "\\|")

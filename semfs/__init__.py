@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # typing itself would take longer than all of this
+TYPE_CHECKING = False  # importing typing would take longer than all else in this file
 if TYPE_CHECKING:
-    from typing import Any
-
     from semfs.method.moments import Moments
     from semfs.selectors.persistence import load, save
     from semfs.selectors.semfs import AS_PUBLISHED, SemFS
@@ -21,21 +19,30 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 __all__ = ["AS_PUBLISHED", "Moments", "SemFS", "SemFSCV", "load", "save"]
 
-_HOMES = dict.fromkeys(["AS_PUBLISHED", "SemFS"], "semfs.selectors.semfs")
-_HOMES |= dict.fromkeys(["load", "save"], "semfs.selectors.persistence")
-_HOMES |= {"Moments": "semfs.method.moments", "SemFSCV": "semfs.selectors.semfs_cv"}
-_ROOMS = ("attributes", "baselines", "datasets", "evaluation")
+#: The module that defines each public name. It is imported when the name is first used, so
+#: that `semfs --help` need not load scikit-learn.
+_DEFINED_IN = {
+    "AS_PUBLISHED": "semfs.selectors.semfs",
+    "Moments": "semfs.method.moments",
+    "SemFS": "semfs.selectors.semfs",
+    "SemFSCV": "semfs.selectors.semfs_cv",
+    "load": "semfs.selectors.persistence",
+    "save": "semfs.selectors.persistence",
+}
+#: Packages that `import semfs` alone makes available: semfs.baselines.MCFS.
+_PACKAGES = ("attributes", "baselines", "datasets", "evaluation")
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that `semfs --help` stays light."""
-    if name in _ROOMS:
+def __getattr__(name: str) -> object:
+    """Import a public name or package when it is first used."""
+    if name in _PACKAGES:
         return import_module(f"semfs.{name}")
-    if name not in _HOMES:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'semfs' has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_DEFINED_IN[name]), name)
+    globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -306,12 +306,9 @@ def classes_in(texts: Iterable[str], classes: Iterable[Label]) -> list[Label]:
     for text in texts:
         line = next(csv.reader(text.splitlines(), skipinitialspace=True), [])
         quoted = [word.strip() for word in line]  # "a, b",c as in a CSV file
-        for parts in (split_names(text, known), quoted):
-            if not known.keys().isdisjoint(parts):
-                words += parts
-                break
-        else:
-            words.append(text)
+        # Quoted names first: a name that contains a comma stays whole.
+        parts = quoted if known.keys() >= set(quoted) else split_names(text, known)
+        words += [text] if known.keys().isdisjoint(parts) else parts
     return [known.get(word, word) for word in words]
 
 

@@ -1,32 +1,41 @@
-"""Progress of a long loop on stderr: a bar if rich is installed, plain lines otherwise."""
+"""Progress of a long loop on standard error: a bar on a terminal, else plain lines."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+#: Without a bar, at most one line is printed in so many seconds.
 SECONDS_BETWEEN_LINES = 1.0
+#: Smallest time since the start, in seconds, so that speeds can be divided by it.
+SHORTEST = 1e-9
 
 
 class Progress:
-    """Count steps of a long loop; silent unless ``verbose``.
+    """Count the steps of a long loop; silent unless ``verbose``.
 
-    With the ``total`` number of steps the time left is told; ``unit`` is what is counted.
+    With the ``total`` number of steps, the time left is shown; ``unit`` is what is counted.
 
     >>> with Progress("rounds", total=2, verbose=0) as progress:
     ...     for loss in (0.5, 0.25):
     ...         progress.step(f"loss {loss:.2f}")
     """
 
-    def __init__(self, label: str, total: int | None, verbose: Any, unit: str = "") -> None:
-        self.label, self.total, self.unit = label, total, unit
+    def __init__(self, label: str, total: int | None, verbose: int, unit: str = "") -> None:
+        self.label = label
+        self.total = total
+        self.unit = unit
         self.verbose = bool(verbose)
         self.done = 0
-        self._bar: Any = None
+        self._bar: RichProgress | None = None
 
-    def __enter__(self) -> Progress:
-        self._begin, self._last_line = time.monotonic(), -SECONDS_BETWEEN_LINES
+    def __enter__(self) -> Self:
+        self._begin = time.monotonic()
+        self._last_line = -SECONDS_BETWEEN_LINES
         self._bar = _rich_bar(self.unit) if self.verbose else None
         if self._bar is not None:
             self._bar.start()
@@ -40,26 +49,30 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Time since the loop began."""
-        return max(time.monotonic() - self._begin, 1e-9)
+        return max(time.monotonic() - self._begin, SHORTEST)
 
     def step(self, note: str = "", n: int = 1) -> None:
         """Report that ``n`` more steps are done."""
         self.done += n
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=note)
-        elif self.verbose and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            return
+        waited = time.monotonic() - self._last_line
+        if self.verbose and waited >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             print(self._line(note), file=sys.stderr, flush=True)
 
     def _line(self, note: str) -> str:
         if self.total is None:
             return f"{self.label} {self.done:,} {self.unit} {note}"
-        left = self.seconds / self.done * (self.total - self.done) if self.done else 0.0
+        seconds_left = 0.0
+        if self.done:
+            seconds_left = self.seconds / self.done * (self.total - self.done)
         steps = f"{self.done:,}/{self.total:,} {self.unit}".rstrip()
-        return f"{self.label} {steps}, {left:.0f} s left {note}"
+        return f"{self.label} {steps}, {seconds_left:.0f} s left {note}"
 
 
-def _rich_bar(unit: str) -> Any:
+def _rich_bar(unit: str) -> RichProgress | None:
     """Return a bar, or None without rich or without a terminal (a log wants lines)."""
     if not sys.stderr.isatty():
         return None
@@ -68,11 +81,13 @@ def _rich_bar(unit: str) -> Any:
         from rich.console import Console
     except ImportError:
         return None
-    done = progress.TextColumn("{task.completed:,.0f} " + unit)
+    count: progress.ProgressColumn = progress.MofNCompleteColumn()
+    if unit:
+        count = progress.TextColumn("{task.completed:,.0f} " + unit)
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        done if unit else progress.MofNCompleteColumn(),
+        count,
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),

@@ -1,36 +1,62 @@
-"""Single-cell data as scanpy users hold them: genes chosen in an AnnData object, noted in it.
+"""Gene selection in AnnData objects, for scanpy users: the result is stored in the object.
 
-`select_genes` is one call in scanpy's manner. Selectors take AnnData objects too: `view` names
-the layer, raw or gene symbols to use.
+`select_genes` is one call in the manner of scanpy. Selectors take AnnData objects too; `view`
+names the layer, ``raw`` or the gene symbols to use.
 """
 
-import warnings
-from numbers import Real
-from typing import Any
+from __future__ import annotations
 
+import platform
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sklearn
+
+from semfs._typing import AttributesLike, Label, PathLike
 from semfs.datasets.files import as_frame
 from semfs.io.anndata import as_genes, view
+from semfs.io.reader import Reader
 from semfs.io.write import of_genes
+from semfs.labels import Labels
 from semfs.rows import open_blocks
-from semfs.selectors.files import result_columns, result_summary
 from semfs.selectors.semfs import SemFS
+from semfs.validation import ParameterWarning, check_integer, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from anndata import AnnData
+
+    from semfs.io.anndata import GeneMatrix
+
+__all__ = ["select_genes", "view"]
+
+#: Classes with fewer samples than this are named in a warning. spapros, too, names small types.
+FEW_SAMPLES = 5
+#: Values look standardized if some are negative, their mean is nearly 0 and their standard
+#: deviation nearly 1 (scanpy cuts large values off, which lowers it).
+LARGEST_SCALED_MEAN = 0.15
+SCALED_DEVIATIONS = (0.5, 1.5)
 
 
 def select_genes(
-    adata: Any,
+    adata: AnnData,
     groupby: str,
     n_genes: float = 50,
-    attributes: Any = None,
+    attributes: AttributesLike | PathLike | None = None,
     layer: str | None = None,
     use_raw: bool = False,
     key_added: str = "semfs",
     *,
     gene_symbols: str | None = None,
     normalize: str | None = None,
+    min_cells: int | None = None,
     copy: bool = False,
     **parameters: Any,
-) -> Any:
-    """Choose genes that tell cell types apart, also those to come, and note them in the object.
+) -> AnnData | None:
+    """Select genes that separate cell types, also unseen ones, and store them in the object.
 
     Parameters
     ----------
@@ -40,11 +66,12 @@ def select_genes(
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabeled.
     n_genes : int or float, default=50
-        Number of genes to choose, or their share (below 1).
+        Number of genes to select, or their share (below 1).
     attributes : DataFrame, mapping, "cl" or path, optional
         Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
-        (types named as there, or by id; needs ``semfs[cl]``); so is the path of an OBO or OWL
-        file. Other files are tables with a row per type. By default only the labels count.
+        (types named as there, or by id; needs ``semfs[cl]``); the path of an OBO or OWL file
+        means the same with that ontology. Other files are tables with a row per type. By
+        default only the labels count.
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
@@ -54,8 +81,11 @@ def select_genes(
     gene_symbols : str, optional
         Column of ``var`` with the names of genes that `include` and `exclude` mean.
     normalize : {"log1p"}, optional
-        Take log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, block
+        Use log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, block
         by block. The object keeps its counts.
+    min_cells : int, optional
+        Cell types with fewer cells are not used. By default all types are used, and those
+        with fewer than 5 cells are named in a warning.
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
@@ -66,12 +96,12 @@ def select_genes(
     AnnData or None
         Nothing, or the copy. What is added:
 
-        ``var["semfs_selected"]`` whether a gene was chosen, ``var["semfs_rank"]`` its place
+        ``var["semfs_selected"]`` whether a gene was selected, ``var["semfs_rank"]`` its place
         (1 is the best) and ``var["semfs_score"]`` its importance. With ``use_raw`` they are in
         ``raw.var``, and in ``var`` for the genes it shares.
 
-        ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``objective``
-        after each gene, ``versions``. It probe_ok ``write_h5ad``.
+        ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``knowledge``
+        (what was used), ``objective`` after each gene, ``versions``. `write_h5ad` keeps it.
 
     Examples
     --------
@@ -90,25 +120,202 @@ def select_genes(
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     genes = view(adata, layer, use_raw, gene_symbols)
-    genes.labels(groupby)  # refuse before descriptions are looked for
-    types = adata.obs[groupby]  # categories without a cell are described as well
-    terms = types.cat.categories if hasattr(types, "cat") else types.dropna().unique()
-    table = None if attributes is None else as_frame(attributes, terms)
-    source = open_blocks(genes, groupby, normalize=normalize)
-    if isinstance(n_genes, Real) and n_genes > source.n_features:
-        message = f"n_genes={n_genes} is greater than the number of genes, {source.n_features}."
-        warnings.warn(f"{message} All of them are kept.", stacklevel=2)
-        n_genes = source.n_features
+    labels = genes.labels(groupby)  # refuses a wrong name before descriptions are looked for
+    labels = without_rare_classes(labels, "min_cells", min_cells)
+    table = None if attributes is None else as_frame(attributes, _described(adata, groupby))
+    if table is not None:
+        warn_of_classes_alike(table, labels.classes)
+    source = open_blocks(genes, labels, normalize=normalize)
+    if normalize is None:
+        warn_if_scaled(source.reader, _other_matrices(genes))
+    n_genes = _at_most(n_genes, source.n_features)
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
-    columns = result_columns(selector, key_added)
+    store_columns(genes, result_columns(selector, key_added))
+    settings = {
+        "groupby": groupby,
+        "use_raw": genes.use_raw,
+        "layer": genes.layer,
+        "gene_symbols": gene_symbols,
+        "normalize": normalize,
+        "min_cells": min_cells,
+    }
+    adata.uns[key_added] = result_summary(selector, settings)
+    return adata if copy else None
+
+
+def _described(adata: AnnData, groupby: str) -> list[Label]:
+    """Return the cell types to describe, categories without a cell among them."""
+    types = adata.obs[groupby]
+    if hasattr(types, "cat"):  # a categorical column
+        return list(types.cat.categories)
+    return list(types.dropna().unique())
+
+
+def _other_matrices(genes: GeneMatrix) -> list[str]:
+    """Return the other matrices of an AnnData object: its layers, and raw."""
+    names = [name for name in genes.adata.layers if name != genes.layer]
+    if genes.adata.raw is not None and not genes.use_raw:
+        names.append("raw")
+    return names
+
+
+def _at_most(n_genes: float, n_features: int) -> float:
+    """Return the number of genes to select, lowered with a warning if there are fewer."""
+    if not isinstance(n_genes, Real) or n_genes <= n_features:
+        return n_genes
+    message = f"n_genes={n_genes} is greater than the number of genes, {n_features}."
+    warnings.warn(f"{message} All of them are kept.", stacklevel=3)
+    return n_features
+
+
+def store_columns(genes: GeneMatrix, columns: Mapping[str, np.ndarray]) -> None:
+    """Add columns (d,) to var; of raw to raw.var, and to var for the genes in common."""
     for name, values in columns.items():
         genes.var[name] = values
-    if genes.use_raw:
-        for name, values in of_genes(columns, genes.var.index, adata.var_names).items():
-            adata.var[name] = values
-    summary = result_summary(selector)
-    how = {"groupby": groupby, "use_raw": genes.use_raw}
-    how |= {"layer": genes.layer, "normalize": normalize}
-    summary["params"] |= {name: value for name, value in how.items() if value is not None}
-    adata.uns[key_added] = summary
-    return adata if copy else None
+    if not genes.use_raw:
+        return
+    var_names = genes.adata.var_names
+    # Genes of raw may go by ids and those of X by symbols: then compare the symbols.
+    shared = of_genes(dict(columns), genes.var.index, var_names)
+    shared = shared or of_genes(dict(columns), genes.names, var_names)
+    if not shared:
+        warn_of_other_names()
+    for name, values in shared.items():
+        genes.adata.var[name] = values
+
+
+def warn_of_other_names() -> None:
+    """Warn that genes of raw and of X have no name in common."""
+    message = (
+        ": no gene of raw has the name of a gene in var, so the results are in raw.var only. "
+        "Name the column of raw.var that holds the names used in var."
+    )
+    warnings.warn(ParameterWarning("gene_symbols", message), stacklevel=3)
+
+
+# ---- checks of cells and classes ------------------------------------------------------
+
+
+def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None) -> Labels:
+    """Return labels in which samples of rare classes are left out, and name these classes.
+
+    Without ``min_samples`` nothing is left out, and classes with fewer than 5 samples are named
+    in a warning.
+    """
+    if min_samples is not None:
+        check_integer(parameter, min_samples, 1)
+    limit = FEW_SAMPLES if min_samples is None else min_samples
+    # negative codes are samples without a class
+    counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.classes))
+    rare = np.flatnonzero(counts < limit)
+    if not len(rare):
+        return labels
+    shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
+    found = f": {len(rare)} classes have fewer than {limit} samples: {shown}."
+    if min_samples is None:
+        remedy = f"Each counts as much as a large class. Set it to {limit} to leave them out."
+        warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
+        return labels
+    warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
+    return labels.without([labels.classes[c] for c in rare])
+
+
+def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:
+    """Warn of seen classes that have the same attributes: nothing separates them."""
+    names = {str(label) for label in classes}
+    groups: dict[bytes, list[str]] = {}
+    for label, values in zip(table.index, table.to_numpy(dtype=np.float64)):
+        if str(label) in names:
+            groups.setdefault(values.tobytes(), []).append(str(label))
+    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return
+    message = (
+        f": classes are described alike ({listed(alike)}), so features are not selected to "
+        "separate them. Describe them differently, or raise the label weight."
+    )
+    warnings.warn(ParameterWarning("attributes", message), stacklevel=3)
+
+
+def warn_if_scaled(reader: Reader, others: list[str]) -> None:
+    """Warn if cells look standardized (scanpy's ``pp.scale``), where all genes vary alike."""
+    if not reader.of_cells:
+        return
+    # A few hundred cells from four places of the file, zeros left out.
+    values = reader.some_values()
+    if not len(values) or not np.isfinite(values).all() or values.min() >= 0:
+        return
+    low, high = SCALED_DEVIATIONS
+    centered = abs(float(values.mean())) <= LARGEST_SCALED_MEAN
+    if not centered or not low <= float(values.std()) <= high:
+        return
+    remedy = "Use log-normalized values instead"
+    if others:
+        remedy += f"; other matrices are: {listed(others)}"
+    warnings.warn(
+        ParameterWarning(
+            "layer",
+            ": the cells look standardized (negative values, mean 0, variance 1), so that all "
+            f"genes vary alike. {remedy}.",
+        ),
+        stacklevel=3,
+    )
+
+
+# ---- results --------------------------------------------------------------------------
+
+
+def result_columns(selector: SemFS, key: str = "semfs") -> dict[str, np.ndarray]:
+    """Return what a selector found for each feature, as columns (d,) of AnnData's var."""
+    return {
+        f"{key}_selected": selector.support_,
+        f"{key}_rank": selector.ranking_,
+        f"{key}_score": selector.scores_,
+    }
+
+
+def result_summary(
+    selector: SemFS, settings: Mapping[str, object] | None = None
+) -> dict[str, Any]:
+    """Return what AnnData's uns keeps of a selection: texts, numbers and arrays of them.
+
+    ``settings`` of the run (layer, normalization, …) join the parameters of the selector, and
+    replace those of the same name; None is left out.
+    """
+    parameters = dict(selector.get_params())
+    # The table would be too large; its column names are kept below.
+    parameters.pop("attributes")
+    parameters.update(settings or {})
+    return {
+        "params": {n: _storable(v) for n, v in parameters.items() if v is not None},
+        "classes": _texts(selector.classes_),
+        "attributes": _texts(selector.attribute_names_in_),
+        "knowledge": {name: str(text) for name, text in selector.knowledge_.items()},
+        "objective": selector.objective_,
+        "versions": versions(),
+    }
+
+
+def _storable(value: object) -> object:
+    """Return a value as AnnData writes it: numbers, text, arrays of text."""
+    if isinstance(value, (bool, int, float, str, np.generic)):
+        return value
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        return _texts(value)
+    return str(value)
+
+
+def _texts(values: Any) -> np.ndarray:
+    return np.array([str(value) for value in values], dtype=object)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    import semfs
+
+    return {
+        "semfs": semfs.__version__,
+        "scikit-learn": sklearn.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

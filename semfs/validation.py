@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 #: A feature that begins so is a regular expression, searched for in the feature names.
 PATTERN_PREFIX = "re:"
 #: First lines that a file of feature names may have as its header, in lower case.
-LIST_HEADERS = ("feature", "features", "gene", "genes", "name", "names", "symbol", "symbols")
+LIST_HEADERS = (
+    "feature",
+    "features",
+    "gene",
+    "genes",
+    "name",
+    "names",
+    "symbol",
+    "symbols",
+)
 #: Sample weights outside these limits are refused: their squares leave the range of float64.
 SMALLEST_WEIGHT = 1e-100
 LARGEST_WEIGHT = 1e100
@@ -87,7 +96,11 @@ def check_option(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_number(
-    name: str, value: object, *, at_least: float | None = None, above: float | None = None
+    name: str,
+    value: object,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
 ) -> None:
     """Raise unless value is a finite number, ``at_least`` or ``above`` a limit."""
     if above is None:
@@ -115,7 +128,9 @@ def check_integer(name: str, value: object, low: int) -> None:
 
 
 def check_distinct(
-    items: Iterable[Hashable], message: str, error: type[ValueError] = ValueError
+    items: Iterable[Hashable],
+    message: str,
+    error: type[ValueError] = ValueError,
 ) -> None:
     """Raise if an item occurs twice; ``{}`` in the message stands for it."""
     repeated = [item for item, times in Counter(items).items() if times > 1]
@@ -228,7 +243,7 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
     name = "sample_weight"
     if sample_weight is None:
         return None
-    if isinstance(sample_weight, numbers.Number):
+    if isinstance(sample_weight, numbers.Number):  # one weight for all, as in scikit-learn
         sample_weight = np.full(n_samples, sample_weight)
     weights: Float64 = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name=name
@@ -249,7 +264,9 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
 
 
 def class_weights(
-    class_weight: str | Mapping[Hashable, float] | None, classes: np.ndarray, counts: Floats
+    class_weight: str | Mapping[Hashable, float] | None,
+    classes: np.ndarray,
+    counts: Floats,
 ) -> Float64 | None:
     """Return the weight (C,) of each class, or None if all are 1.
 
@@ -305,6 +322,7 @@ def resolve_features(
         return np.zeros(0, dtype=np.intp)
     if isinstance(values, str):
         raise ParameterTypeError(parameter, f"must be a list of features, got {values!r}.")
+    # Of several features of one name the first is meant.
     index_of: dict[str, int] = {}
     for index, name in enumerate([] if names is None else names):
         index_of.setdefault(str(name), index)
@@ -330,6 +348,7 @@ def _indices_of_text(
         return _matching(parameter, text, index_of)
     if is_file(text):
         listed = _names_in_file(parameter, Path(text))
+        # A header is passed over, unless a feature has that name.
         if listed[0].lower() in LIST_HEADERS and listed[0] not in index_of:
             listed = listed[1:]
     else:
@@ -376,7 +395,7 @@ def _index_of_name(
     if index_of:
         hint = did_you_mean(name, index_of) or ". Check the spelling."
         raise ParameterError(parameter, f": no feature named {name!r}{hint}")
-    if re.fullmatch(r"x\d+", name):
+    if re.fullmatch(r"x\d+", name):  # as get_feature_names_out calls it
         return _checked_index(parameter, int(name[1:]), n_features)
     raise ParameterError(
         parameter,
@@ -396,7 +415,10 @@ def _checked_index(parameter: str, value: object, n_features: int) -> int:
 
 
 def feature_indices(
-    parameter: str, features: FeaturesLike | None, d: int, names: Sequence[object] | None = None
+    parameter: str,
+    features: FeaturesLike | None,
+    d: int,
+    names: Sequence[object] | None = None,
 ) -> Indices:
     """Return `resolve_features` with its arguments in another order."""
     # alias until all branches are merged
@@ -417,6 +439,7 @@ def split_names(text: str, known: Iterable[str]) -> list[str]:
     start = 0
     while start < len(pieces):
         stop = len(pieces)
+        # The longest known name first; a single piece is taken as it is.
         while stop > start + 1 and ",".join(pieces[start:stop]).strip() not in known:
             stop -= 1
         name = ",".join(pieces[start:stop]).strip()
@@ -436,7 +459,10 @@ def is_file(text: str) -> bool:
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
     """Return the end of a sentence that names the most similar known word, or nothing."""
-    near = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
+    texts = [str(item) for item in known]
+    # Cd3d and CD3D, the genes of mouse and man, are not similar to difflib.
+    near = [text for text in texts if text.lower() == str(word).lower()]
+    near = near or difflib.get_close_matches(str(word), texts, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -467,6 +493,7 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
     try:
         check_array(X, **options)
     except ValueError as error:
+        # Coordinates of the stored values serve dense and sparse X alike.
         found = coo_array(check_array(X, ensure_all_finite=False, **options))
         place = int(np.argmin(np.isfinite(found.data)))
         row, column = (int(index[place]) for index in found.coords)

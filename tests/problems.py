@@ -36,6 +36,21 @@ def make_described_problem(seed=0, C=24, U=6, n_per_class=12, d=20, m=5, noise=1
     return X, y, A
 
 
+def make_farm(seed=0):
+    """A frame of 60 animals with their kind, and one that describes the three kinds.
+
+    The first three columns separate the kinds; names are not ASCII on purpose.
+    """
+    import pandas as pd
+
+    kinds = ["cow", "hen", "bée"]
+    codes = np.arange(60) % 3
+    X = np.random.default_rng(seed).normal(size=(60, 5)) + 3.0 * np.eye(3, 5)[codes]
+    rows = pd.DataFrame(X, columns=["wéight", "height", "speed", "color", "noise"])
+    classes = pd.DataFrame({"legs": [4, 2, 6], "flies": [0, 0, 1]}, index=kinds)
+    return rows.assign(kind=np.array(kinds)[codes]), classes
+
+
 def make_words(n, d, density=0.001, C=20, seed=0):
     """Rows with few words, drawn by popularity; some words belong to a class."""
     rng = np.random.default_rng(seed)
@@ -43,10 +58,11 @@ def make_words(n, d, density=0.001, C=20, seed=0):
     per_row = max(2, int(density * d))
     popularity = 1.0 / np.arange(1, d + 1) ** 0.7
     words = rng.choice(d, size=(n, per_row), p=popularity / popularity.sum())
-    own = min(40, d // (2 * C))  # words of each class
-    topical = rng.permutation(d)[: C * own].reshape(C, own)
+    n_topical = min(40, d // (2 * C))  # words of each class
+    topical = rng.permutation(d)[: C * n_topical].reshape(C, n_topical)
     changed = rng.random((n, per_row)) < 0.2
-    words[changed] = topical[y[np.nonzero(changed)[0]], rng.integers(0, own, changed.sum())]
+    which = rng.integers(0, n_topical, changed.sum())
+    words[changed] = topical[y[np.nonzero(changed)[0]], which]
     values = rng.random((n, per_row)).astype(np.float32) + 0.1
     index = (np.repeat(np.arange(n), per_row), words.ravel())
     return sp.csr_array((values.ravel(), index), shape=(n, d)), y

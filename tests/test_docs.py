@@ -106,14 +106,32 @@ def test_every_public_name_is_in_the_api_reference():
     assert ".. data:: AS_PUBLISHED" in text
 
 
-def test_every_room_is_described_for_maintainers():
-    table = load_module("module_table")
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \| .*\|$", table.module_table(), re.MULTILINE)
-    assert [room for room, _ in rows] == table.rooms()
+def test_every_module_is_described_for_maintainers():
+    table = load_module("module_table").module_table()
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.*)\|$", table, re.MULTILINE)
+    package = ROOT / "semfs"
+    files = {path.relative_to(package) for path in package.rglob("*.py")}
+    on_disk = {path.parts[0].removesuffix(".py") for path in files} - {"__init__"}
+    assert {name for name, _, _ in rows} == on_disk
+    assert all(what.strip() for _, what, _ in rows)
+    shown = {(name, file) for name, _, cell in rows for file in re.findall(r"`(\w+)`", cell)}
+    inside = {(path.parts[0], path.stem) for path in files if len(path.parts) == 2}
+    assert shown == {pair for pair in inside if not pair[1].startswith("_")}
     layout = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## How we write code")[0]
-    assert [
-        room for room in table.rooms() if not re.search(rf"^    .*\b{room}\b", layout, re.M)
-    ] == []
+    missing = [name for name in on_disk if not re.search(rf"^    .*\b{name}\b", layout, re.M)]
+    assert missing == []
+
+
+def test_the_map_of_the_tests_names_every_test_file_and_module():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## Which test")[1]
+    text = text.split("\n## ")[0]
+    tests = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    assert [str(path) for path in sorted(tests) if path.stem not in text] == []
+    package = ROOT / "semfs"
+    names = {
+        path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")
+    }
+    assert [name for name in sorted(names - {"__init__"}) if f"`{name}" not in text] == []
 
 
 def test_the_tables_of_a_run_are_sorted_with_spread_and_a_verdict():

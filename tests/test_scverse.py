@@ -1,5 +1,6 @@
 """AnnData goes in and comes out: selectors, files and `select_genes` agree with arrays."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -17,7 +18,7 @@ from semfs import SemFS, SemFSCV
 from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
 from semfs.rows import open_blocks
-from semfs.scverse import select_genes, view
+from semfs.scverse import select_genes, view, warn_if_scaled
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
 SYMBOLS = [f"GENE{j}" for j in range(12)]
@@ -28,27 +29,31 @@ TABLE = pd.DataFrame(
 )
 
 
-def matrix():
-    """Log-normalized expression (60, 12): four genes tell the types apart."""
+@functools.cache
+def expression():
+    """Log-normalized expression (60, 12): four genes separate the types."""
     rng = np.random.default_rng(0)
     means = np.vstack([3 * np.eye(4, 12)[c] + 0.4 for c in range(4)])
-    X = np.log1p(rng.poisson(np.repeat(means, 15, axis=0)) * rng.uniform(0.9, 1.1, (60, 1)))
-    return X.astype(np.float32)
+    counts = rng.poisson(np.repeat(means, 15, axis=0))
+    values = np.log1p(counts * rng.uniform(0.9, 1.1, (60, 1))).astype(np.float32)
+    values.flags.writeable = False  # it is shared by all tests
+    return values
 
 
-X = matrix()
 HVG = np.array([5, 0, 2, 1, 7, 9, 3, 8])  # the genes of X, not in the order of raw
 
 
 def cells(form=sp.csr_matrix):
     """The usual state: all genes in raw, variable ones in X, counts in a layer."""
     obs = pd.DataFrame({"cell_type": pd.Categorical(TYPES)}, index=[f"c{i}" for i in range(60)])
-    out = anndata.AnnData(form(X), obs, pd.DataFrame({"symbol": SYMBOLS}, index=NAMES))
+    out = anndata.AnnData(
+        form(expression()), obs, pd.DataFrame({"symbol": SYMBOLS}, index=NAMES)
+    )
     out.raw = out
     out = out[:, HVG].copy()
-    out.layers["double"] = form(2 * X[:, HVG])
-    out.layers["counts"] = form(np.rint(40 * X[:, HVG]))
-    out.obsm["X_pca"] = X[:, :3]
+    out.layers["double"] = form(2 * expression()[:, HVG])
+    out.layers["counts"] = form(np.rint(40 * expression()[:, HVG]))
+    out.obsm["X_pca"] = expression()[:, :3]
     return out
 
 
@@ -82,20 +87,22 @@ def adata(request, tmp_path):
 
 
 def test_semfs_takes_anndata_as_it_takes_arrays(adata):
-    plain = SemFS(3, TABLE).fit(X[:, HVG], TYPES)
+    plain = SemFS(3, TABLE).fit(expression()[:, HVG], TYPES)
     selector = SemFS(3, TABLE).fit(adata, "cell_type")
     assert_array_equal(selector.order_, plain.order_)
     assert selector.feature_names_in_.tolist() == adata.var_names.tolist()
     with warnings.catch_warnings(action="error"):
-        assert_array_equal(selector.predict(adata), plain.predict(X[:, HVG]))
+        assert_array_equal(selector.predict(adata), plain.predict(expression()[:, HVG]))
         found = selector.predict_attributes(adata)
-    np.testing.assert_allclose(found, plain.predict_attributes(X[:, HVG]), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        found, plain.predict_attributes(expression()[:, HVG]), rtol=1e-5, atol=1e-7
+    )
     chosen = selector.transform(adata)
     assert isinstance(chosen, anndata.AnnData)
     assert chosen.var_names.tolist() == selector.get_feature_names_out().tolist()
-    again = selector.explain(adata, "cell_type", n_bootstraps=5)
-    expected = plain.explain(X[:, HVG], TYPES, n_bootstraps=5)
-    assert again.stability.shape == expected.stability.shape
+    explained = selector.explain(adata, "cell_type", n_bootstraps=5)
+    expected = plain.explain(expression()[:, HVG], TYPES, n_bootstraps=5)
+    assert explained.stability.shape == expected.stability.shape
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,7 @@ def test_semfs_takes_anndata_as_it_takes_arrays(adata):
     ids=lambda selector: type(selector).__name__,
 )
 def test_other_selectors_take_anndata(selector, adata):
-    names = pd.DataFrame(X[:, HVG], columns=adata.var_names)
+    names = pd.DataFrame(expression()[:, HVG], columns=adata.var_names)
     order = selector.fit(names, TYPES).order_
     selector.fit(adata, "cell_type")
     assert_array_equal(selector.order_[:3], order[:3])
@@ -130,10 +137,10 @@ def test_dense_methods_refuse_what_does_not_fit_into_memory(monkeypatch):
 def test_views_take_layers_raw_and_symbols(adata):
     raw = view(adata, use_raw=True, gene_symbols="symbol")
     selector = SemFS(3, TABLE).fit(raw, "cell_type")
-    expected = SemFS(3, TABLE).fit(X, TYPES)
+    expected = SemFS(3, TABLE).fit(expression(), TYPES)
     assert_array_equal(selector.order_, expected.order_)
     assert set(selector.get_feature_names_out()) <= set(SYMBOLS)
-    assert_array_equal(selector.predict(raw), expected.predict(X))
+    assert_array_equal(selector.predict(raw), expected.predict(expression()))
     assert selector.transform(raw).var["symbol"].tolist() == list(
         selector.get_feature_names_out()
     )
@@ -163,7 +170,7 @@ def test_a_view_needs_raw_to_take_it():
         view(plain, use_raw=True)
 
 
-def test_symbols_that_are_missing_or_double_are_told_apart():
+def test_symbols_that_are_missing_or_double_are_made_distinct():
     adata = cells()
     adata.var["symbol"] = ["A", "A", None, "B", "C", "D", "E", "F"]
     names = view(adata, gene_symbols="symbol").names
@@ -182,7 +189,7 @@ def test_new_cells_are_matched_by_gene_name(form):
         selector.predict(fewer[:, 1:])
     with pytest.raises(ValueError, match="1 of the columns that were fitted"):
         selector.transform(fewer[:, 1:])
-    nameless = SemFS(3, TABLE).fit(X[:, HVG], TYPES)
+    nameless = SemFS(3, TABLE).fit(expression()[:, HVG], TYPES)
     assert_array_equal(nameless.transform(adata).var_names, fewer.var_names)
     with pytest.raises(ValueError, match="X has 3 features, 8 were fitted"):
         nameless.transform(fewer)
@@ -199,7 +206,9 @@ def test_unlabeled_cells_come_as_missing_types_or_as_anndata(selector):
     labeled, rest = adata[~hidden], adata[hidden].copy()[:, ::-1]
     selector.fit(labeled, "cell_type", X_unlabeled=rest)
     assert_array_equal(selector.order_, order)
-    plain = selector.fit(X[~hidden][:, HVG], TYPES[~hidden], X_unlabeled=X[hidden][:, HVG])
+    plain = selector.fit(
+        expression()[~hidden][:, HVG], TYPES[~hidden], X_unlabeled=expression()[hidden][:, HVG]
+    )
     assert_array_equal(plain.order_, order)
 
 
@@ -214,19 +223,20 @@ def test_cells_beyond_memory_are_predicted_in_blocks(monkeypatch, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:columns without numbers")
 def test_files_and_lazy_frames_are_transformed_and_predicted(tmp_path):
-    frame = pd.DataFrame(X, columns=NAMES)
+    frame = pd.DataFrame(expression(), columns=NAMES)
     selector = SemFS(3, TABLE).fit(frame, TYPES)
     frame.insert(0, "type", TYPES)
     frame.to_csv(tmp_path / "cells.csv", index=False)
-    np.save(tmp_path / "cells.npy", X)
+    np.save(tmp_path / "cells.npy", expression())
     sources = [tmp_path / "cells.npy", tmp_path / "cells.csv"]
     sources.append(pytest.importorskip("polars").from_pandas(frame).lazy())
     for source in sources:
         found = selector.transform(source)
-        np.testing.assert_allclose(found, X[:, selector.support_], rtol=1e-6)
+        np.testing.assert_allclose(found, expression()[:, selector.support_], rtol=1e-6)
         assert_array_equal(selector.predict(source), selector.predict(frame[NAMES]))
     assert_array_equal(
-        LassoSelector(3).fit(sources[2], "type").order_, LassoSelector(3).fit(X, TYPES).order_
+        LassoSelector(3).fit(sources[2], "type").order_,
+        LassoSelector(3).fit(expression(), TYPES).order_,
     )
 
 
@@ -241,25 +251,43 @@ def test_counts_are_noticed_once(fit, adata):
     assert "sc.pp.log1p" in str(caught[0].message)
 
 
-NORMAL = np.random.default_rng(1).normal(size=X.shape)
+def noise():
+    return np.random.default_rng(1).normal(size=(60, 12))
+
+
+def standardized():
+    values = expression()
+    return (values - values.mean(axis=0)) / values.std(axis=0)
+
+
 OTHERS = {
-    "logarithms": X,
-    "binary logarithms, negative": X / np.log(2) - 1,
-    "presence": np.sign(X),
-    "small whole numbers": np.rint(X),
-    "embedding": 40 * NORMAL,
-    "standardized": (X - X.mean(axis=0)) / X.std(axis=0),
-    "intensities": 100 + 20 * NORMAL,
-    "infinite": np.where(X == X.max(), np.inf, X),
+    "logarithms": expression,
+    "binary logarithms, negative": lambda: expression() / np.log(2) - 1,
+    "presence": lambda: np.sign(expression()),
+    "small whole numbers": lambda: np.rint(expression()),
+    "embedding": lambda: 40 * noise(),
+    "intensities": lambda: 100 + 20 * noise(),
+    "infinite": lambda: np.where(expression() == expression().max(), np.inf, expression()),
 }
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("values", OTHERS.values(), ids=OTHERS)
-def test_other_numbers_are_taken_as_they_are(values, form):
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_numbers_are_taken_as_they_are(make, form):
     with warnings.catch_warnings(record=True, action="always") as caught:
-        open_blocks(anndata.AnnData(form(values)), TYPES)
+        source = open_blocks(anndata.AnnData(form(make())), TYPES)
+        warn_if_scaled(source.reader, [])
     assert [str(warning.message) for warning in caught] == []
+
+
+def test_standardized_cells_are_noticed():
+    adata = cells(np.asarray)
+    adata.X = standardized()[:, HVG]
+    message = "layer: the cells look standardized .* other matrices are: double, counts, raw"
+    with pytest.warns(UserWarning, match=message):
+        select_genes(adata, "cell_type", 2)
+    with warnings.catch_warnings(action="error"):
+        select_genes(adata, "cell_type", 2, use_raw=True)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
@@ -295,7 +323,7 @@ def test_more_genes_than_there_are_is_a_warning_about_genes(adata):
 
 def test_genes_are_noted_in_the_object(adata, tmp_path):
     assert select_genes(adata, "cell_type", 3, TABLE, class_weight="balanced") is None
-    expected = SemFS(3, TABLE, class_weight="balanced").fit(X[:, HVG], TYPES)
+    expected = SemFS(3, TABLE, class_weight="balanced").fit(expression()[:, HVG], TYPES)
     assert_array_equal(adata.var["semfs_selected"], expected.support_)
     assert_array_equal(adata.var["semfs_rank"], expected.ranking_)
     np.testing.assert_allclose(adata.var["semfs_score"], expected.scores_, rtol=1e-5, atol=1e-7)
@@ -306,7 +334,7 @@ def test_genes_are_noted_in_the_object(adata, tmp_path):
     assert uns["classes"].tolist() == sorted(TABLE.index)
     assert uns["attributes"].tolist() == list(TABLE)
     assert len(uns["objective"]) == 3
-    assert set(uns["versions"]) == {"semfs", "scikit-learn"}
+    assert set(uns["versions"]) == {"semfs", "scikit-learn", "numpy", "python"}
 
 
 def test_a_copy_is_returned_if_asked_for(adata):
@@ -323,7 +351,7 @@ def test_genes_of_raw_are_noted_in_raw_and_where_they_are_shared(tmp_path):
     select_genes(
         adata, "cell_type", 3, TABLE, use_raw=True, gene_symbols="symbol", include=["GENE11"]
     )
-    expected = SemFS(3, TABLE, include=[11]).fit(X, TYPES)
+    expected = SemFS(3, TABLE, include=[11]).fit(expression(), TYPES)
     assert_array_equal(adata.raw.var["semfs_rank"], expected.ranking_)
     assert_array_equal(adata.var["semfs_rank"][:-1], expected.ranking_[HVG[:-1]])
     assert np.isnan(adata.var["semfs_rank"].iloc[-1])
@@ -354,7 +382,28 @@ def test_select_genes_says_what_it_needs():
     with pytest.raises(ValueError, match="obs has no column 'nothing'; found: cell_type"):
         select_genes(cells(), "nothing", attributes="cl")
     with pytest.raises(TypeError, match="needs an AnnData object, got ndarray"):
-        select_genes(X, "cell_type")
+        select_genes(expression(), "cell_type")
+
+
+def test_genes_of_raw_with_other_names_are_not_written_as_nan():
+    adata = cells()
+    adata.var_names = adata.var["symbol"]
+    with pytest.warns(UserWarning, match="gene_symbols: no gene of raw has the name of a gene"):
+        select_genes(adata, "cell_type", 3, use_raw=True)
+    assert "semfs_rank" not in adata.var
+    select_genes(adata, "cell_type", 3, use_raw=True, gene_symbols="symbol")
+    assert_array_equal(adata.var["semfs_rank"], adata.raw.var["semfs_rank"].iloc[HVG])
+
+
+def test_rare_types_are_named_or_left_out():
+    adata = cells()[12:].copy()  # three B cells
+    with pytest.warns(UserWarning, match=r"1 classes have fewer than 5 samples: B cell \(3\)"):
+        select_genes(adata, "cell_type", 3)
+    assert "B cell" in adata.uns["semfs"]["classes"]
+    with pytest.warns(UserWarning, match=r"B cell \(3\)\. They are not used"):
+        select_genes(adata, "cell_type", 3, min_cells=4)
+    assert "B cell" not in adata.uns["semfs"]["classes"]
+    assert adata.uns["semfs"]["params"]["min_cells"] == 4
 
 
 # ---- files ----------------------------------------------------------------------------
@@ -377,7 +426,7 @@ def test_files_come_back_as_anndata_reads_them(form, layer, subset, tmp_path):
     out = select(tmp_path, *options, *(["--subset"] if subset else []))
     genes = np.arange(12) if layer == "raw" else HVG
     factor = 2 if layer == "double" else 1
-    expected = SemFS(3, TABLE).fit(factor * X[:, genes], TYPES)
+    expected = SemFS(3, TABLE).fit(factor * expression()[:, genes], TYPES)
     ranks = pd.Series(expected.ranking_, index=np.array(NAMES)[genes])
     names = ranks.index[expected.support_] if subset else np.array(NAMES)[HVG]
     assert out.var_names.tolist() == list(names)
@@ -385,7 +434,7 @@ def test_files_come_back_as_anndata_reads_them(form, layer, subset, tmp_path):
     assert out.uns["semfs"]["classes"].tolist() == sorted(TABLE.index)
     assert out.uns["semfs"]["params"]["n_features_to_select"] == 3
     values = out.X.toarray() if sp.issparse(out.X) else out.X
-    assert_array_equal(values, pd.DataFrame(X, columns=NAMES)[out.var_names])
+    assert_array_equal(values, pd.DataFrame(expression(), columns=NAMES)[out.var_names])
     if layer == "raw" and not subset:
         assert_array_equal(out.raw.var["semfs_rank"], ranks)
 

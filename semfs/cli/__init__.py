@@ -1,4 +1,4 @@
-"""The command line: one file per group of commands, and how they speak (`console`)."""
+"""The command line: one module per group of commands, shared options, errors and printing."""
 
 try:
     import functools
@@ -9,13 +9,18 @@ try:
     import warnings
     from collections.abc import Callable
     from dataclasses import is_dataclass
+    from types import FrameType
     from typing import Annotated, Any
 
     import typer
     from typer.core import TyperCommand, TyperGroup
 
-    from semfs.cli import commands
     from semfs.cli.console import complain
+    from semfs.cli.descriptions import attributes, datasets
+    from semfs.cli.errors import message_of
+    from semfs.cli.evaluation import demo, evaluate
+    from semfs.cli.paper import report, reproduce
+    from semfs.cli.selection import select
 except ModuleNotFoundError as error:  # pragma: no branch
     raise SystemExit(
         f"The semfs command needs {error.name}. Install it with: pip install 'semfs[cli]'"
@@ -23,14 +28,33 @@ except ModuleNotFoundError as error:  # pragma: no branch
 
 __all__ = ["app", "main"]
 
-#: The functions of `commands`, in the order of the help.
-COMMANDS = ("demo", "select", "attributes", "datasets", "evaluate", "reproduce", "report")
+#: The commands, in the order of the help. A command parses, calls one library function and
+#: prints. Its docstring is its help and ends with "Example: ...". It may take one dataclass,
+#: whose fields are then its options. It imports the library inside, so that --help is quick.
+COMMANDS = (demo, select, attributes, datasets, evaluate, reproduce, report)
+#: Errors whose message is shown as one line; others are defects and show a traceback.
+EXPECTED = (
+    ValueError,
+    TypeError,
+    OSError,
+    ImportError,
+    LookupError,
+    MemoryError,
+)
+#: Exit codes: bad input; interrupted, as shells count signals (128 + SIGINT).
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+#: Interrupts received. Packages that are being loaded when Ctrl-C is pressed may turn it into
+#: an ImportError, or lose it.
+_interrupts: list[int] = []
 
 
 class _PlainHelp:
     """Help without ``<bool>`` behind options that take no value, and with readable names."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
+    def get_params(self, ctx: typer.Context) -> list[Any]:
+        """Return the parameters of a command, with other names of their values."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False):
@@ -42,32 +66,43 @@ class _PlainHelp:
         return params
 
 
-def _command(function: Callable) -> Callable:
+def _command(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function for typer: its errors are one line and exit code 2.
 
     A command may take one dataclass, whose fields are then its options.
     """
-    options = next(iter(inspect.get_annotations(function, eval_str=True).values()))
-    source: Any = options if is_dataclass(options) else function
+    annotations = list(inspect.get_annotations(function, eval_str=True).values())
+    takes_options = is_dataclass(annotations[0])
+    signature_of: Any = annotations[0] if takes_options else function
 
     @functools.wraps(function)
-    def guarded(**values: Any) -> Any:
+    def guarded(**values: Any) -> None:
+        """Call the command; turn what it raises into one line and an exit code."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_, **__: complain(str(message))
-                return function(**values) if source is function else function(source(**values))
+                warnings.showwarning = _show_warning
+                if takes_options:
+                    function(signature_of(**values))
+                else:
+                    function(**values)
         except KeyboardInterrupt as stop:
             complain(str(stop) or "interrupted")
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
-            ours = (ValueError, TypeError, OSError, ImportError, LookupError, MemoryError)
-            if not (_interrupts or isinstance(error, ours)):
+            if _interrupts:
+                complain("interrupted")
+                raise typer.Exit(INTERRUPTED) from None
+            if not isinstance(error, EXPECTED):
                 raise
-            complain("interrupted" if _interrupts else str(error) or type(error).__name__)
-            raise typer.Exit(130 if _interrupts else 2) from None
+            complain(message_of(error))
+            raise typer.Exit(BAD_INPUT) from None
 
-    guarded.__signature__ = inspect.signature(source, eval_str=True)  # type: ignore
+    guarded.__signature__ = inspect.signature(signature_of, eval_str=True)  # type: ignore
     return guarded
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    complain(message_of(message))
 
 
 def _version(value: bool) -> None:
@@ -82,39 +117,43 @@ VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show
 
 
 def _options(version: Annotated[bool, VERSION] = False) -> None:
-    """Choose the features that tell apart classes nobody has labeled yet."""
+    """Select the features that separate classes nobody has labeled yet."""
 
 
-app = typer.Typer(
-    name="semfs",
-    cls=type("Group", (_PlainHelp, TyperGroup), {}),
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-app.callback()(_options)
-_Command = type("Command", (_PlainHelp, TyperCommand), {})
-for _function in (getattr(commands, name) for name in COMMANDS):
-    _text, _, _example = inspect.cleandoc(_function.__doc__ or "").partition("Example:")
-    _ending = f"Example: {_example.strip()}"
-    app.command(cls=_Command, help=_text, epilog=_ending)(_command(_function))
+def _make_app() -> typer.Typer:
+    """Return the application with all commands; help and example are in their docstrings."""
+    made = typer.Typer(
+        name="semfs",
+        cls=type("Group", (_PlainHelp, TyperGroup), {}),
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+    )
+    made.callback()(_options)
+    command_class = type("Command", (_PlainHelp, TyperCommand), {})
+    for function in COMMANDS:
+        docstring = inspect.cleandoc(function.__doc__ or "")
+        text, _, example = docstring.partition("Example:")
+        epilog = f"Example: {example.strip()}"
+        made.command(cls=command_class, help=text, epilog=epilog)(_command(function))
+    return made
 
 
-#: Ctrl-C pressed: packages that are being loaded turn it into an ImportError, or lose it.
-_interrupts: list[int] = []
+app = _make_app()
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    """Stop; asked a second time, at once."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Stop; the second time at once, without cleaning up."""
     if _interrupts:
-        os._exit(130)
+        os._exit(INTERRUPTED)
     _interrupts.append(number)
     raise KeyboardInterrupt
 
 
-def _lost(error: Any) -> None:  # where Python can raise nothing, as in a destructor
+def _exit_if_interrupted(error: Any) -> None:
+    """End the process where Python can raise nothing, as in a destructor."""
     if _interrupts:
-        os._exit(130)
+        os._exit(INTERRUPTED)
     sys.__unraisablehook__(error)
 
 
@@ -122,7 +161,7 @@ def main() -> None:
     """Entry point of the `semfs` script."""
     try:
         signal.signal(signal.SIGINT, _interrupt)
-        sys.unraisablehook = _lost
+        sys.unraisablehook = _exit_if_interrupted
         app(prog_name="semfs")
     except KeyboardInterrupt:  # before a command was reached
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None

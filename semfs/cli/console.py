@@ -1,48 +1,42 @@
-"""How the commands speak: plain lines, whole tables, JSON, and the command line's own words."""
+"""What the commands print: plain lines, whole tables, one line for an error or warning."""
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
-from importlib import resources
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# No escape codes at all; left to themselves typer and rich would only leave out colors.
+# With NO_COLOR set no escape codes are printed at all. typer and rich by themselves would only
+# leave out colors and still print bold text.
 FORCE = False if os.environ.get("NO_COLOR") else None
 if FORCE is False:
     os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
 
-#: What the library calls a thing (a pattern), and what it is called on the command line.
-WORDS = tomllib.loads((resources.files("semfs.cli") / "words.toml").read_text("utf-8"))
-# names in data: what is in quotes, and what was found as far as a sentence goes
-NAMES = r"""('[^']*'|"[^"]*"|\b(?:found|Found:|only|holds|layers):? .*?(?=[.;:)](?: |$)|$))"""
+#: Control characters except tab and newline; escape codes begin with one.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: Wider than any table, to measure how wide one must be.
+VERY_WIDE = 10_000
 
 
-def say(text: str) -> None:
-    """Print text as it is: names in it are no markup, and paths are not broken."""
+def show(text: str) -> None:
+    """Print text as it is: names in it are not markup, and paths are not broken."""
     _print_plain(Console(force_terminal=FORCE), text)
 
 
 def complain(text: str) -> None:
-    """Print one line on standard error, in the words of the command line."""
-    console = Console(stderr=True, force_terminal=FORCE)
-    _print_plain(console, f"semfs: {in_own_words(' '.join(text.split()))}")
+    """Print one line on standard error."""
+    line = " ".join(text.split())
+    _print_plain(Console(stderr=True, force_terminal=FORCE), f"semfs: {line}")
 
 
-def in_own_words(text: str) -> str:
-    """Replace names of Python parameters by those of options; what is quoted or found stays.
-
-    >>> in_own_words("n_features_to_select must be at least 1, got 'n_features_to_select'.")
-    "-k must be at least 1, got 'n_features_to_select'."
-    """
-    parts = re.split(NAMES, text)
-    for pattern, word in WORDS.items():
-        parts[::2] = [re.sub(pattern, word, part) for part in parts[::2]]
-    return "".join(parts)
+def show_written(paths: Iterable[Path], replaced: Iterable[Path] = ()) -> None:
+    """Print which files were written, and which of them existed before."""
+    replaced = set(replaced)
+    for path in paths:
+        show(f"Wrote {path}" + (" (replaced)" if path in replaced else ""))
 
 
 def visible(text: str) -> str:
@@ -65,9 +59,12 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     """
     table = Table(title=Text(title), box=None)
     for name in columns:
-        table.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left")
+        justify = "right" if name.startswith(">") else "left"
+        table.add_column(name.lstrip(">"), justify=justify)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     console = Console(force_terminal=FORCE)
-    whole = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    Console(width=max(console.width, whole), force_terminal=FORCE).print(table)
+    wide = console.options.update(max_width=VERY_WIDE)
+    table_width = console.measure(table, options=wide).maximum
+    width = max(console.width, table_width)
+    Console(width=width, force_terminal=FORCE).print(table)

@@ -12,40 +12,17 @@ import pytest
 
 pytest.importorskip("typer")
 import typer
-from typer.testing import CliRunner
 
 import semfs
 from semfs import cli
 from semfs.cli import app
-from semfs.cli.console import in_own_words, visible
+from semfs.cli.console import visible
+from semfs.cli.errors import OPTIONS, message_of
+from semfs.validation import ParameterError, ParameterWarning
 
 COMMANDS = typer.main.get_command(app).commands
 ESCAPE = "\x1b"
 unix = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals and signals")
-
-
-def invoke(*arguments, code=0, **environment):
-    runner = CliRunner(env=environment)
-    done = runner.invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == code, done.output
-    return done
-
-
-def parsed(*arguments):
-    return json.loads(invoke(*arguments).stdout)
-
-
-@pytest.fixture
-def farm(tmp_path):
-    """A table of rows, a table of classes, and the folder they are in."""
-    pd = pytest.importorskip("pandas")
-    kind = np.array(["cow", "hen", "bée"])[np.arange(60) % 3]
-    X = np.random.default_rng(0).normal(size=(60, 5)) + 3.0 * np.eye(3, 5)[np.arange(60) % 3]
-    rows = pd.DataFrame(X, columns=["wéight", "height", "speed", "color", "noise"])
-    rows.assign(kind=kind).to_csv(tmp_path / "rows.csv", index=False)
-    table = pd.DataFrame({"legs": [4, 2, 6], "flies": [0, 0, 1]}, index=["cow", "hen", "bée"])
-    table.to_csv(tmp_path / "classes.csv")
-    return tmp_path
 
 
 def select(farm, *more, attributes="classes.csv"):
@@ -68,14 +45,14 @@ def test_help_and_version_load_nothing_heavy(argument):
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_the_help_of_a_command_ends_with_an_example_and_names_no_flag_type(name):
+def test_the_help_of_a_command_ends_with_an_example_and_names_no_flag_type(name, invoke):
     text = invoke(name, "--help").stdout
     assert f"semfs {name}" in text.split("Example: ")[1]
     assert "│" not in text.split("Example: ")[1]  # after the last panel
     assert "bool" not in text
 
 
-def test_output_in_a_pipe_has_no_escape_codes():
+def test_output_in_a_pipe_has_no_escape_codes(invoke):
     for arguments, code in (("", 2), ("--help", 0), ("datasets", 0), ("select x.csv", 2)):
         done = invoke(*arguments.split(), code=code)
         assert done.output
@@ -113,8 +90,8 @@ def test_no_color_is_obeyed_and_escape_codes_in_names_do_not_reach_the_terminal(
     assert visible("a\tb\n") == "a\tb\n"
 
 
-def test_select_prints_json_that_scripts_can_read(farm):
-    found = parsed(*select(farm, "--json"))
+def test_select_prints_json_that_scripts_can_read(farm, invoke):
+    found = json.loads(invoke(*select(farm, "--json")).stdout)
     assert [row["rank"] for row in found["selected"]] == [1, 2]
     assert {row["feature"] for row in found["selected"]} <= {"wéight", "height", "speed"}
     assert (found["n_features"], found["n_rows"]) == (5, 60)
@@ -122,7 +99,9 @@ def test_select_prints_json_that_scripts_can_read(farm):
     assert found["files"] == [str(farm / "out.csv"), str(farm / "out.features.csv")]
 
 
-def test_a_wide_table_is_printed_in_full_on_a_narrow_screen_and_a_page_is_written(tmp_path):
+def test_a_wide_table_is_printed_in_full_on_a_narrow_screen_and_a_page_is_written(
+    tmp_path, invoke
+):
     numbers = ("-k", "5:50:5", "--repeats", "1", "--splits", "1", "-j", "1")
     page = tmp_path / "page.html"
     more = ("-m", "variance", *numbers, "--out", page)
@@ -132,14 +111,20 @@ def test_a_wide_table_is_printed_in_full_on_a_narrow_screen_and_a_page_is_writte
     assert "<html" in page.read_text("utf-8")
 
 
-def test_rows_without_a_label_are_counted_and_a_share_of_features_is_chosen(farm):
+def test_samples_without_a_label_are_used_if_asked_for(farm, invoke):
     text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",")
     (farm / "rows.csv").write_text(text, "utf-8")
     done = invoke(*select(farm, "-k", "0.4"))
-    assert "2 of 5 features chosen on 40 rows of 2 classes and 20 unlabeled" in done.stdout
+    assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
+    assert "20 samples without a label are not used." in done.stderr
+    assert "unlabeled" not in done.stdout
+    done = invoke(*select(farm, "-k", "0.4", "--unlabeled", "use"))
+    assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
+    assert ": 20 " in done.stdout.split("unlabeled")[1]  # what knowledge_ says of them
+    assert "without a label" not in done.stderr
 
 
-def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
+def test_what_fails_leaves_data_and_folder_alone(farm, invoke, monkeypatch):
     monkeypatch.chdir(farm)
     (farm / "classes.csv").rename("c.features.csv")
     (farm / "plain").touch()
@@ -159,7 +144,7 @@ def test_what_fails_leaves_data_and_folder_alone(farm, monkeypatch):
     assert {path: path.read_bytes() for path in farm.iterdir()} == before
 
 
-def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
+def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm, invoke):
     rows = ("evaluate", farm / "rows.csv", "-l", "kind")
     assert "or 'labels'" in invoke(*rows, code=2).stderr
     assert "--label" in invoke(*rows[:2], code=2).stderr
@@ -176,7 +161,7 @@ def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather", "npy", "npz", "h5"])
 @pytest.mark.parametrize("command", ["select", "evaluate"])
-def test_a_file_is_called_as_it_was_given(kind, command, tmp_path, monkeypatch):
+def test_a_file_is_called_as_it_was_given(kind, command, invoke, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"rows.{kind}").write_bytes(b"nonsense")
     done = invoke(command, f"rows.{kind}", "-l", "kind", "-a", "names", code=2)
@@ -184,27 +169,52 @@ def test_a_file_is_called_as_it_was_given(kind, command, tmp_path, monkeypatch):
     assert str(tmp_path) not in done.output
 
 
-def test_warnings_are_one_line_in_the_words_of_the_command(farm):
+def test_warnings_are_one_line_in_the_words_of_the_command(farm, invoke):
     done = invoke(*select(farm, "-k", "99"))
     assert done.stderr.startswith("semfs: -k 99 is greater than")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("python", "shell"),
+    ("problem", "shown"),
     [
-        ("X has 3 rows but y has 2 labels.", "DATA has 3 rows but --label has 2 labels."),
-        ("no feature named 'y' in X.", "no feature named 'y' in DATA."),
-        ("/data/y/X.npy has no y.csv beside it", "/data/y/X.npy has no y.csv beside it"),
-        ("random_state must be positive", "--seed must be positive"),
-        ("no 'z'; found X, y. Pass y.", "no 'z'; found X, y. Pass --label."),
-        ("Fill it, or name the column in drop.", "Fill it, or name the column in --drop."),
-        ("scale X first, for example with StandardScaler.", "use --scale."),
-        ("Pass them as y: an array, or a name in it.", "Name them: --label."),
+        (ParameterError("y", "has 2 labels."), "--label has 2 labels."),
+        (ParameterError("random_state", "must be positive."), "--seed must be positive."),
+        (
+            ParameterError("include", ": no feature named 'y'."),
+            "--include: no feature named 'y'.",
+        ),
+        (ParameterWarning("n_features_to_select", "is 9."), "-k is 9."),
+        (ParameterError("step", "must be positive."), "step must be positive."),
+        (ValueError("X has 3 rows but y has 2 labels."), "X has 3 rows but y has 2 labels."),
+        (KeyError(), "KeyError"),
     ],
 )
-def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
-    assert in_own_words(python) == shell
+def test_only_the_parameter_at_fault_is_called_by_its_option(problem, shown):
+    assert message_of(problem) == shown
+
+
+def test_every_option_that_stands_for_a_parameter_exists():
+    known = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
+    assert {option.split()[0] for option in OPTIONS.values()} <= known
+
+
+def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=["X", "y", "g1", "g2"])
+    frame["X"] *= 1e4
+    frame["kind"] = np.array(["a", "b", "c"])[np.arange(60) % 3]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    files = (tmp_path / "rows.csv", "-o", tmp_path / "out.csv")
+    done = invoke("select", *files, "-l", "kind", "-k", 2)
+    (line,) = done.stderr.splitlines()
+    assert "X has 100% of the variance" in line
+    assert "DATA" not in line
+    assert "--label" not in line
+    assert "Best: X, " in done.stdout
+    done = invoke("select", *files, "-l", "kind", "-k", 2, "--include", "Y", code=2)
+    assert done.stderr == "semfs: --include: no feature named 'Y'; did you mean 'y'?\n"
 
 
 @pytest.mark.parametrize(
@@ -223,6 +233,8 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),
         ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
+        ("attributes cat", "give --out FILE for the table, or --template FILE"),
+        ("attributes cat --template t.csv", "--template needs --ontology"),
         ("attributes -o t.csv", "give class names, or --markers FILE instead"),
         ("attributes cat --markers m.csv -o t.csv", "give class names, or --markers FILE"),
         ("attributes , -o t.csv", "NAMES is empty"),
@@ -237,7 +249,7 @@ def test_python_names_are_replaced_but_not_in_quotes_or_paths(python, shell):
         (f"reproduce alpha --out {__file__}", "is a file; a folder"),
     ],
 )
-def test_a_wrong_argument_is_explained(arguments, message, monkeypatch, tmp_path):
+def test_a_wrong_argument_is_explained(arguments, message, invoke, monkeypatch, tmp_path):
     monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (line,) = invoke(*arguments.split(), code=2).stderr.splitlines()
@@ -264,7 +276,7 @@ def test_an_interrupt_while_packages_load_shows_no_traceback(seconds):
 
 
 @pytest.mark.parametrize("error", [ImportError, RuntimeError])
-def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, error):
+def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, invoke, error):
     def load(*_, **__):
         with pytest.raises(KeyboardInterrupt):
             cli._interrupt(signal.SIGINT, None)

@@ -59,10 +59,10 @@ def test_command_writes_table_and_data_and_nothing_else(files, sample, tmp_path)
         "-k", 20, "-o", tmp_path / "out.csv", *unseen,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "20 of 765 features chosen on 402 rows of 6 classes" in result.output
+    assert "Selected 20 of 765 features on 402 samples of 6 classes." in result.output
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.csv", "out.features.csv"]
     table = pd.read_csv(tmp_path / "out.features.csv")
-    assert list(table.columns) == ["rank", "feature", "score", "selected", "column"]
+    assert list(table.columns) == ["rank", "feature", "score", "selected", "column", "reason"]
     X, y, _, _ = sample.split()
     assert_array_equal(table["column"], SemFS(20, sample.attributes).fit(X, y).order_)
 
@@ -71,7 +71,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     saved = tmp_path / "selector.npz"
     result = run("select", files / "all.npz", "-k", 9, "-o", tmp_path / "o", "--save", saved)
     assert result.exit_code == 0, result.output
-    assert "9 of 765 features chosen on 402 rows of 6 classes" in result.output
+    assert "Selected 9 of 765 features on 402 samples of 6 classes." in result.output
     assert set(load(saved).classes_).isdisjoint(sample.unseen)
     result = run("select", files / "all.npz", "-a", "labels", "-o", tmp_path / "p", "--json")
     assert json.loads(result.stdout)["n_rows"] == 402
@@ -82,15 +82,21 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     [
         ({"data": "nowhere.csv"}, "nowhere.csv does not exist"),
         ({"label": "cell type (bulk)"}, "did you mean 'cell typé (bulk)'"),
-        ({"attributes": None}, "has no class attributes"),
+        ({"attributes": "label"}, "does not exist; did you mean 'labels'?"),
         ({"out": "out.docx"}, "must end in"),
-        ({"extra": "--unseen B"}, "unseen class 'B' does not occur"),
-        ({"extra": "--include NKG8"}, "'NKG8' in DATA; did you mean 'NKG7'"),
-        ({"extra": "--include NKG7 --exclude NKG7"}, "in --include and in --exclude"),
+        (
+            {"extra": "--unseen B"},
+            "semfs: --unseen: class 'B' does not occur in the data. Classes: ",
+        ),
+        (
+            {"extra": "--include NKG8"},
+            "--include: no feature named 'NKG8'; did you mean 'NKG7'",
+        ),
+        ({"extra": "--include NKG7 --exclude NKG7"}, "'NKG7' is in --include and in --exclude"),
         ({"extra": "-k 0"}, "semfs: -k must be at least 1, got 0."),
         ({"extra": "--gamma -1"}, "semfs: --gamma must be"),
         ({"extra": "--drop nothing"}, "has no column 'nothing'"),
-        ({"extra": "--layer log"}, "semfs: --layer 'log': there is one matrix only"),
+        ({"extra": "--layer log"}, "'log': there is one matrix only"),
         ({"extra": "--subset"}, "semfs: --subset is for .h5ad files"),
     ],
 )
@@ -99,8 +105,8 @@ def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change
     choice |= {"out": "out.csv", "extra": ""} | change
     arguments = ["select", files / choice["data"], "-k", 5, "-o", tmp_path / choice["out"]]
     arguments += ["--label", choice["label"], *choice["extra"].split()]
-    if choice["attributes"] is not None:
-        arguments += ["--attributes", files / choice["attributes"]]
+    attributes = files / choice["attributes"]
+    arguments += ["--attributes", attributes if attributes.exists() else choice["attributes"]]
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
@@ -180,5 +186,5 @@ def test_memory_stays_bounded_on_a_file_larger_than_the_limit(tmp_path):
         capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "best: x3," in done.stdout
+    assert "Best: x3," in done.stdout
     assert int(done.stdout.split()[-1]) < 520

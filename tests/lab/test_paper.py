@@ -383,7 +383,7 @@ def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(ow
     result = invoke(*command)
     assert result.exit_code == 1
     assert "RuntimeError: it never works" in result.stderr
-    assert "2 cells: 0 finished before, 1 computed" in result.stdout
+    assert "2 jobs: 0 finished before, 1 computed" in result.stdout
     store = Store("run", create=False)
     assert len(store.failures()) == 1
     assert store.rows()[0]["features"] == [f"x{j}" for j in (11, 10, 9, 8, 7)]
@@ -392,7 +392,7 @@ def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(ow
     (own / "own_methods.py").write_text(mended)
     result = invoke(*command)
     assert result.exit_code == 0, result.stderr
-    assert "2 cells: 1 finished before, 1 computed" in result.stdout
+    assert "2 jobs: 1 finished before, 1 computed" in result.stdout
 
 
 def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
@@ -400,11 +400,11 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     common = ["reproduce", "alpha", "--data", data, "--out", tmp_path / "run", "-j", 1]
     fast = ["--fast", "--splits", 1, "--method", "semfs"]
     first = invoke(*common, *fast)
-    assert "3 cells: 0 finished before, 3 computed" in first.stdout, first.stderr
+    assert "3 jobs: 0 finished before, 3 computed" in first.stdout, first.stderr
     absent = "Data sets of the paper that are absent: SUN, CIFAR10."
     assert absent in first.stdout
     assert Store(tmp_path / "run").info()["notes"] == [absent]
-    assert "3 cells: 3 finished before, 0 computed" in invoke(*common, *fast).stdout
+    assert "3 jobs: 3 finished before, 0 computed" in invoke(*common, *fast).stdout
     for more, said in (
         (["--method", "semfs"], "Use another --out"),
         (["--fast", "--method", "variance"], "Variance has no parameter that alpha varies"),

@@ -14,7 +14,7 @@ from semfs import SemFS
 from semfs.datasets import load_table
 from semfs.io.safety import FileError
 from semfs.rows import open_blocks
-from semfs.selectors.files import select_features
+from semfs.select import select_features
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

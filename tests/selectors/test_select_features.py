@@ -11,7 +11,7 @@ import semfs.io.reader
 from semfs import SemFS
 from semfs.datasets import load_sample
 from semfs.rows import open_blocks
-from semfs.selectors.files import select_features
+from semfs.select import select_features
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -59,27 +59,40 @@ def files(sample, tmp_path_factory):
     return folder
 
 
-def rank(path, out, label, sample, *, key=None, drop=(), include=None, exclude=None, **options):
-    source = open_blocks(path, label, key=key, drop=drop)
+def rank(
+    path,
+    out,
+    label,
+    sample,
+    *,
+    key=None,
+    drop=(),
+    include=None,
+    exclude=None,
+    memory=None,
+    **options,
+):
+    source = open_blocks(path, label, key=key, drop=drop, memory=memory)
     selector = SemFS(20, sample.attributes, include=include, exclude=exclude)
     return select_features(source, selector, out, unseen=sample.unseen, **options)
 
 
 @pytest.fixture(params=["in memory", "on disk"])
-def place(request, monkeypatch):
-    """Small limits send small files down the road of large ones."""
-    if request.param == "on disk":
-        monkeypatch.setattr(semfs.io.reader, "MEMORY", 2**16)
-        monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)
+def memory(request, monkeypatch):
+    """Bytes for blocks: with a small limit, small files are read as large ones are."""
+    if request.param == "in memory":
+        return None
+    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)  # written in several blocks
+    return 2**16
 
 
 READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
 
 
 @pytest.mark.parametrize("name", ["pandas.csv", "pandas.parquet", "pandas.feather"])
-def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, name, place):
+def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, name, memory):
     out = tmp_path / f"out{Path(name).suffix}"
-    done = rank(files / name, out, LABEL, sample)
+    done = rank(files / name, out, LABEL, sample, memory=memory)
     assert_array_equal(done.selector.order_, expected.order_)
     reduced = READ[out.suffix](out)
     names = done.features["feature"][done.features["selected"]]
@@ -90,17 +103,17 @@ def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, n
     np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "CST3"].ravel())
 
 
-def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
+def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, memory):
     label = str(files / "y.npy")
-    done = rank(files / "X.npy", tmp_path / "r.npy", label, sample)
+    done = rank(files / "X.npy", tmp_path / "r.npy", label, sample, memory=memory)
     assert_array_equal(done.selector.order_, expected.order_)
     assert_array_equal(np.load(tmp_path / "r.npy"), sample.X[:, expected.support_])
-    rank(files / "X.npy", tmp_path / "r.csv", label, sample)
+    rank(files / "X.npy", tmp_path / "r.csv", label, sample, memory=memory)
     reduced = pd.read_csv(tmp_path / "r.csv")
     assert_array_equal(reduced["label"], sample.y)
-    rank(files / "X.npy", tmp_path / "y.npz", label, sample)
+    rank(files / "X.npy", tmp_path / "y.npz", label, sample, memory=memory)
     assert_array_equal(np.load(tmp_path / "y.npz")["y"], sample.y)
-    rank(files / "all.npz", tmp_path / "r.npz", None, sample)
+    rank(files / "all.npz", tmp_path / "r.npz", None, sample, memory=memory)
     with np.load(tmp_path / "r.npz") as reduced:
         assert_array_equal(reduced["X"], sample.X[:, expected.support_])
         assert set(reduced["feature_names"]) == set(sample.feature_names[expected.support_])
@@ -108,7 +121,7 @@ def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, place):
 
 
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
-def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
+def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
     anndata = pytest.importorskip("anndata")
     X = sample.X if form == "dense" else getattr(sparse, f"{form}_matrix")(sample.X)
     obs = pd.DataFrame({"type": pd.Categorical(sample.y)}, index=map(str, range(700)))
@@ -117,7 +130,8 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     cells.layers["double"] = X * 2
     cells.write_h5ad(tmp_path / "c.h5ad")
     for layer in (None, "double"):
-        done = rank(tmp_path / "c.h5ad", tmp_path / "o.h5ad", "type", sample, key=layer)
+        paths = (tmp_path / "c.h5ad", tmp_path / "o.h5ad")
+        done = rank(*paths, "type", sample, key=layer, memory=memory)
         assert_array_equal(done.selector.order_[:20], expected.order_[:20])
     back = anndata.read_h5ad(tmp_path / "o.h5ad")
     assert back.shape == cells.shape
@@ -128,14 +142,16 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, place):
     assert back.uns["mine"]["kept"] == 1
     with pytest.raises(ValueError, match="would overwrite an input"):
         rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)
-    with pytest.raises(ValueError, match=r"no labels given.*obs column \(found: type\)"):
+    with pytest.raises(ValueError, match=r"needs a column of obs as y; found: type"):
         open_blocks(tmp_path / "c.h5ad")
     with pytest.raises(ValueError, match="has no raw; layers: double"):
         open_blocks(tmp_path / "c.h5ad", "type", key="raw")
     rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
     assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
     other = open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y")
-    with pytest.raises(ValueError, match=r"only data that were read from an \.h5ad"):
+    with pytest.raises(
+        ValueError, match=r"a table cannot be written as \.h5ad\. Choose one of \.csv"
+    ):
         select_features(other, SemFS(1), tmp_path / "x.h5ad")
 
 
@@ -160,7 +176,9 @@ def test_include_exclude_and_drop_by_name(files, sample, tmp_path):
     assert done.features["feature"].iloc[0] == " ЛИЗ β "
     assert not done.features.set_index("feature").loc["NKG7", "selected"]
     assert "CD3D" not in set(done.features["feature"])
-    with pytest.raises(ValueError, match="'NKG8' in X; did you mean 'NKG7'"):
+    with pytest.raises(
+        ValueError, match="include: no feature named 'NKG8'; did you mean 'NKG7'"
+    ):
         rank(files / "pandas.parquet", tmp_path / "p", LABEL, sample, include=["NKG8"])
 
 
@@ -168,7 +186,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("semfs.selectors.files.write_table", fail)
+    monkeypatch.setattr("semfs.select.write_table", fail)
     with pytest.raises(OSError, match="disk full"):
         rank(files / "pandas.parquet", tmp_path / "o.csv", LABEL, sample)
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,145 @@
+"""`semfs attributes` and `semfs datasets`: class descriptions, and the known data sets."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from semfs.cli.console import show, show_written
+from semfs.cli.options import LABEL, Names, existing
+from semfs.io.safety import check_apart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMES = (
+    "Class names: a,b,c; a file with one per line, or with name, tab "
+    "(CSV: comma) and description; or a data file, with --label."
+)
+ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
+ONTOLOGY = (
+    "Describe classes by their ancestors in this OBO, OWL or JSON file, "
+    "or in 'cl' (Cell Ontology)."
+)
+MARKERS = "A table of class, marker and optional weight, instead of NAMES."
+PROMPT = "Text around a name, such as 'a photo of a {}'; repeatable."
+PART_OF = "Also use 'part of' relations of the ontology."
+OWN = "Also give each class its own term of the ontology as an attribute."
+TEMPLATE = "Write the best guess of a term for each name here, to be corrected, and stop."
+#: Findings about a table that are printed of each kind.
+MOST_FINDINGS = 5
+
+
+def attributes(
+    out: Annotated[
+        Path | None,
+        Option("--out", "-o", help="The table: .csv, .tsv or .parquet."),
+    ] = None,
+    names: Annotated[str | None, Argument(help=NAMES)] = None,
+    encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",
+    prompt: Annotated[Names, Option(help=PROMPT)] = None,
+    ontology: Annotated[str | None, Option(help=ONTOLOGY)] = None,
+    part_of: Annotated[bool, Option("--part-of", help=PART_OF)] = False,
+    own: Annotated[bool, Option("--own", help=OWN)] = False,
+    markers: Annotated[Path | None, Option(help=MARKERS)] = None,
+    label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None,
+    template: Annotated[Path | None, Option(help=TEMPLATE)] = None,
+) -> None:
+    """Describe classes by a text encoder, an ontology or their markers. Writes a table.
+
+    Labels that are not the names of an ontology need a file of label and term: `--template`
+    writes a first version of it.
+
+    Example: `semfs attributes types.csv --ontology cl.obo -o table.csv`
+    """
+    if (names is None) == (markers is None):
+        raise ValueError("give class names, or --markers FILE instead of them.")
+    if (out is None) == (template is None):
+        raise ValueError("give --out FILE for the table, or --template FILE.")
+    written = out or template
+    check_apart([written], [names, markers, ontology, encoder])
+    replaced = existing([written])
+
+    # Imported after the checks, so that a wrong option is refused at once.
+    from semfs import attributes as package
+    from semfs.attributes.files import write_table
+
+    if names is None:
+        table = package.attributes_from_markers(markers)
+    else:
+        terms = _terms(names, label)
+        if template is not None:
+            _write_template(list(terms), ontology, template)
+            show_written([template], replaced)
+            return
+        if ontology is not None:
+            table = package.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
+        else:
+            table = package.encode_class_names(terms, encoder, prompts=prompt or "{}")
+    assert out is not None
+    write_table(table, out)
+    _show_findings(table)
+    show_written([out], replaced)
+
+
+def _terms(names: str, label: str | None) -> dict[str, str] | list[str]:
+    """Return class names as given, from a file of names, or the labels of a data file."""
+    from semfs.attributes import read_names
+
+    if label is None:
+        if not names.strip(" ,"):
+            raise ValueError("NAMES is empty. Give class names, such as 'cat,dog'.")
+        return read_names(names)
+    from semfs.rows import open_blocks
+
+    labels = open_blocks(Path(names), label).labels
+    assert labels is not None
+    return [str(name) for name in labels.classes]
+
+
+def _write_template(labels: list[str], ontology: str | None, path: Path) -> None:
+    """Write a table of label and best guess of its term in the ontology."""
+    if ontology is None:
+        raise ValueError("--template needs --ontology FILE, or --ontology cl.")
+    # By name, because the function comes with another branch; import it when all are merged.
+    module = import_module("semfs.attributes.ontology")
+    guesses: pd.DataFrame = module.mapping_template(labels, ontology)
+    from semfs.attributes.files import write_table
+
+    # The labels become the index, which is written as the first column.
+    first, *_ = guesses.columns
+    write_table(guesses.set_index(first), path)
+
+
+def _show_findings(table: "pd.DataFrame") -> None:
+    """Print what stands out in a table, such as classes described alike."""
+    from semfs.attributes import describe_attributes
+
+    found = describe_attributes(table).groupby("finding", sort=False)["what"]
+    for finding, items in found:
+        shown = "; ".join(items[:MOST_FINDINGS])
+        if len(items) > MOST_FINDINGS:
+            shown += "; …"
+        show(f"{finding}: {shown}")
+
+
+def datasets() -> None:
+    """List the known data sets: what they are, where they were found, how to get them.
+
+    Example: `SEMFS_DATA=/data semfs datasets`
+    """
+    from semfs.datasets.catalog import CATALOG, data_folders, find_files
+
+    for entry in CATALOG:
+        path = find_files(entry)
+        if not entry.files:  # nothing to look for
+            place = "bundled"
+        elif path is None:
+            place = "not found"
+        else:
+            place = f"found in {path}"
+        show(f"{entry.name}: {entry.what} [{place}]\n  {entry.loader}")
+        if path is None and entry.files:
+            show(f"  get it: {entry.source}\n  licence: {entry.licence}")
+    show("Looked in: " + ", ".join(str(folder.absolute()) for folder in data_folders()))

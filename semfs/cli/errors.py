@@ -1,0 +1,48 @@
+"""How the command line reports errors and warnings: with its options, not Python's parameters.
+
+Only errors that know their parameter (`semfs.validation.ParameterError` and its siblings) are
+changed, and only the name of that parameter. All other messages are shown as they are.
+"""
+
+#: The option that sets a parameter of the library.
+OPTIONS = {
+    "n_features_to_select": "-k",
+    "y": "--label",
+    "key": "--layer",
+    "use_raw": "--layer raw",
+    "X_unlabeled": "--unlabeled-file",
+    "random_state": "--seed",
+    "n_genes": "--genes",
+    "n_jobs": "--jobs",
+    "n_repeats": "--repeats",
+    "n_splits": "--splits",
+    "label_weight": "--label-weight",
+    "min_cells": "--min-cells",
+    "gene_symbols": "--gene-symbols",
+}
+#: Parameters whose options have their names.
+SAME_NAME = (
+    *(
+        "alpha",
+        "attributes",
+        "candidates",
+        "drop",
+        "exclude",
+        "gamma",
+        "include",
+        "layer",
+    ),
+    *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
+)
+OPTIONS.update({name: f"--{name}" for name in SAME_NAME})
+
+
+def message_of(problem: BaseException | Warning | str) -> str:
+    """Return the text of an error or warning, with the option in place of a parameter."""
+    from semfs.validation import (
+        ParameterProblem,
+    )  # it loads scikit-learn; --help need not
+
+    if isinstance(problem, ParameterProblem):
+        return problem.named(OPTIONS.get(problem.name, problem.name))
+    return str(problem) or type(problem).__name__

@@ -1,0 +1,264 @@
+"""`semfs evaluate` and `semfs demo`: how well selected features separate unseen classes."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from semfs.cli.console import complain, print_table, show, show_written
+from semfs.cli.options import (
+    ATTRIBUTES,
+    UNSEEN,
+    AsJson,
+    Drop,
+    Jobs,
+    Label,
+    Layer,
+    Names,
+    Normalize,
+    Scale,
+    Seed,
+    check_descriptions,
+    check_label_given,
+    command_line,
+    existing,
+    expand_columns,
+    given,
+    is_page,
+    words,
+)
+from semfs.io.safety import check_apart
+
+if TYPE_CHECKING:
+    from semfs.lab.demo import Demo
+
+DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
+PAGE = "Page with figures, .html."
+REPEATS = "K-means runs per score."
+METHODS = "Methods to compare, with commas; module:Class for your own."
+SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
+USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
+#: Failed jobs that are printed one by one.
+MOST_FAILURES = 10
+
+
+@dataclass
+class Evaluation:
+    """Options of `evaluate`: the data, and those of `semfs.lab.paper.evaluate`."""
+
+    data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
+    methods: Annotated[str, Option("--method", "-m", help=METHODS)] = USUAL_METHODS
+    ks: Annotated[str, Option("-k", help=SIZES)] = "5:50:5"
+    label: Label = None
+    attributes: Annotated[Path | None, Option("--attributes", "-a", help=ATTRIBUTES)] = None
+    layer: Layer = None
+    normalize: Normalize = None
+    scale: Scale = False
+    drop: Drop = None
+    unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
+    n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
+    n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
+    n_jobs: Jobs = None
+    seed: Seed = 0
+    out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
+    as_json: AsJson = False
+
+
+def evaluate(options: Evaluation) -> None:
+    """Cluster the unseen classes of a data set with the features each method selects.
+
+    Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
+    are those the data set names, or random ones, `--splits` times.
+
+    Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
+    """
+    if options.unseen and options.n_splits is not None:
+        message = "--unseen names classes and --splits draws them: give one of the two."
+        raise ValueError(message)
+    if options.out is not None and not is_page(options.out):
+        message = "the page is written as .html; choose such a name."
+        raise ValueError(f"{options.out}: {message}")
+    check_apart([options.out], [options.data, options.label, options.attributes])
+    sizes = parse_sizes(options.ks)
+    replaced = existing([options.out])
+
+    # Imported after the checks, so that a wrong option is refused at once.
+    from semfs.lab import versions
+    from semfs.lab.paper import evaluate as evaluate_methods
+    from semfs.lab.report import write_report
+
+    data = _open(options)
+    rows, summary = evaluate_methods(
+        data,
+        words(options.methods),
+        ks=_numbers_of_features(sizes, data.X.shape[1]),
+        verbose=sys.stderr.isatty(),
+        **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
+    )
+    if options.as_json:
+        print(json.dumps(rows, indent=1))
+    elif rows:
+        print_scores(rows)
+    if options.out is not None:
+        facts: dict[str, Any] = dict(getattr(summary, "info", None) or {})
+        facts |= {
+            "command": command_line(),
+            "versions": versions(),
+            "notes": summary.notes,
+        }
+        page = write_report(rows, options.out, info=facts)
+        if not options.as_json:
+            show_written([page], replaced)
+    for note in summary.notes:
+        complain(note)
+    report_failures(summary.failures, "failed jobs")
+
+
+def _open(options: Evaluation) -> Any:
+    """Return the data set, a known one or a file."""
+    from semfs.lab.paper import open_data
+
+    path = Path(options.data)
+    reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
+    if path.is_file():
+        check_label_given(path, options.label)
+        check_descriptions(options.attributes)
+        drop = expand_columns(path, options.label, options.layer, options.drop)
+        reading["drop"] = drop
+    elif options.drop:
+        # `open_data` refuses it with a reason: it is for files.
+        reading["drop"] = options.drop
+    return replace(open_data(options.data, **reading), scale=options.scale)
+
+
+def parse_sizes(text: str) -> list[float]:
+    """Read numbers of features, 5:50:5 (the end included), 10 or 5,10,20; or shares, 0.1.
+
+    >>> parse_sizes("5:15:5,0.1")
+    [0.1, 5, 10, 15]
+    """
+    sizes: set[float] = set()
+    try:
+        for word in words(text):
+            if ":" in word:
+                first, last, *step = (int(part) for part in word.split(":"))
+                sizes.update(range(first, last + 1, *step))
+            elif "." in word and 0 < float(word) < 1:
+                sizes.add(float(word))
+            else:
+                sizes.add(int(word))
+    except (ValueError, TypeError):  # not a number; 1:2:3:4 is not a range
+        sizes = set()
+    if not sizes or min(sizes) <= 0:
+        message = f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5, or shares: 0.1."
+        raise ValueError(message)
+    return sorted(sizes)
+
+
+def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
+    """Turn shares of the features into numbers as SemFS does: rounded down, at least one."""
+    numbers = [int(k) if k >= 1 else max(1, int(k * n_features)) for k in sizes]
+    return sorted(set(numbers))
+
+
+def print_scores(rows: list[dict[str, Any]]) -> None:
+    """Print one line per method, best mean first, averaged over splits."""
+    from semfs.lab.report import METRICS, curves
+
+    ks = sorted({row["k"] for row in rows})
+    n_splits = len({row["split"] for row in rows})
+    for metric, name in METRICS.items():
+        lines = []
+        means = {}
+        for method, points in curves(rows, metric).items():
+            score_at = {point.x: f"{point.mean:.3f}" for point in points}
+            means[method] = fmean(point.mean for point in points)
+            scores = [score_at.get(k, "") for k in ks]
+            # no score where k is larger than the number of features
+            lines.append([method, *scores, f"{means[method]:.3f}"])
+        lines.sort(key=lambda line: -means[line[0]])
+        title = f"{name} on unseen classes"
+        if n_splits > 1:
+            title += f", {n_splits} splits"
+        print_table(title, ["method", *(f">{k}" for k in ks), ">mean"], lines)
+
+
+def report_failures(failures: list[tuple[Any, str]], advice: str) -> None:
+    """Print what failed, and end with exit code 1."""
+    for job, error in failures[:MOST_FAILURES]:
+        place = f"{job.experiment}, {job.dataset}, {job.split}"
+        complain(f"{job.method} failed ({place}): {error.splitlines()[0]}")
+    if failures:
+        complain(f"{advice} ({len(failures)} in all).")
+        raise Exit(1)
+
+
+# ---- the demo -------------------------------------------------------------------------
+
+
+def demo(
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the files.")] = Path("."),
+    genes: Annotated[int, Option(help="Number of genes to select.")] = 20,
+    splits: Annotated[int, Option(help="Random splits into seen and unseen types.")] = 20,
+) -> None:
+    """Select genes for lung cell types that were never labeled, and judge the selection.
+
+    Prints the genes and a comparison with other selectors; writes `report.html`, which opens
+    offline, and `demo.png`.
+
+    Example: `semfs demo --out results`
+    """
+    from semfs.validation import check_integer
+
+    check_integer("--genes", genes, 1)
+    check_integer("--splits", splits, 1)
+    page_path = out / "report.html"
+    picture_path = out / "demo.png"
+    check_apart([page_path, picture_path], [])
+    replaced = existing([page_path, picture_path])
+    for path in replaced:
+        complain(f"{path} exists and will be replaced. Choose another folder with --out.")
+
+    from semfs.lab import versions
+    from semfs.lab.demo import draw, run_demo, sections
+    from semfs.lab.report import write_report
+
+    found = run_demo(genes, splits, verbose=sys.stderr.isatty())
+    _print_demo(found)
+    info = {
+        "command": f"semfs demo --genes {genes} --splits {splits}",
+        "versions": versions(),
+        "datasets": {found.data.name: found.facts},
+    }
+    page = write_report(found.rows, page_path, info=info, sections=sections(found))
+    show_written([page, draw(found, picture_path)], replaced)
+
+
+def _print_demo(found: "Demo") -> None:
+    """Print the task, the selected genes, the scores, and the lead over other selectors."""
+    facts = found.facts
+    data = found.data
+    show(
+        f"{facts['n_seen']} labeled lung cells of {len(facts['seen'])} types, "
+        f"{data.X.shape[1]} genes; each type is described by its {data.attributes.shape[1]} "
+        "possible ancestors in the Cell Ontology.\n"
+        f"Never labeled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
+        f"({'; '.join(map(str, data.unseen))}).\n"
+        "SemFS selects genes on the labeled types; K-means then separates the others.\n"
+    )
+    genes = [
+        (str(rank), name, f"{share:.0%}", attribute)
+        for rank, (name, share, attribute) in enumerate(found.genes, start=1)
+    ]
+    print_table("Selected genes", [">", "gene", ">share of fit", "marks"], genes)
+    print_scores(found.rows)
+    leads = []
+    for measure, other, lead in found.leads():
+        limits = "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
+        leads.append((measure, other, f"{lead.mean:+.3f}", limits, lead.verdict))
+    columns = ["measure", "against", ">lead", "95 % interval", ""]
+    print_table("Lead of SemFS + descriptions, paired over the splits", columns, leads)

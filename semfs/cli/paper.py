@@ -1,0 +1,117 @@
+"""`semfs reproduce` and `semfs report`: the paper's experiments, and a page about a run."""
+
+import shlex
+from contextlib import closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from semfs.cli.console import complain, show, show_written
+from semfs.cli.evaluation import METHODS, report_failures
+from semfs.cli.options import (
+    Jobs,
+    Seed,
+    command_line,
+    existing,
+    given,
+    is_page,
+    words,
+)
+
+EXPERIMENTS = (
+    "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
+)
+FOLDER = "Folder of data sets; without it, the bundled sample."
+ONLY = "Only data sets whose names start with one of these (with commas)."
+SPLITS = "Maximum number of class splits."
+FAST = "Fewer values of k, runs, splits and grid points."
+
+
+@dataclass
+class Reproduction:
+    """Options of `reproduce`: a `semfs.lab.paper.Study`, and how to run it."""
+
+    experiments: Annotated[list[str], Argument(metavar="NAMES", help=EXPERIMENTS)]
+    run_folder: Annotated[Path, Option("--out", "-o", help="Run directory.")]
+    data: Annotated[Path | None, Option(help=FOLDER)] = None
+    datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
+    methods: Annotated[str, Option("--method", "-m", help=METHODS)] = ""
+    splits: Annotated[int | None, Option(help=SPLITS)] = None
+    n_jobs: Jobs = None
+    fast: Annotated[bool, Option("--fast", help=FAST)] = False
+    seed: Seed = 0
+
+
+def reproduce(options: Reproduction) -> None:
+    """Run the paper's experiments. The same command continues a run that was stopped.
+
+    Example: `semfs reproduce clustering alpha --data DATA --out RUN --splits 5`
+    """
+    from semfs.lab.paper import Study
+    from semfs.lab.paper import reproduce as reproduce_experiments
+
+    study = given(options, *(field.name for field in fields(Study)))
+    study["datasets"] = words(options.datasets)
+    study["methods"] = words(options.methods)
+    try:
+        done = reproduce_experiments(
+            Study(**study),
+            options.run_folder,
+            n_jobs=options.n_jobs,
+            command=command_line(),
+            verbose=True,
+        )
+    except KeyboardInterrupt:
+        message = f"interrupted. What is finished is safe in {options.run_folder}"
+        raise KeyboardInterrupt(f"{message}; the same command continues.") from None
+    show(
+        f"{done.n_cells} jobs: {done.n_before} finished before, {done.n_computed} computed in "
+        f"{done.seconds:.0f} s, {len(done.failures)} failed.\n"
+        f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
+    )
+    for note in done.notes:
+        show(note)
+    report_failures(done.failures, "failed jobs are tried again by the same command")
+
+
+def report(
+    run: Annotated[Path, Argument(help="Run directory of 'semfs reproduce'.")],
+    out: Annotated[
+        Path | None,
+        Option("--out", "-o", help="The page; default: RUN/report.html."),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        Option(help="Write the finished rows here, instead of a page."),
+    ] = None,
+) -> None:
+    """Make one self-contained HTML page of a run, or a CSV file of its finished rows.
+
+    Example: `semfs report RUN --out results.html`
+    """
+    from semfs.lab.report import write_csv, write_report
+    from semfs.lab.store import DamagedStore, Store
+
+    if out is not None and not is_page(out):
+        raise ValueError(f"{out}: the page is written as .html; for rows there is --csv.")
+    page = out or run / "report.html"
+    replaced = existing([page, csv])
+    try:
+        store = Store(run, create=False)
+        rows = store.rows()
+    except DamagedStore as error:
+        if csv is None:
+            raise
+        # The intact records of a damaged store still make a CSV file.
+        store = Store.salvage(run)
+        rows = store.rows()
+        complain(str(error))
+    with closing(store):
+        if csv is not None:
+            show_written([write_csv(rows, csv)], replaced)
+        if csv is None or out is not None:
+            failures = store.failures()
+            written = write_report(rows, page, failures=failures, info=store.info())
+            show_written([written], replaced)

@@ -1,0 +1,361 @@
+"""`semfs select`: select features in a data file."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from semfs.cli.console import complain, show, show_written
+from semfs.cli.options import (
+    ATTRIBUTES,
+    DATA,
+    UNSEEN,
+    AsJson,
+    Drop,
+    Label,
+    Layer,
+    Names,
+    Normalize,
+    Scale,
+    check_descriptions,
+    check_label_given,
+    command_line,
+    existing,
+    expand_columns,
+    given,
+)
+from semfs.io.safety import check_apart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semfs import SemFS
+    from semfs.rows import BlockSource
+    from semfs.select import FileSelection
+
+SIZE = "Number of features to select, or their share, such as 0.1."
+OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
+LIST = "a name, a list with commas, a file with one name per line, or 're:PATTERN'; repeatable."
+INCLUDE = f"Features to select in any case: {LIST}"
+EXCLUDE = f"Features never to select: {LIST}"
+CANDIDATES = f"Select only among these: {LIST}"
+HIDDEN = f"Classes not to use. {UNSEEN}"
+DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
+SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
+RARE = "Leave out classes with fewer samples."
+UNLABELED = (
+    "Whether samples without a label are dropped (the default), "
+    "or used as examples of unseen classes."
+)
+UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+LABEL_WEIGHT = (
+    "Weight of the class labels beside the descriptions. "
+    "Raise it if classes are described alike."
+)
+SUBSET = "H5AD: write the selected genes only."
+SAVE = "Save the selector here, for semfs.load."
+NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
+CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
+
+
+@dataclass
+class Selection:
+    """Options of `select`: the file, the selector, and what is written."""
+
+    data: Annotated[Path, Argument(help=DATA)]
+    label: Label = None
+    attributes: Annotated[
+        Path | None,
+        Option("--attributes", "-a", help=DESCRIPTIONS),
+    ] = None
+    n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
+    out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
+    unseen: Annotated[Names, Option(help=HIDDEN)] = None
+    drop: Drop = None
+    include: Annotated[Names, Option(help=INCLUDE)] = None
+    exclude: Annotated[Names, Option(help=EXCLUDE)] = None
+    candidates: Annotated[Names, Option(help=CANDIDATES)] = None
+    layer: Layer = None
+    gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
+    normalize: Normalize = None
+    scale: Scale = False
+    min_cells: Annotated[int | None, Option(help=RARE)] = None
+    unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
+    unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
+    unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
+    subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
+    alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
+    label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
+    gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
+    save: Annotated[Path | None, Option(help=SAVE)] = None
+    as_json: AsJson = False
+
+
+def select(options: Selection) -> None:
+    """Select features in a data file. Writes a ranked feature table and the reduced data.
+
+    Samples without a label are not used unless you say `--unlabeled use`; they are always in
+    the reduced data.
+
+    Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
+    """
+    import semfs
+    from semfs.scverse import warn_of_classes_alike
+    from semfs.select import output_paths, read_unlabeled, select_features
+
+    # What can be refused is refused before anything long begins.
+    check_label_given(options.data, options.label)
+    check_descriptions(options.attributes)
+    source = _open(options)
+    outputs = (*output_paths(source, options.out), options.save)
+    inputs = (
+        options.data,
+        options.label,
+        options.attributes,
+        options.unlabeled_file,
+    )
+    check_apart(outputs, inputs)
+    replaced = existing(outputs)
+
+    table, unseen = _descriptions(options, source)
+    unseen = [*_unseen_classes(options.unseen, source), *unseen]
+    source, removed = _with_usable_labels(options, source, table)
+    # A class that is left out as too rare cannot be left out once more.
+    unseen = [label for label in unseen if label not in removed]
+    assert source.labels is not None
+    if table is not None:
+        seen = [label for label in source.labels.classes if label not in unseen]
+        warn_of_classes_alike(table, seen)
+    features = _feature_lists(options, source)
+    selector = semfs.SemFS(
+        _number_of_features(options.n_features_to_select, source.n_features),
+        attributes=table,
+        verbose=int(sys.stderr.isatty()),
+        include=features["include"] or None,
+        exclude=_excluded(features, source),
+        **given(options, "alpha", "gamma", "label_weight"),
+    )
+    X_unlabeled = None
+    if options.unlabeled_file is not None:
+        reading = given(options, "layer", "normalize", "gene_symbols")
+        X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
+    done = select_features(
+        source,
+        selector,
+        options.out,
+        unseen=unseen,
+        X_unlabeled=X_unlabeled,
+        settings=_settings(options, features),
+        **given(options, "subset", "scale", "scheduler"),
+    )
+    if options.save is not None:
+        done.files.append(semfs.save(selector, options.save))
+    if options.as_json:
+        print(json.dumps(done.as_dict(), indent=1))
+        return
+    _print_selection(done)
+    show_written(done.files, replaced)
+
+
+# ---- the data -------------------------------------------------------------------------
+
+
+def _open(options: Selection) -> "BlockSource":
+    """Return the file as a source of samples, genes named as --gene-symbols says."""
+    from semfs.rows import open_blocks
+    from semfs.scverse import warn_if_scaled
+    from semfs.select import gene_names
+
+    drop = expand_columns(options.data, options.label, options.layer, options.drop)
+    reading = given(options, "normalize")
+    source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
+    if options.gene_symbols is not None:
+        source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
+    if options.normalize is None:
+        warn_if_scaled(source.reader, _other_matrices(options.data, options.layer))
+    return source
+
+
+def _other_matrices(data: Path, used: str | None) -> list[str]:
+    """Return the layers of an AnnData file, and raw, without the one in use."""
+    from semfs.io.hdf5 import is_zarr, opened
+
+    if data.suffix.lower() != ".h5ad" and not is_zarr(data):
+        return []
+    file = opened(data)
+    names = [*file.get("layers", {}), *(["raw"] if "raw" in file else [])]
+    return [name for name in names if name != used]
+
+
+def _with_usable_labels(
+    options: Selection, source: "BlockSource", table: "pd.DataFrame | None"
+) -> tuple["BlockSource", set[Any]]:
+    """Return the source with labels as the options say, and the classes that are gone.
+
+    Labels may mean that there is none, and classes may be too rare.
+    """
+    import numpy as np
+
+    from semfs.cli.options import words
+    from semfs.labels import LEFT_OUT, NO_LABEL, Labels
+    from semfs.scverse import without_rare_classes
+
+    assert source.labels is not None
+    labels = source.labels
+    before = set(labels.classes)
+    for text in options.unlabeled_names or ():
+        # A label may contain commas itself.
+        names = [text] if text in labels.classes else words(text)
+        for name in names:
+            labels = labels.mask_label(name)
+    if table is None or NO_LABEL not in table.index:
+        # -1 is scikit-learn's mark of a missing label, unless a class has this name.
+        labels = labels.mask_label(NO_LABEL)
+    if labels.n_unlabeled and options.unlabeled != "use":
+        if options.unlabeled is None:
+            complain(
+                f"{labels.n_unlabeled} samples without a label are not used. Use them as "
+                "examples of unseen classes with --unlabeled use."
+            )
+        # Left out of the fit; the rows are still written.
+        codes = np.where(labels.codes == NO_LABEL, LEFT_OUT, labels.codes)
+        labels = Labels(labels.classes, codes.astype(np.int32))
+    labels = without_rare_classes(labels, "min_cells", options.min_cells)
+    return replace(source, labels=labels), before - set(labels.classes)
+
+
+# ---- classes --------------------------------------------------------------------------
+
+
+def _descriptions(
+    options: Selection, source: "BlockSource"
+) -> tuple["pd.DataFrame | None", list[Any]]:
+    """Return the class descriptions, None for labels alone, and unseen classes of the file.
+
+    An NPZ file may bring both.
+    """
+    from semfs.datasets.files import class_table, npz_classes
+
+    assert source.labels is not None
+    if options.attributes is not None:
+        classes = source.labels.classes
+        return class_table(options.data, options.attributes, classes, needed=False)
+    if options.data.suffix.lower() == ".npz":
+        return npz_classes(options.data)
+    return None, []
+
+
+def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[Any]:
+    """Return the classes that --unseen names."""
+    from semfs.labels import classes_in
+    from semfs.validation import ParameterError, did_you_mean, listed
+
+    assert source.labels is not None
+    classes = source.labels.classes
+    found = classes_in(texts or (), classes)
+    unknown = [label for label in found if label not in classes]
+    if unknown:
+        known = f". Classes: {listed(classes, 8)}. Repeat --unseen for names with commas."
+        hint = did_you_mean(unknown[0], classes) or known
+        message = f": class {unknown[0]!r} does not occur in the data{hint}"
+        raise ParameterError("unseen", message)
+    return found
+
+
+# ---- features -------------------------------------------------------------------------
+
+
+def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[int]]:
+    """Return the indices that --include, --exclude and --candidates mean."""
+    from semfs.validation import resolve_features
+
+    names = source.feature_names
+    found = {}
+    for parameter in ("include", "exclude", "candidates"):
+        values = getattr(options, parameter)
+        found[parameter] = resolve_features(
+            parameter, values, names, source.n_features
+        ).tolist()
+    both = set(found["include"]) & set(found["exclude"])
+    if both:
+        feature = min(both)
+        name = feature if names is None else names[feature]
+        message = f"{name!r} is in --include and in --exclude. Take it out of one of them."
+        raise ValueError(message)
+    return found
+
+
+def _excluded(features: dict[str, list[int]], source: "BlockSource") -> list[int] | None:
+    """Return the features that may not be selected, all but the candidates among them."""
+    excluded = list(features["exclude"])
+    if features["candidates"]:
+        # What must be selected may be selected, candidate or not.
+        allowed = {*features["candidates"], *features["include"]}
+        others = set(range(source.n_features)) - allowed - set(excluded)
+        excluded += sorted(others)
+    return excluded or None
+
+
+def _number_of_features(wanted: float, n_features: int) -> float:
+    """Return -k as a whole number if it is one; it is lowered to the number of features."""
+    if wanted > n_features:
+        complain(
+            f"-k {wanted:g} is greater than the number of features ({n_features}). All of "
+            "them are kept."
+        )
+        return n_features
+    return int(wanted) if float(wanted).is_integer() else wanted
+
+
+# ---- results --------------------------------------------------------------------------
+
+
+def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, object]:
+    """Return what is needed to repeat the run, for uns of an .h5ad file."""
+    settings: dict[str, object] = given(
+        options,
+        *(
+            "label",
+            "layer",
+            "gene_symbols",
+            "normalize",
+            "scale",
+            "unseen",
+            "drop",
+        ),
+        *(
+            "min_cells",
+            "unlabeled",
+            "unlabeled_names",
+            "include",
+            "exclude",
+            "candidates",
+        ),
+    )
+    # What a file or pattern meant, too, because the file may change.
+    for name, indices in features.items():
+        if indices and name != "candidates":
+            settings[f"{name}_indices"] = indices
+    settings["data"] = str(options.data)
+    settings["attributes_from"] = str(options.attributes or "labels")
+    if options.unlabeled_file is not None:
+        settings["unlabeled_file"] = str(options.unlabeled_file)
+    settings["command"] = command_line()
+    return settings
+
+
+def _print_selection(done: "FileSelection") -> None:
+    """Print how many features were selected, the best ones, and what information was used."""
+    selector: SemFS = done.selector
+    selected = done.features["feature"][done.features["selected"]].tolist()
+    show(
+        f"Selected {len(selected)} of {len(done.features)} features on {done.n_rows} samples "
+        f"of {len(selector.classes_)} classes. Best: {', '.join(selected[:5])}"
+    )
+    for name, text in selector.knowledge_.items():
+        show(f"  {name}: {text}")

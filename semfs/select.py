@@ -1,0 +1,461 @@
+"""Select features in a data file: a ranked feature table and the reduced data are written.
+
+`select_features` reads the file in bounded memory. The command `semfs select` calls it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semfs._typing import Indices, Label, Matrix, PathLike
+from semfs.attributes import as_attribute_table
+from semfs.attributes.files import write_table
+from semfs.io.hdf5 import file_column, is_zarr, view
+from semfs.io.reader import Reader
+from semfs.io.safety import atomic_write, check_apart, open_existing
+from semfs.io.sparse import distinct, normalized
+from semfs.io.tables import TableReader
+from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
+from semfs.rows import BlockSource
+from semfs.rows.cluster import connect, on_cluster
+from semfs.rows.opening import _opened
+from semfs.scverse import (
+    result_columns,
+    result_summary,
+    store_columns,
+    warn_of_other_names,
+)
+from semfs.selectors.semfs import SemFS
+from semfs.system import import_optional
+from semfs.validation import ParameterError, listed, resolve_features
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from anndata import AnnData
+
+#: Endings of the files that can be written.
+ENDINGS = (*WRITTEN, ".xlsx")
+#: Rows that a sheet of Excel can hold, its header among them.
+EXCEL_ROWS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class FileSelection:
+    """What `select_features` did.
+
+    ``selector`` is fitted; ``features`` is a frame (d, 5) of ``feature``, ``score`` (empty for
+    features that could not be selected), ``selected``, ``column`` and ``reason`` by ``rank``;
+    ``files`` were written; ``n_rows`` samples had labels of seen classes.
+    """
+
+    selector: SemFS
+    features: pd.DataFrame
+    files: list[Path]
+    n_rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the selection as plain values: selected features, classes and files."""
+        selected = self.features[self.features["selected"]].reset_index()
+        return {
+            "selected": selected.drop(columns="selected").to_dict(orient="records"),
+            "n_features": len(self.features),
+            "n_rows": self.n_rows,
+            "classes": [str(label) for label in self.selector.classes_],
+            "knowledge": {name: str(text) for name, text in self.selector.knowledge_.items()},
+            "files": [str(path) for path in self.files],
+        }
+
+
+def select_features(
+    source: BlockSource,
+    selector: SemFS,
+    out: PathLike,
+    *,
+    unseen: Iterable[Label] = (),
+    subset: bool = False,
+    scale: bool = False,
+    scheduler: str | None = None,
+    X_unlabeled: Matrix | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> FileSelection:
+    """Fit a selector to a file, in bounded memory, and write the columns it selects.
+
+    Parameters
+    ----------
+    source : BlockSource
+        The opened file (`semfs.rows.open_blocks`).
+    selector : SemFS
+        The selector to fit, with its class descriptions.
+    out : path-like
+        With one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad: the
+        reduced data, all rows of them; the ranked feature table is written beside it as
+        ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
+        ``reduced`` in the format of the data. An .h5ad file is written whole, with what
+        `semfs.scverse.select_genes` adds; see `subset`.
+    unseen : iterable of class labels, default=()
+        Classes whose samples must not be used.
+    subset : bool, default=False
+        Write only the selected genes into an .h5ad file; those of raw become its ``X``.
+    scale : bool, default=False
+        Divide features by their standard deviation before the selection, because their units
+        differ. What is written and returned is in the units of the source.
+    scheduler : str, optional
+        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
+    X_unlabeled : array or sparse matrix of shape (n_unlabeled, d), optional
+        More unlabeled samples, with the features of the source in their order
+        (see `read_unlabeled`).
+    settings : mapping, optional
+        How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
+        file beside the parameters of the selector.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semfs import SemFS
+    >>> from semfs.rows import open_blocks
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "farm.csv").write_text("kind,legs,id\\ncat,4,1\\ncat,4,2\\nhen,2,1\\n")
+    >>> source = open_blocks(folder / "farm.csv", "kind")
+    >>> done = select_features(source, SemFS(1), folder / "small.csv")
+    >>> (folder / "small.csv").read_text().splitlines()[1]
+    '"cat",4'
+    """
+    target, table_path = output_paths(source, Path(out))
+    if subset and target.suffix.lower() != ".h5ad":
+        raise ParameterError("subset", f"is for .h5ad files, not for {target}. Leave it out.")
+    # All that can be refused is refused now, not after a long fit.
+    pandas = import_optional("pandas", "data", what="The feature table")
+    for parameter in ("include", "exclude"):
+        features = getattr(selector, parameter)
+        resolve_features(parameter, features, source.feature_names, source.n_features)
+
+    seen = _seen_samples(source, selector, unseen)
+    seen = seen.scaled() if scale else seen
+    if X_unlabeled is not None and seen.scale is not None:
+        X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
+    _fit(selector, seen, X_unlabeled, scheduler)
+    # Explanations need the moments of the fit, so they come before the change of units.
+    reasons = _reasons(selector, source)
+    if seen.scale is not None:
+        _return_to_original_units(selector, seen.scale)
+
+    features = _feature_table(selector, source, reasons, pandas)
+    with (
+        atomic_write(target) as data_file,
+        atomic_write(table_path) as table_file,
+    ):
+        _write_reduced(source, selector, data_file, subset, settings)
+        write_table(features, table_file)
+    assert seen.labels is not None
+    n_rows = int((seen.labels.codes >= 0).sum())
+    return FileSelection(selector, features, [target, table_path], n_rows)
+
+
+# ---- before the fit -------------------------------------------------------------------
+
+
+def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
+    """Return the paths of the reduced data and of the feature table.
+
+    Formats that cannot be written, and paths of the data themselves, are refused.
+    """
+    data = source.reader.path
+    ending = out.suffix.lower()
+    if not ending or out.is_dir():
+        target = out / f"reduced{_ending_of_reduced(data)}"
+        table = out / "features.csv"
+    elif ending in ENDINGS:
+        target = out
+        table = out.with_name(f"{out.stem}.features.csv")
+    else:
+        message = f": {out} must end in {', '.join(ENDINGS)}, or have no ending: a folder."
+        raise ParameterError("out", message)
+    if target.suffix.lower() == ".h5ad":
+        _check_can_be_h5ad(source.reader, target)
+    if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
+        message = f": {target} can hold {EXCEL_ROWS - 1} rows, the data have {source.n_rows}."
+        raise ParameterError("out", f"{message} Choose .csv or .parquet.")
+    check_apart((target, table), (data,))
+    return target, table
+
+
+def _ending_of_reduced(data: Path | None) -> str:
+    """Return the ending of the reduced data: that of the data, or .csv."""
+    ending = "" if data is None else data.suffix.lower()
+    if ending in ENDINGS:
+        return ending
+    return ".parquet" if ending == ".pq" else ".csv"
+
+
+def _check_can_be_h5ad(reader: Reader, target: Path) -> None:
+    """Refuse to write a table as .h5ad: its text columns would be lost."""
+    if reader.path is None or isinstance(reader, TableReader):
+        others = ", ".join(ending for ending in ENDINGS if ending != ".h5ad")
+        message = f": {target}: a table cannot be written as .h5ad. Choose one of {others}."
+        raise ParameterError("out", message)
+    import_optional("anndata", "data", what="An .h5ad file")
+
+
+def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label]) -> BlockSource:
+    """Return the source without samples of unseen classes, labels as the attributes name them.
+
+    A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
+    """
+    assert source.labels is not None
+    labels = source.labels.without(unseen)
+    if selector.attributes is not None:
+        labels = labels.align_to(as_attribute_table(selector.attributes).classes.tolist())
+    return replace(source, labels=labels)
+
+
+def read_unlabeled(
+    path: PathLike,
+    source: BlockSource,
+    *,
+    layer: str | None = None,
+    normalize: str | None = None,
+    gene_symbols: str | None = None,
+) -> Matrix:
+    """Return the samples (n, d) of another file, with the features of a source in their order.
+
+    ``layer``, ``normalize`` and ``gene_symbols`` are those the source was opened with. The
+    matrix must fit into memory.
+    """
+    file = open_existing(path) if not Path(path).is_dir() else Path(path)
+    reader = _opened(file, (), layer, (), normalize is not None)[0]
+    names = reader.feature_names
+    if gene_symbols is not None:
+        names = gene_names(reader, gene_symbols)
+    X: Matrix = reader.load()
+    if normalize is not None:
+        X = normalized(X)
+    if source.feature_names is None or names is None:
+        # Without names only the number of features can be compared.
+        if X.shape[1] != source.n_features:
+            found = f"{X.shape[1]} features, the data have {source.n_features}"
+            raise ParameterError("X_unlabeled", f": {path} has {found}.")
+        return X
+    place = {name: column for column, name in enumerate(names)}
+    missing = [name for name in source.feature_names if name not in place]
+    if missing:
+        raise ParameterError(
+            "X_unlabeled",
+            f": {path} lacks {len(missing)} of the {source.n_features} features: "
+            f"{listed(missing)}. Keep only the features that both files have.",
+        )
+    return X[:, [place[name] for name in source.feature_names]]
+
+
+def gene_names(reader: Reader, column: str) -> list[str]:
+    """Return the names of genes in a column of var of an AnnData file, each only once.
+
+    A gene without a name in that column keeps that of the index; a second gene of one name
+    gets ``-1`` behind it, as in `semfs.scverse.view`.
+    """
+    path = reader.path
+    if path is None or not reader.of_cells:
+        message = f"is {column!r}, but only .h5ad and .zarr files have a table of genes."
+        raise ParameterError("gene_symbols", message)
+    pandas = import_optional("pandas", "data", what="An AnnData file")
+    index = pandas.Series(file_column(path, reader.frame, None))
+    symbols = pandas.Series(file_column(path, reader.frame, column)).astype(object)
+    return distinct(symbols.fillna(index))
+
+
+# ---- the fit --------------------------------------------------------------------------
+
+
+def _fit(
+    selector: SemFS,
+    seen: BlockSource,
+    X_unlabeled: Matrix | None,
+    scheduler: str | None,
+) -> None:
+    """Fit the selector here, or on a Dask cluster."""
+    if scheduler is None:
+        selector.fit(seen, X_unlabeled=X_unlabeled)
+        return
+    with connect(scheduler) as client:
+        selector.fit(on_cluster(seen, client), X_unlabeled=X_unlabeled)
+
+
+def _scaled_columns(X: Matrix, scale: np.ndarray) -> Matrix:
+    """Return X with its columns multiplied by ``scale`` (d,)."""
+    factors = scale[None, :].astype(X.dtype)
+    return X * factors if isinstance(X, np.ndarray) else X.multiply(factors).tocsr()
+
+
+def _return_to_original_units(selector: SemFS, scale: np.ndarray) -> None:
+    """Turn the results of a fit on columns multiplied by ``scale`` (d,) into those of the data.
+
+    With x' = scale · x a coefficient of x is scale times that of x', a mean of x is that of x'
+    by scale. Scores and objective do not depend on the units of X.
+    """
+    selected = scale[selector.support_]
+    selector.coef_ = selector.coef_ * scale[:, None]
+    selector.class_means_ = selector.class_means_ / selected
+    selector.within_ = selector.within_ / np.outer(selected, selected)
+    selector._evidence = None  # moments of the scaled columns
+
+
+# ---- results --------------------------------------------------------------------------
+
+
+def _feature_table(
+    selector: SemFS,
+    source: BlockSource,
+    reasons: Mapping[int, str],
+    pandas: Any,
+) -> pd.DataFrame:
+    """Return one row per feature, best first."""
+    order = np.asarray(selector.order_)
+    scores = np.asarray(selector.scores_, dtype=np.float64)[order]
+    columns = {
+        "feature": [str(name) for name in feature_names(source)[order]],
+        # an empty cell instead of -inf
+        "score": np.where(np.isfinite(scores), scores, np.nan),
+        "selected": np.asarray(selector.support_)[order],
+        "column": order,
+        "reason": [reasons.get(int(j), "") for j in order],
+    }
+    ranks = pandas.RangeIndex(1, len(order) + 1, name="rank")
+    return pandas.DataFrame(columns, index=ranks)
+
+
+def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
+    """Return why features were selected, or could not be, by their index."""
+    reasons: dict[int, str] = {}
+    # Features that may not be selected have the score -inf: excluded ones, and constants.
+    excluded = resolve_features(
+        "exclude", selector.exclude, source.feature_names, source.n_features
+    )
+    for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
+        reasons[feature] = "constant"
+    reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
+
+    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
+    explained = selector.explain(n_bootstraps=0).features
+    selected = np.asarray(selector.order_)[: len(explained)].tolist()
+    forced = resolve_features(
+        "include", selector.include, source.feature_names, source.n_features
+    ).tolist()
+    for feature, row in zip(selected, explained.itertuples()):
+        parts = ["included"] if feature in forced else []
+        parts.append(f"varies with {row.carries}")
+        if row.separates:
+            parts.append(row.separates)
+        if row.duplicates:
+            parts.append(f"similar to {row.duplicates}")
+        reasons[feature] = "; ".join(parts)
+    return reasons
+
+
+def _write_reduced(
+    source: BlockSource,
+    selector: SemFS,
+    path: Path,
+    subset: bool,
+    settings: Mapping[str, object] | None,
+) -> None:
+    """Write the selected columns of all rows; an .h5ad file whole unless ``subset``."""
+    selected = np.flatnonzero(selector.support_)
+    ending = path.suffix.lower()
+    if ending == ".xlsx":
+        _write_excel(source, selected, path)
+        return
+    if ending != ".h5ad":
+        write_columns(source, selected, path)
+        return
+    columns = result_columns(selector)
+    summary = result_summary(selector, settings)
+    kept = selected if subset else None
+    origin = source.reader.path
+    if origin is not None and origin.suffix.lower() == ".h5ad":
+        if kept is None:
+            source = _named_like_var(source)
+        # The file is copied and added to; the matrix is not read.
+        write_h5ad(source, path, columns, summary, kept)
+    else:
+        _write_new_h5ad(source, path, columns, summary, kept)
+
+
+def _named_like_var(source: BlockSource) -> BlockSource:
+    """Return a source of raw whose genes have the names used in var, where that is possible.
+
+    Results for raw are also stored in var, for genes in common. Genes of raw may have been
+    named by a column of symbols (--gene-symbols) while var uses their ids, or the reverse.
+    """
+    reader = source.reader
+    if reader.frame != "raw/var" or reader.path is None:
+        return source
+    in_var = set(file_column(reader.path, "var", None))
+    if not in_var.isdisjoint(reader.feature_names or ()):
+        return source
+    ids = distinct(file_column(reader.path, reader.frame, None))
+    if in_var.isdisjoint(ids):
+        warn_of_other_names()
+        return source
+    renamed = copy(reader)
+    renamed.feature_names = ids
+    return replace(source, reader=renamed)
+
+
+def _write_excel(source: BlockSource, columns: Indices, path: Path) -> None:
+    """Write the columns as a sheet, through a Feather file that pandas reads back."""
+    pandas = import_optional("pandas", "data", what="An Excel file")
+    import_optional("openpyxl", "data", what="An Excel file")
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "reduced.feather"
+        write_columns(source, columns, table)
+        pandas.read_feather(table).to_excel(path, index=False, engine="openpyxl")
+
+
+def _write_new_h5ad(
+    source: BlockSource,
+    path: Path,
+    columns: dict[str, np.ndarray],
+    summary: dict[str, Any],
+    kept: Indices | None,
+) -> None:
+    """Write cells of another format (Zarr, 10x, Matrix Market, …) as an .h5ad file.
+
+    The values are those of the file, not normalized; they must fit into memory.
+    """
+    adata = _as_anndata(source)
+    use_raw = source.reader.frame == "raw/var"
+    genes = view(adata, use_raw=use_raw)
+    if kept is not None:
+        # genes of raw become X of a new object
+        adata = genes.keep(kept).copy()
+        genes = view(adata)
+        columns = {name: values[kept] for name, values in columns.items()}
+    store_columns(genes, columns)
+    adata.uns["semfs"] = summary
+    adata.write_h5ad(path)
+
+
+def _as_anndata(source: BlockSource) -> AnnData:
+    """Return the data of a file as an AnnData object in memory."""
+    anndata = import_optional("anndata", "data", what="An .h5ad file")
+    pandas = import_optional("pandas", "data", what="An .h5ad file")
+    reader = source.reader
+    assert reader.path is not None
+    if is_zarr(reader.path) and (reader.path / "obs").is_dir():
+        found: AnnData = anndata.read_zarr(reader.path)
+        return found
+    X = reader.load()
+    row_names = getattr(reader, "row_names", None) or [str(i) for i in range(X.shape[0])]
+    obs = pandas.DataFrame(index=row_names)
+    if source.labels is not None:
+        labels = [None if label is None else str(label) for label in source.labels.array()]
+        obs[reader.label or "label"] = pandas.Categorical(labels)
+    var = pandas.DataFrame(index=[str(name) for name in feature_names(source)])
+    made: AnnData = anndata.AnnData(X, obs=obs, var=var)
+    return made

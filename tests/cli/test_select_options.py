@@ -1,0 +1,391 @@
+"""`semfs select` with what people have: gene lists, odd labels, raw counts, other formats."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from semfs import SemFS
+
+pd = pytest.importorskip("pandas")
+anndata = pytest.importorskip("anndata")
+pytest.importorskip("typer")
+
+TYPES = ["B cell", "CD4-positive, alpha-beta T cell", "macrophage"]
+GENES = [f"G{j}" for j in range(8)] + ["MT-1", "MT-2", "IG, heavy", "CST3"]
+
+
+def expression():
+    """Log-normalized values (60, 12) of three types, each with two marker genes."""
+    rng = np.random.default_rng(0)
+    types = np.arange(60) % 3
+    d = len(GENES)
+    means = 0.4 + 4 * np.eye(3, d)[types] + 2 * np.eye(3, d, 8)[types]
+    return np.log1p(rng.poisson(means) * rng.uniform(0.9, 1.1, (60, 1))).astype(np.float32)
+
+
+@pytest.fixture
+def cells():
+    obs = pd.DataFrame({"type": pd.Categorical(np.array(TYPES)[np.arange(60) % 3])})
+    obs.index = [f"cell{i}" for i in range(60)]
+    return anndata.AnnData(expression(), obs, pd.DataFrame(index=GENES))
+
+
+@pytest.fixture
+def select(tmp_path, invoke, monkeypatch):
+    """Write cells, select in the file, and return what was printed and written."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(cells, *options, out="out.csv", code=0):
+        path = tmp_path / "cells.h5ad"
+        path.unlink(missing_ok=True)  # HDF5 refuses to write into what may still be open
+        cells.write_h5ad(path)
+        done = invoke(
+            "select", "cells.h5ad", "-l", "type", "-k", 3, "-o", out, *options, code=code
+        )
+        features = tmp_path / "out.features.csv"
+        done.features = pd.read_csv(features) if features.exists() else None
+        return done
+
+    return run
+
+
+def chosen(done):
+    return set(done.features["feature"][done.features["selected"]])
+
+
+# ---- lists of genes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        ("G5,G6", {"G5", "G6"}),
+        ("IG, heavy,G5", {"IG, heavy", "G5"}),
+        ("re:^MT-", {"MT-1", "MT-2"}),
+        ("panel.txt", {"G5", "IG, heavy"}),
+        ("header.txt", {"G5", "IG, heavy"}),
+    ],
+)
+def test_genes_come_from_lists_patterns_and_files(value, expected, cells, select, tmp_path):
+    (tmp_path / "panel.txt").write_text("G5\nIG, heavy\n\n")
+    (tmp_path / "header.txt").write_text("gene\nG5\nIG, heavy\n")
+    assert expected <= chosen(select(cells, "--include", value))
+    assert not expected & chosen(select(cells, "--exclude", value))
+    candidates = select(cells, "--candidates", value, "-k", len(expected))
+    assert chosen(candidates) == expected
+    left_out = candidates.features[~candidates.features["feature"].isin(expected)]
+    assert left_out["score"].isna().all()  # not -inf
+    assert set(left_out["reason"]) == {"excluded"}
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("G5,G99", "--include: no feature named 'G99'. Check the spelling."),
+        ("g5", "--include: no feature named 'g5'; did you mean 'G5'?"),
+        ("re:^XX", "--include: the pattern 're:^XX' matches none of the 12 feature names."),
+        ("re:(", "--include: 're:(' is not a valid regular expression"),
+        ("empty.txt", "--include: empty.txt is empty. Give one feature name per line."),
+        ("binary.txt", "--include: binary.txt is not a text file in UTF-8."),
+    ],
+)
+def test_lists_that_cannot_be_meant_are_refused(value, message, cells, select, tmp_path):
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    done = select(cells, "--include", value, code=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_columns_to_drop_come_in_the_same_forms(farm, invoke):
+    (farm / "drop.txt").write_text("color\nnoise\n")
+    files = (farm / "rows.csv", "-l", "kind", "-k", 1, "-o", farm / "out.csv")
+    for value in ("color,noise", "re:o[ri]", farm / "drop.txt"):
+        found = json.loads(invoke("select", *files, "--drop", value, "--json").stdout)
+        assert found["n_features"] == 3
+    done = invoke("evaluate", farm / "rows.csv", "-l", "kind", "--drop", "color,nose", code=2)
+    assert "--drop: no feature named 'nose'; did you mean 'noise'?" in done.stderr
+
+
+def test_patterns_work_in_python_as_well(cells):
+    selector = SemFS(3, include=["re:^MT-"]).fit(cells, "type")
+    assert {"MT-1", "MT-2"} <= set(selector.get_feature_names_out())
+
+
+# ---- labels ---------------------------------------------------------------------------
+
+
+def test_labels_alone_are_the_default(cells, select):
+    done = select(cells)
+    assert done.features["column"].tolist() == SemFS(3).fit(cells, "type").order_.tolist()
+
+
+def test_classes_may_have_commas_in_their_names(cells, select):
+    done = select(cells, "--unseen", f"{TYPES[1]},macrophage", code=2)
+    assert "only one class" in done.stderr  # both were recognized
+    done = select(cells, "--unseen", "tv", code=2)
+    assert "--unseen: class 'tv' does not occur in the data. Classes: B cell, " in done.stderr
+    done = select(cells, "--unseen", "macrophages", code=2)
+    assert "did you mean 'macrophage'?" in done.stderr
+
+
+def test_labels_that_mean_none_are_named(cells, select):
+    cells.obs["type"] = cells.obs["type"].cat.rename_categories({"macrophage": "Unknown"})
+    done = select(cells, "--unlabeled-names", "Unknown,doublet")
+    assert "on 40 samples of 2 classes." in done.stdout
+    assert "20 samples without a label are not used." in done.stderr
+    done = select(cells, "--unlabeled-names", "Unknown", "--unlabeled", "use")
+    assert "unlabeled" in done.stdout
+
+
+def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
+    table = pd.DataFrame({"lymphocyte": [1, 1, 0], "large": [0, 0, 1]}, index=TYPES)
+    table.to_csv(tmp_path / "types.csv")
+    done = select(cells, "-a", "types.csv")
+    alike = f"--attributes: classes are described alike ({TYPES[0]} = {TYPES[1]})"
+    assert alike in done.stderr
+    done = select(cells, "-a", "types.csv", "--unseen", TYPES[1])
+    assert "alike" not in done.stderr
+    done = select(cells, "-a", "types.csv", "--label-weight", 1)
+    expected = SemFS(3, table, label_weight=1.0).fit(cells, "type")
+    assert done.features["column"].tolist() == expected.order_.tolist()
+
+
+def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
+    rare = cells[[*range(0, 60, 3), *range(1, 60, 3), 2, 5]].copy()
+    done = select(rare)
+    assert "1 classes have fewer than 5 samples: macrophage (2)." in done.stderr
+    assert "of 3 classes" in done.stdout
+    done = select(rare, "--min-cells", 3, "--unseen", "macrophage")
+    assert "macrophage (2). They are not used." in done.stderr
+    assert "of 2 classes" in done.stdout
+    assert "--min-cells must be at least 1" in select(rare, "--min-cells", 0, code=2).stderr
+
+
+def test_unlabeled_cells_come_from_a_second_file(cells, select, tmp_path):
+    labeled = cells[np.arange(60) % 3 < 2].copy()
+    second = cells[np.arange(60) % 3 == 2, ::-1].copy()  # other order of genes
+    second.write_h5ad(tmp_path / "more.h5ad")
+    done = select(labeled, "--unlabeled-file", "more.h5ad")
+    expected = SemFS(3).fit(labeled, "type", X_unlabeled=cells[np.arange(60) % 3 == 2].X)
+    assert done.features["column"].tolist() == expected.order_.tolist()
+    assert "unlabeled" in done.stdout
+    second[:, 3:].copy().write_h5ad(tmp_path / "more.h5ad")
+    done = select(labeled, "--unlabeled-file", "more.h5ad", code=2)
+    missing = "--unlabeled-file: more.h5ad lacks 3 of the 12 features: MT-2, IG, heavy, CST3."
+    assert missing in done.stderr
+
+
+def test_unlabeled_samples_are_scaled_and_normalized_as_the_others_are(cells, select, tmp_path):
+    counts = cells.copy()
+    counts.X = np.rint(np.expm1(cells.X) * 20)
+    labeled = counts[np.arange(60) % 3 < 2].copy()
+    second = counts[np.arange(60) % 3 == 2].copy()
+    second.write_h5ad(tmp_path / "more.h5ad")
+    done = select(labeled, "--unlabeled-file", "more.h5ad", "--normalize", "log1p", "--scale")
+
+    def prepared(X, deviation=None):
+        X = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
+        return X / (X.std(axis=0) if deviation is None else deviation)
+
+    logs = np.log1p(1e4 * labeled.X / labeled.X.sum(axis=1, keepdims=True))
+    deviation = logs.std(axis=0)
+    selector = SemFS(3).fit(
+        logs / deviation, labeled.obs["type"], X_unlabeled=prepared(second.X, deviation)
+    )
+    assert done.features["column"].tolist()[:3] == selector.order_[:3].tolist()
+
+
+# ---- matrices -------------------------------------------------------------------------
+
+
+def raw_with_ids(cells):
+    """Cells whose raw has ids as names, and symbols in a column."""
+    whole = cells.copy()
+    whole.var["symbol"] = GENES
+    whole.var_names = [f"ENSG{j:03}" for j in range(len(GENES))]
+    out = cells[:, :10].copy()
+    out.raw = whole
+    return out
+
+
+def test_results_for_raw_are_never_written_as_columns_of_nan(cells, select, tmp_path):
+    done = select(raw_with_ids(cells), "--layer", "raw", out="out.h5ad")
+    assert "--gene-symbols: no gene of raw has the name of a gene in var" in done.stderr
+    out = anndata.read_h5ad(tmp_path / "out.h5ad")
+    assert "semfs_rank" not in out.var
+    assert out.raw.var["semfs_selected"].sum() == 3
+    done = select(
+        raw_with_ids(cells), "--layer", "raw", "--gene-symbols", "symbol", out="out.h5ad"
+    )
+    out = anndata.read_h5ad(tmp_path / "out.h5ad")
+    assert done.stderr == ""
+    assert out.var["semfs_rank"].notna().all()
+    assert set(done.features["feature"]) == set(GENES)
+    expected = SemFS(3).fit(cells, "type").ranking_
+    assert_array_equal(out.raw.var["semfs_rank"], expected)
+    assert_array_equal(out.var["semfs_rank"], expected[:10])
+
+
+def test_ids_are_matched_where_symbols_are_not(cells, select, tmp_path):
+    cells = cells.copy()
+    cells.var["symbol"] = [f"symbol {j}" for j in range(len(GENES))]
+    cells.raw = cells
+    select(cells, "--layer", "raw", "--gene-symbols", "symbol", out="out.h5ad")
+    out = anndata.read_h5ad(tmp_path / "out.h5ad")
+    assert_array_equal(out.var["semfs_rank"], out.raw.var["semfs_rank"])
+
+
+def test_gene_symbols_need_a_table_of_genes(farm, invoke):
+    files = (farm / "rows.csv", "-l", "kind", "-o", farm / "out.csv")
+    done = invoke("select", *files, "--gene-symbols", "symbol", code=2)
+    assert "--gene-symbols is 'symbol', but only .h5ad and .zarr files" in done.stderr
+
+
+def test_standardized_cells_are_noticed(cells, select):
+    logs = cells.X.copy()
+    cells.raw = cells.copy()
+    cells.X = (logs - logs.mean(axis=0)) / logs.std(axis=0)
+    done = select(cells)
+    assert "--layer: the cells look standardized" in done.stderr
+    assert "other matrices are: raw" in done.stderr
+    assert "standardized" not in select(cells, "--layer", "raw").stderr
+
+
+# ---- what is written ------------------------------------------------------------------
+
+
+def test_the_result_says_how_to_repeat_it(cells, select, tmp_path):
+    cells.layers["counts"] = np.rint(np.expm1(cells.X) * 20)
+    options = ("--layer", "counts", "--normalize", "log1p", "--include", "re:^MT-")
+    select(cells, *options, "--candidates", "re:^G", "--scale", out="out.h5ad")
+    uns = anndata.read_h5ad(tmp_path / "out.h5ad").uns["semfs"]
+    params = uns["params"]
+    assert params["layer"] == "counts"
+    assert params["normalize"] == "log1p"
+    assert params["include"].tolist() == ["re:^MT-"]
+    assert params["include_indices"].tolist() == ["8", "9"]
+    assert params["candidates"].tolist() == ["re:^G"]
+    assert params["scale"]
+    assert params["data"] == "cells.h5ad"
+    assert params["label"] == "type"
+    assert params["attributes_from"] == "labels"
+    assert params["command"].startswith("semfs ")
+    assert uns["knowledge"]
+    assert {"semfs", "numpy", "scikit-learn", "python"} <= set(uns["versions"])
+
+
+def test_the_feature_table_gives_reasons(cells, select):
+    cells.X[:, 4] = 1.0
+    features = select(cells, "--exclude", "G5").features.set_index("feature")
+    assert features.loc["G4", "reason"] == "constant"
+    assert features.loc["G5", "reason"] == "excluded"
+    assert np.isnan(features.loc["G4", "score"])
+    assert features["reason"].iloc[:3].str.startswith("varies with + ").all()
+    assert features["reason"].iloc[:3].str.contains("high in ").all()
+
+
+def test_excel_files_are_written(cells, select, tmp_path):
+    pytest.importorskip("openpyxl")
+    done = select(cells, out="out.xlsx")
+    reduced = pd.read_excel(tmp_path / "out.xlsx")
+    assert_array_equal(reduced["type"], cells.obs["type"])
+    names = [name for name in reduced.columns if name != "type"]
+    assert set(names) == chosen(done)
+    assert_allclose(reduced[names], cells[:, names].X, rtol=1e-6)
+
+
+def test_other_formats_are_refused_with_a_list(cells, select):
+    done = select(cells, out="out.docx", code=2)
+    assert "out.docx must end in .csv, .tsv, .parquet" in done.stderr
+
+
+def write_mtx(cells, folder):
+    scipy.io.mmwrite(folder / "matrix.mtx", sp.coo_array(cells.X.T))
+    (folder / "genes.tsv").write_text("".join(f"{name}\n" for name in cells.var_names))
+    lines = "".join(f"{label}\n" for label in cells.obs["type"])
+    (folder / "labels.txt").write_text(lines)
+    return "matrix.mtx", "labels.txt"
+
+
+def write_zarr(cells, folder):
+    pytest.importorskip("zarr")
+    cells.write_zarr(folder / "cells.zarr")
+    return "cells.zarr", "type"
+
+
+def write_10x(cells, folder):
+    """As Cell Ranger writes it: genes × cells by columns, in the group "matrix"."""
+    h5py = pytest.importorskip("h5py")
+    stored = sp.csc_array(cells.X.T)
+    with h5py.File(folder / "cells.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(stored, name)
+        group["shape"] = stored.shape
+        group["features/name"] = [name.encode() for name in cells.var_names]
+        group["barcodes"] = [name.encode() for name in cells.obs_names]
+    lines = "".join(f"{label}\n" for label in cells.obs["type"])
+    (folder / "labels.txt").write_text(lines)
+    return "cells.h5", "labels.txt"
+
+
+@pytest.mark.parametrize("write", [write_zarr, write_mtx, write_10x])
+@pytest.mark.parametrize("subset", [False, True])
+def test_other_cells_are_written_as_h5ad(write, subset, cells, invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, label = write(cells, tmp_path)
+    options = ["--subset"] if subset else []
+    invoke("select", name, "-l", label, "-k", 3, "-o", "out.h5ad", *options)
+    out = anndata.read_h5ad(tmp_path / "out.h5ad")
+    expected = SemFS(3).fit(cells.X, cells.obs["type"])
+    assert out.shape == (60, 3 if subset else 12)
+    assert_array_equal(out.var["semfs_selected"].sum(), 3)
+    ranks = expected.ranking_[expected.support_] if subset else expected.ranking_
+    assert_array_equal(out.var["semfs_rank"], ranks)
+    values = out.X.toarray() if sp.issparse(out.X) else out.X
+    columns = expected.support_ if subset else slice(None)
+    assert_allclose(values, cells.X[:, columns], rtol=1e-5)
+    assert "semfs" in out.uns
+
+
+def test_files_that_are_replaced_are_named(cells, select):
+    assert "replaced" not in select(cells).stdout
+    assert select(cells).stdout.count("(replaced)") == 2
+
+
+def test_the_demo_says_what_it_replaces(invoke, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise ValueError("stop here")
+
+    monkeypatch.setattr("semfs.lab.demo.run_demo", stop)
+    (tmp_path / "report.html").write_text("of another command")
+    done = invoke("demo", "--out", tmp_path, code=2)
+    assert f"{tmp_path / 'report.html'} exists and will be replaced." in done.stderr
+    assert "demo.png" not in done.stderr
+
+
+def test_sizes_of_an_evaluation_may_be_shares(invoke):
+    options = ("-m", "variance", "--repeats", 1, "--splits", 1, "-j", 1, "--json")
+    rows = json.loads(invoke("evaluate", "blood", "-k", "0.01,20", *options).stdout)
+    assert {row["k"] for row in rows} == {7, 20}
+    assert "-k is '1.5'" in invoke("evaluate", "blood", "-k", "1.5", code=2).stderr
+
+
+def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch):
+    pytest.importorskip("pronto")
+    ontology = pytest.importorskip("semfs.attributes.ontology")
+    if not hasattr(ontology, "mapping_template"):
+        pytest.skip("comes with another branch")
+    monkeypatch.chdir(tmp_path)
+    cells.write_h5ad("cells.h5ad")
+    terms = [f"\n[Term]\nid: X:{i}\nname: {name}\n" for i, name in enumerate(TYPES)]
+    (tmp_path / "cells.obo").write_text("format-version: 1.2\n" + "".join(terms))
+    options = ("-l", "type", "--ontology", "cells.obo", "--template", "map.csv")
+    invoke("attributes", "cells.h5ad", *options)
+    table = pd.read_csv(tmp_path / "map.csv", dtype=str)
+    assert set(table["label"]) == set(TYPES)

@@ -1,0 +1,155 @@
+"""Checks of parameters: an error knows the parameter; features are found by name."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from semfs.validation import (
+    ParameterError,
+    ParameterTypeError,
+    ParameterWarning,
+    check_integer,
+    check_number,
+    check_option,
+    check_weights,
+    class_weights,
+    did_you_mean,
+    listed,
+    resolve_features,
+    split_names,
+)
+
+NAMES = ["ACTB", "MT-1", "MT-2", "IG, heavy", "CD3D"]
+
+
+@pytest.mark.parametrize(
+    "error, kind, text",
+    [
+        (ParameterError("k", "must be 1."), ValueError, "k must be 1."),
+        (ParameterTypeError("k", "must be 1."), TypeError, "k must be 1."),
+        (ParameterWarning("k", ": too large."), UserWarning, "k: too large."),
+    ],
+)
+def test_an_error_knows_its_parameter(error, kind, text):
+    assert isinstance(error, kind)
+    assert str(error) == text
+    assert error.named("-k") == text.replace("k", "-k", 1)
+    copied = pickle.loads(pickle.dumps(error))  # from a worker process
+    assert (copied.name, copied.sentence, str(copied)) == (error.name, error.sentence, text)
+
+
+@pytest.mark.parametrize(
+    "check, arguments, error",
+    [
+        (check_option, ("red", ("direct",)), ParameterError),
+        (check_option, (3, ("direct",)), ParameterError),
+        (check_integer, (0, 1), ParameterError),
+        (check_integer, (1.0, 1), ParameterTypeError),
+        (check_integer, (True, 1), ParameterTypeError),
+    ],
+)
+def test_checks_raise_errors_that_name_the_parameter(check, arguments, error):
+    with pytest.raises(error) as caught:
+        check("parameter", *arguments)
+    assert caught.value.name == "parameter"
+    assert str(caught.value).startswith("parameter must be ")
+
+
+@pytest.mark.parametrize(
+    "value, limits, error",
+    [
+        (-1, {"at_least": 0}, ParameterError),
+        (0, {"above": 0}, ParameterError),
+        (np.nan, {"at_least": 0}, ParameterError),
+        (np.inf, {"above": 0}, ParameterError),
+        ("1", {"at_least": 0}, ParameterTypeError),
+        (True, {"at_least": 0}, ParameterTypeError),
+    ],
+)
+def test_numbers_are_finite_and_within_limits(value, limits, error):
+    with pytest.raises(error, match="gamma must be "):
+        check_number("gamma", value, **limits)
+
+
+def test_numbers_within_limits_pass():
+    check_number("gamma", 0, at_least=0)
+    check_number("gamma", np.float32(0.1), above=0)
+    check_integer("k", np.int64(3), 1)
+    check_option("solver", "direct", ("direct",))
+
+
+def test_weights_name_their_parameter():
+    with pytest.raises(ParameterError, match="must not be negative") as caught:
+        check_weights([1, -1], 2)
+    assert caught.value.name == "sample_weight"
+    with pytest.raises(ParameterTypeError, match="must be None") as caught:
+        class_weights(3, np.arange(2), np.ones(2))
+    assert caught.value.name == "class_weight"
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        (None, []),
+        ([], []),
+        ([-1, 0], [4, 0]),
+        (["CD3D", "ACTB", "CD3D"], [4, 0]),
+        (["re:^MT-"], [1, 2]),
+        (["re:T", 0], [0, 1, 2]),
+        (["IG, heavy"], [3]),
+        (["ACTB, IG, heavy,CD3D"], [0, 3, 4]),
+    ],
+)
+def test_features_are_found_by_index_name_list_and_pattern(values, expected):
+    assert_array_equal(resolve_features("include", values, NAMES), expected)
+
+
+@pytest.mark.parametrize("header", ["", "Gene\n", "feature\n"])
+def test_features_are_listed_in_files(header, tmp_path):
+    path = tmp_path / "genes.txt"
+    path.write_text(f"\ufeff{header}ACTB\n\n  IG, heavy \n", encoding="utf-8")
+    assert_array_equal(resolve_features("include", [str(path)], NAMES), [0, 3])
+
+
+def test_a_feature_is_not_mistaken_for_a_header_or_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ACTB").write_text("gene\n")
+    assert_array_equal(resolve_features("include", ["ACTB"], ["gene", "ACTB"]), [1])
+    (tmp_path / "list.txt").write_text("gene\n")
+    assert_array_equal(resolve_features("include", ["list.txt"], ["gene", "ACTB"]), [0])
+
+
+def test_features_without_names_are_numbered():
+    assert_array_equal(resolve_features("include", ["x2", 0], None, 3), [2, 0])
+    with pytest.raises(ParameterError, match="index 3 is out of range for 3 features"):
+        resolve_features("include", ["x3"], None, 3)
+    with pytest.raises(ParameterError, match="'hue', because X has no feature names"):
+        resolve_features("include", ["hue"], None, 3)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ("ACTB", "include must be a list of features"),
+        ([1.5], "include must hold indices or names"),
+        ([True], "include must hold indices or names"),
+    ],
+)
+def test_features_of_wrong_types_are_refused(values, message):
+    with pytest.raises(ParameterTypeError, match=message):
+        resolve_features("include", values, NAMES)
+
+
+def test_names_with_commas_stay_whole_where_they_are_known():
+    known = ["CD4-positive, alpha-beta T cell", "B cell"]
+    text = "B cell, CD4-positive, alpha-beta T cell,tv"
+    assert split_names(text, known) == ["B cell", known[0], "tv"]
+    assert split_names(" , ,", known) == []
+
+
+def test_similar_words_are_suggested_whatever_their_case():
+    assert did_you_mean("Cd3d", NAMES) == "; did you mean 'CD3D'?"
+    assert did_you_mean("nothing", NAMES) == ""
+    assert listed([1, 2, 3], 3) == "1, 2, 3"
