@@ -86,7 +86,7 @@ class AttributeTable:
                 f"attributes must be a table, got {attributes!r}. Make one: attributes_of, "
                 "read_attributes or attributes_from_ontology of semfs.attributes."
             )
-        if attributes is None or _is_word(attributes, "labels"):
+        if attributes is None or means_labels_alone(attributes):
             return _indicators(classes)
         return _checked(_parts(_described(classes, attributes)))
 
@@ -184,6 +184,11 @@ class _Parts(NamedTuple):
     values: Float64  # (C, m)
     labels: list[Label]
     names: list[str]
+
+
+def means_labels_alone(source: object) -> bool:
+    """Whether this is the word "labels": classes are described by their labels alone."""
+    return _is_word(source, "labels")
 
 
 def _is_word(source: object, word: str) -> bool:

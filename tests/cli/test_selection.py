@@ -82,7 +82,6 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     [
         ({"data": "nowhere.csv"}, "nowhere.csv does not exist"),
         ({"label": "cell type (bulk)"}, "did you mean 'cell typé (bulk)'"),
-        ({"attributes": None}, "has no class attributes"),
         ({"out": "out.docx"}, "must end in"),
         ({"extra": "--unseen B"}, "unseen class 'B' does not occur"),
         ({"extra": "--include NKG8"}, "'NKG8' in DATA; did you mean 'NKG7'"),
