@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -85,9 +86,12 @@ def encode_class_names(
             raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
     texts_of_classes = _texts(names, templates)
     # Each text is encoded once, also if several classes share it.
-    distinct = list(dict.fromkeys(text for texts in texts_of_classes for text in texts))
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(texts_of_classes)))
     row_of = dict(zip(distinct, _encode(distinct, encoder)))
-    rows = [np.mean([row_of[text] for text in texts], axis=0) for texts in texts_of_classes]
+    rows = []
+    for texts in texts_of_classes:
+        encoded = [row_of[text] for text in texts]
+        rows.append(np.mean(encoded, axis=0))
     pandas = import_optional("pandas", "data")
     return pandas.DataFrame(rows, index=labels).add_prefix("e")
 

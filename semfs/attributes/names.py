@@ -9,11 +9,30 @@ from pathlib import Path
 from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.validation import check_distinct
 
-#: Words of which the header of a file of names consists, such as ``cell_type``; at least one
-#: of the telling ones must occur, because "cell" alone is a class of the Cell Ontology.
-_TELLING_WORDS = {"type", "celltype", "label", "class", "name", "ontology", "term", "id"}
-_TELLING_WORDS |= {"description", "annotation", "suggestion"}
-_OTHER_WORDS = {"cell", "cl", "free", "author", "predicted", "of", "the", "text", "own", "your"}
+#: Words that name a column: the header of a file of names has at least one in each cell.
+_COLUMN_WORDS = {
+    "annotation",
+    "celltype",
+    "class",
+    "description",
+    "id",
+    "label",
+    "name",
+    "ontology",
+    "suggestion",
+    "term",
+    "type",
+}
+_COLUMN_PLURALS = {
+    "celltypes": "celltype",
+    "classes": "class",
+    "labels": "label",
+    "names": "name",
+    "types": "type",
+}
+#: Words that may stand beside these, as in ``cell_type``; alone they may be the name of a
+#: class ("cell" is one of the Cell Ontology).
+_OTHER_WORDS = {"author", "cell", "cl", "free", "of", "predicted", "text", "the", "your"}
 
 #: The columns of `mapping_template`, which is read as a file of names once it is corrected.
 TEMPLATE_COLUMNS = ["label", "suggestion", "id", "score"]
@@ -94,8 +113,10 @@ def _cells_of_lines(text: str, separator: str) -> dict[int, list[str]]:
 def _is_header(cells: list[str]) -> bool:
     """Whether each cell consists of words that name a column, such as "cell_type"."""
     for cell in cells:
-        words = set(re.split(r"[_\s.]+", cell.lower().removesuffix("s")))
-        if not words & _TELLING_WORDS or not words <= _TELLING_WORDS | _OTHER_WORDS:
+        words = set(re.split(r"[_\s.]+", cell.lower()))
+        words = {_COLUMN_PLURALS.get(word, word) for word in words}
+        is_known = words <= _COLUMN_WORDS | _OTHER_WORDS
+        if not is_known or not words & _COLUMN_WORDS:
             return False
     return True
 

@@ -335,6 +335,7 @@ def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
     """
     table = AttributeTable.from_any(table)
     A = table.values
+    classes = table.classes.tolist()
     n_classes, n_attributes = A.shape
     centered = A - A.mean(axis=0)
     rank = np.linalg.matrix_rank(centered)
@@ -347,11 +348,11 @@ def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
         findings.append(("constant attribute", name))
     for a, b in _equal_pairs(A.T[varies], table.names[varies].tolist()):
         findings.append(("equal attributes", f"{a} = {b}"))
-    for a, b in _equal_pairs(A, table.classes.tolist()):
+    for a, b in _equal_pairs(A, classes):
         findings.append(("identical classes", f"{a} = {b}"))
     for i, j, cosine in _nearest_pairs(centered):
-        a, b = table.classes.tolist()[i], table.classes.tolist()[j]
-        findings.append(("nearest classes", f"{a} – {b} ({cosine:.2f})"))
+        pair = f"{classes[i]} – {classes[j]} ({cosine:.2f})"
+        findings.append(("nearest classes", pair))
     pandas = import_optional("pandas", "data")
     return pandas.DataFrame(findings, columns=["finding", "what"])
 

@@ -82,7 +82,8 @@ class TermIndex:
         both = re.fullmatch(r"(.+) \((\S+[:_]\S+)\)", name.strip())
         if ids or both is None:
             return ids
-        by_name, by_id = (self._ids_by_key.get(_key(part), []) for part in both.groups())
+        by_name = self._ids_by_key.get(_key(both[1]), [])
+        by_id = self._ids_by_key.get(_key(both[2]), [])
         shared = [id_ for id_ in by_id if id_ in by_name]
         return shared or list(dict.fromkeys([*by_name, *by_id]))
 
@@ -137,6 +138,7 @@ class TermIndex:
         return _WordIndex(self.terms)
 
     def _nearest_spelling(self, name: str) -> Suggestion | None:
+        """Return the class in use that is called nearly so, letter by letter."""
         in_use = {
             key: ids[0]
             for key, ids in self._ids_by_key.items()
@@ -154,6 +156,7 @@ class _WordIndex:
     """Finds the class whose name has most words in common with a given one."""
 
     def __init__(self, terms: Terms) -> None:
+        """Index the words of all names of the classes in use."""
         self.ids: list[str] = []  # of each name: a class has one entry per name or synonym
         self.words: list[list[str]] = []  # of each name
         self.entries: dict[str, list[int]] = defaultdict(list)  # with each word

@@ -168,8 +168,12 @@ def _read_json(path: Path, part_of: bool) -> Terms:
             f"{path} is a JSON file without graphs; an ontology in OBO Graphs format (or OBO "
             "or OWL) was expected."
         )
-    nodes = {_short_id(node["id"]): node for graph in graphs for node in graph.get("nodes", [])}
-    edges = [edge for graph in graphs for edge in graph.get("edges", [])]
+    nodes: dict[str, dict[str, Any]] = {}
+    edges: list[dict[str, str]] = []
+    for graph in graphs:
+        for node in graph.get("nodes", []):
+            nodes[_short_id(node["id"])] = node
+        edges += graph.get("edges", [])
     parents = _json_parents(path, nodes, edges, part_of)
     terms = {}
     for id_, node in nodes.items():
@@ -192,16 +196,18 @@ def _json_parents(
     """Return the ids of the parents of each class that has some."""
     relations = {"is_a"}
     if part_of:
-        wholes = {id_ for id_, node in nodes.items() if _means_part_of(id_, node.get("lbl"))}
-        wholes |= {p for edge in edges if _means_part_of(p := _short_id(edge["pred"]), None)}
+        # The relation is a node of its own, but some files only use it.
+        used = {_short_id(edge["pred"]): None for edge in edges}
+        named = {id_: node.get("lbl") for id_, node in nodes.items()}
+        wholes = {id_ for id_, name in (used | named).items() if _means_part_of(id_, name)}
         if not wholes:
             raise _no_part_of(path)
         relations |= wholes
     parents: dict[str, set[str]] = {}
     for edge in edges:
         if _short_id(edge["pred"]) in relations:
-            children = parents.setdefault(_short_id(edge["sub"]), set())
-            children.add(_short_id(edge["obj"]))
+            child = _short_id(edge["sub"])
+            parents.setdefault(child, set()).add(_short_id(edge["obj"]))
     return parents
 
 

@@ -144,16 +144,18 @@ class ZeroShotDataset:
             yield self.with_unseen(np.delete(self.classes, seen))
 
     def __repr__(self) -> str:
+        """Return the sizes, and the first classes with their numbers of samples."""
         n_samples, n_features = self.X.shape
         n_attributes = self.attributes.shape[1]
         sizes = np.bincount(self._codes).tolist()
-        texts = [f"{label} [{size}]" for label, size in zip(self.classes.tolist(), sizes)]
-        unseen = self._is_unseen()
-        seen_texts = [text for text, hidden in zip(texts, unseen) if not hidden]
-        unseen_texts = [text for text, hidden in zip(texts, unseen) if hidden]
+        seen_texts: list[str] = []
+        unseen_texts: list[str] = []
+        for label, size, unseen in zip(self.classes.tolist(), sizes, self._is_unseen()):
+            texts = unseen_texts if unseen else seen_texts
+            texts.append(f"{label} [{size}]")
         lines = [
             f"ZeroShotDataset {self.name!r}: {n_samples} samples × {n_features} features, "
-            f"{len(texts)} classes × {n_attributes} attributes",
+            f"{len(sizes)} classes × {n_attributes} attributes",
             f"  seen ({len(seen_texts)}): {_shorten(seen_texts)}",
             f"  unseen ({len(unseen_texts)}): {_shorten(unseen_texts)}",
         ]

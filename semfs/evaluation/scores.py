@@ -210,6 +210,7 @@ def _mean_score(
     n_repeats: int,
     random_state: RandomState,
 ) -> float:
+    """Return the mean accuracy or NMI of K-means on what the estimator selects of X."""
     selected = estimator.transform(X)
     accuracies, nmis = cluster_scores(selected, y, n_repeats, random_state)
     scores = accuracies if metric == "accuracy" else nmis

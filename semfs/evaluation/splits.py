@@ -77,6 +77,7 @@ class ClassKFold(_ClassSplitter):
     random_state: RandomState = None
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
+        """Return K splits; the test classes of each are one fold."""
         folds = KFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         n_classes = len(classes)
         # KFold has at least 2 folds, so that fewer classes than this can never be split.
@@ -118,6 +119,7 @@ class ClassShuffleSplit(_ClassSplitter):
     random_state: RandomState = None
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
+        """Return splits with test classes drawn at random."""
         check_integer("n_splits", self.n_splits, 1)
         splitter = ShuffleSplit(
             self.n_splits, test_size=self.test_size, random_state=self.random_state
