@@ -37,3 +37,5 @@ LabelsLike: TypeAlias = "npt.ArrayLike | Sequence[Hashable]"
 AttributesLike: TypeAlias = "pd.DataFrame | Mapping[Hashable, Sequence[float]] | npt.NDArray[Any] | Sequence[Sequence[float]]"
 #: Features as users name them: by index, by name.
 FeaturesLike: TypeAlias = Sequence[int | str]
+#: A seed, or a source of random numbers, as scikit-learn takes it.
+RandomState: TypeAlias = int | np.random.RandomState | None

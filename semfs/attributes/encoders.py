@@ -1,33 +1,45 @@
-"""Class attributes from class names: any text encoder, or a file of word vectors."""
+"""Class descriptions from class names: any text encoder, or a file of word vectors."""
 
-import csv
-import gzip
+from __future__ import annotations
+
+import itertools
 import logging
+import os
 import re
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from semfs.io.safety import FileError, file_errors, open_existing
+from semfs._typing import ArrayLike, Float64, PathLike
+from semfs.attributes.names import clean_name
+from semfs.io.safety import FileError, file_errors, open_existing, unpacked
 from semfs.system import import_optional
 from semfs.validation import check_distinct
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: A function that takes n texts to a matrix (n, m) of numbers.
+Encoder: TypeAlias = Callable[[list[str]], ArrayLike]
+
 _VECTOR_FILES = (".txt", ".vec", ".gz")
+#: Bytes of a line of word vectors; a file with longer ones is something else.
 _LONGEST_LINE = 2**20
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 def encode_class_names(
-    names: Sequence[str] | Mapping[str, Any],
-    encoder: Any = "wordllama",
+    names: Sequence[str] | Mapping[str, str | Sequence[str]],
+    encoder: Encoder | PathLike = "wordllama",
     *,
     prompts: str | Sequence[str] = "{}",
-) -> Any:
-    """Return attributes for classes from their names or descriptions.
+) -> pd.DataFrame:
+    """Return class descriptions in numbers from class names or descriptions in words.
 
     Parameters
     ----------
@@ -64,96 +76,80 @@ def encode_class_names(
     """
     if isinstance(names, str):
         raise TypeError(f"names must be a list of class names; write [{names!r}].")
-    labels, templates = list(names), [prompts] if isinstance(prompts, str) else list(prompts)
+    labels = list(names)
     if not labels:
         raise ValueError("names is empty. Give at least one class name.")
     check_distinct(labels, "class {} is named more than once.")
-    for template in (template for template in templates if "{}" not in template):
-        raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
-    about = names if isinstance(names, Mapping) else {n: clean_name(n) for n in labels}
+    templates = [prompts] if isinstance(prompts, str) else list(prompts)
+    for template in templates:
+        if "{}" not in template:
+            raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
+    texts_of_classes = _texts(names, templates)
+    # Each text is encoded once, also if several classes share it.
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(texts_of_classes)))
+    row_of = dict(zip(distinct, _encode(distinct, encoder)))
+    rows = []
+    for texts in texts_of_classes:
+        encoded = [row_of[text] for text in texts]
+        rows.append(np.mean(encoded, axis=0))
+    pandas = import_optional("pandas", "data")
+    return pandas.DataFrame(rows, index=labels).add_prefix("e")
+
+
+def _texts(
+    names: Sequence[str] | Mapping[str, str | Sequence[str]], templates: list[str]
+) -> list[list[str]]:
+    """Return the texts to encode for each class: its descriptions in each of the prompts."""
+    if isinstance(names, Mapping):
+        descriptions = dict(names)
+    else:
+        descriptions = {name: clean_name(name) for name in names}
     filled = []
-    for label, said in about.items():
-        texts = [said] if isinstance(said, str) else list(said)
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+    for label, description in descriptions.items():
+        texts = [description] if isinstance(description, str) else list(description)
+        valid = [isinstance(text, str) and text.strip() != "" for text in texts]
+        if not texts or not all(valid):
             raise ValueError(f"class {label!r} has an empty name or description.")
         filled.append([t.replace("{}", text) for t in templates for text in texts])
-    flat = list(dict.fromkeys(text for group in filled for text in group))
-    row_of = dict(zip(flat, _encode(flat, encoder)))
-    values = [np.mean([row_of[text] for text in group], axis=0) for group in filled]
-    return import_optional("pandas", "data").DataFrame(values, index=labels).add_prefix("e")
+    return filled
 
 
-def clean_name(name: str) -> str:
-    """Return a class name as plain words.
-
-    >>> clean_name("002.Laysan_Albatross"), clean_name("pickUpTruck")
-    ('Laysan Albatross', 'pick Up Truck')
-    """
-    text = re.sub(r"^\d+[._\s-]+(?=\D)", "", str(name))
-    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", text)
-    return " ".join(re.sub(r"[_+/\\|.:;,]+", " ", text).split()) or str(name)
-
-
-def read_names(source: str) -> list[str] | dict[str, str]:
-    """Return class names from text with commas, or from a file.
-
-    A file has one name per line, or name, tab (in ``.csv`` files: comma) and description.
-    """
-    path = Path(source)
-    if not path.suffix and not path.is_file():
-        return [name.strip() for name in source.split(",") if name.strip()]
-    between = "comma" if path.suffix.lower() == ".csv" else "tab"
-    with file_errors(open_existing(path), "name"):
-        try:
-            text = path.read_text("utf-8-sig")
-        except UnicodeDecodeError:
-            raise FileError(f"{path}: a text file of class names was expected.") from None
-        cells = csv.reader(text.splitlines(), delimiter="," if between == "comma" else "\t")
-        found = enumerate(([part.strip() for part in row] for row in cells), start=1)
-        lines = {number: row for number, row in found if any(row)}
-    if not (rows := lines.values()):
-        raise FileError(f"{path} is empty; one class name per line was expected.")
-    if all(len(row) == 1 for row in rows):
-        return [row[0] for row in rows]
-    for line, row in lines.items():
-        if len(row) != 2 or not all(row):
-            wanted = f"a name, a {between} and a description; put it in quotes if it has a"
-            raise FileError(f"{path}, line {line} needs {wanted} {between} of its own.")
-    check_distinct([row[0] for row in rows], f"{path} names class {{}} twice.", FileError)
-    return dict(rows)
-
-
-def _encode(texts: list[str], encoder: Any) -> np.ndarray:
-    """One row (m,) for each text."""
-    if not callable(encoder):
+def _encode(texts: list[str], encoder: Encoder | PathLike) -> Float64:
+    """Return one row (m,) for each text."""
+    if isinstance(encoder, (str, os.PathLike)):
         path = Path(encoder)
         if path.suffix.lower() in _VECTOR_FILES or path.is_file():
             return _average_words(open_existing(path), texts)
-        encoder = _model(str(encoder))
+        encoder = _load_model(str(encoder))
     rows = np.asarray(encoder(texts), dtype=np.float64)
-    if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
-        found = f"the encoder returned shape {rows.shape} for {len(texts)} texts"
-        raise ValueError(f"{found}; one row of numbers per text was expected.")
+    if rows.ndim != 2 or len(rows) != len(texts) or rows.shape[1] == 0:
+        raise ValueError(
+            f"the encoder returned shape {rows.shape} for {len(texts)} texts; one row of "
+            "numbers per text was expected."
+        )
     if not np.isfinite(rows).all():
         raise ValueError("the encoder returned NaN or infinity.")
     return rows
 
 
-def _model(name: str) -> Any:
-    """The function of a model that takes texts to rows."""
+# --- models ----------------------------------------------------------------------------
+
+
+def _load_model(name: str) -> Encoder:
+    """Return the function of a model that takes texts to rows of numbers."""
     what = f"The encoder {name!r}"
     try:
         if name == "wordllama":
-            return _wordllama()
+            return _load_wordllama()
         if name.startswith("model2vec:"):
-            models = import_optional("model2vec", "text", what=what).StaticModel
-            return models.from_pretrained(name.removeprefix("model2vec:")).encode
-        return (
-            import_optional("sentence_transformers", what=what).SentenceTransformer(name).encode
-        )
+            model2vec = import_optional("model2vec", "text", what=what)
+            folder = name.removeprefix("model2vec:")
+            return model2vec.StaticModel.from_pretrained(folder).encode
+        sentence_transformers = import_optional("sentence_transformers", what=what)
+        return sentence_transformers.SentenceTransformer(name).encode
     except ImportError:
         raise
-    except Exception as error:
+    except Exception as error:  # the packages raise errors of many kinds
         reason = textwrap.shorten(str(error), 160, placeholder=" …")
         raise ValueError(
             f"the encoder {name!r} could not be loaded ({reason}). Give the folder of a "
@@ -162,57 +158,77 @@ def _model(name: str) -> Any:
         ) from error
 
 
-def _wordllama() -> Any:
-    """The model that comes inside the package wordllama."""
+def _load_wordllama() -> Encoder:
+    """Return the encoder of the model that comes inside the package wordllama."""
     root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
+    level = root.level
+    handlers = root.handlers[:]
     try:
-        library = import_optional("wordllama", "text", what="The default encoder")
-    finally:  # importing it sets up logging for everybody
+        wordllama = import_optional("wordllama", "text", what="The default encoder")
+    finally:  # importing it configures logging for the whole program
         root.setLevel(level)
         root.handlers[:] = handlers
-    # As the folder of downloads its own is given, where alone it finds its tokenizer.
-    folder = Path(library.__file__).parent
-    model = library.WordLlama.load(cache_dir=folder, disable_download=True)
+    # It finds its tokenizer only in the folder of downloads; give it the folder of the package.
+    folder = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
     return partial(model.embed, norm=True)
 
 
-def _average_words(path: Path, texts: list[str]) -> np.ndarray:
-    """Mean vector of each text's words; those without a vector are named in a warning."""
-    words = [re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text) for text in texts]
-    wanted = {word.lower(): word for group in words for word in group}
+# --- word vectors ----------------------------------------------------------------------
+
+
+def _average_words(path: Path, texts: list[str]) -> Float64:
+    """Return the mean vector of each text's words; warn of words without a vector."""
+    words_of_texts = [_WORD.findall(text) for text in texts]
+    spelling = {word.lower(): word for words in words_of_texts for word in words}
     with file_errors(path, "word-vector"):
-        vectors = _read_vectors(path, set(wanted))
-    rows = [[vectors[w.lower()] for w in group if w.lower() in vectors] for group in words]
-    for text in (text for text, row in zip(texts, rows) if not row):
-        lacking = f"{path} has no vector for any word of {text!r}."
-        raise FileError(lacking + " Use other words: {name: description}.")
-    if unknown := [word for lower, word in wanted.items() if lower not in vectors]:
-        shown = ", ".join(unknown[:10]) + (", …" if len(unknown) > 10 else "")
+        vectors = _read_vectors(path, set(spelling))
+    rows = []
+    for text, words in zip(texts, words_of_texts):
+        known = [vectors[word.lower()] for word in words if word.lower() in vectors]
+        if not known:
+            raise FileError(
+                f"{path} has no vector for any word of {text!r}. Use other words: "
+                "{name: description}."
+            )
+        rows.append(np.mean(known, axis=0))
+    unknown = [word for lower, word in spelling.items() if lower not in vectors]
+    if unknown:
+        shown = ", ".join(unknown[:10])
+        if len(unknown) > 10:
+            shown += ", …"
+        # The warning points at the caller of encode_class_names.
         warnings.warn(f"{len(unknown)} words have no vector: {shown}.", stacklevel=4)
-    return np.array([np.mean(row, axis=0) for row in rows])
+    return np.array(rows)
 
 
-def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
-    """The first vector of each wanted word, in any case, of GloVe or word2vec text."""
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    vectors, size = dict[str, np.ndarray](), 0
-    with opener(path, "rb") as file:
+def _read_vectors(path: Path, wanted: set[str]) -> dict[str, Float64]:
+    """Return the first vector of each wanted word, in any case, of GloVe or word2vec text."""
+    vectors: dict[str, Float64] = {}
+    size = 0
+    for parts in _vector_lines(path):
+        if not size and len(parts) == 2 and all(part.isdigit() for part in parts):
+            size = int(parts[1])  # word2vec begins with the number of words and the size
+            continue
+        if not size:
+            size = len(parts) - 1
+        if not 0 < size < len(parts):
+            raise FileError(f"{path}: {parts[0][:40]!r} is not followed by {size} numbers.")
+        word = " ".join(parts[:-size]).lower()  # some "words" have blanks in them
+        if word not in wanted or word in vectors:
+            continue
+        vectors[word] = np.array(parts[-size:], dtype=np.float64)
+        if not np.isfinite(vectors[word]).all():
+            raise FileError(f"{path}: the vector of {word!r} holds NaN or infinity.")
+    return vectors
+
+
+def _vector_lines(path: Path) -> Iterator[list[str]]:
+    """Yield the parts of each line that is not empty, of a text file that may be gzipped."""
+    with unpacked(path) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:
                 raise FileError(f"{path} has a line of a million bytes: no word vectors.")
             parts = line.decode("utf-8", "replace").rstrip().split(" ")
-            if parts == [""]:
-                continue
-            if not size and len(parts) == 2 and all(part.isdigit() for part in parts):
-                size = int(parts[1])  # word2vec begins with count and size
-                continue
-            size = size or len(parts) - 1
-            if not 0 < size < len(parts):
-                raise FileError(f"{path}: {parts[0][:40]!r} is not followed by {size} numbers.")
-            word = " ".join(parts[:-size]).lower()
-            if word in wanted and word not in vectors:
-                vectors[word] = np.array(parts[-size:], dtype=np.float64)
-                if not np.isfinite(vectors[word]).all():
-                    raise FileError(f"{path}: the vector of {word!r} holds NaN or infinity.")
-    return vectors
+            if parts != [""]:
+                yield parts

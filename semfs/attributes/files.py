@@ -1,28 +1,36 @@
-"""Class attributes in files: tables (CSV, Parquet, Excel), and lists of markers."""
+"""Class descriptions in files: tables (CSV, Parquet, Excel), and lists of markers."""
 
-import contextlib
-import csv
-from collections.abc import Iterable
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semfs.attributes.encoders import encode_class_names
-from semfs.attributes.ontology import attributes_from_ontology
+from semfs._typing import Float64, PathLike
+from semfs.attributes.columns import PARQUET, TEXT, read_columns
 from semfs.io.safety import FileError, atomic_write, file_errors, open_existing
-from semfs.io.tables import EXCEL, decimal_sign, sheet_columns
+from semfs.io.tables import EXCEL, decimal_sign
 from semfs.labels import Labels, is_missing
 from semfs.system import import_optional
 from semfs.validation import check_distinct
 
-_TEXT, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
-_SUFFIXES = (*_TEXT, *_PARQUET, *EXCEL)
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TABLES = (*TEXT, *PARQUET, *EXCEL)
+#: Words that stand for a number in a table.
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _MARKERS = "a class, a marker and, if you like, a weight per row were expected"
 
 
-def read_attributes(path: Any) -> Any:
+# --- tables ----------------------------------------------------------------------------
+
+
+def read_attributes(path: PathLike) -> pd.DataFrame:
     """Return a class-attribute table from a file as a frame indexed by class label.
 
     Parameters
@@ -49,105 +57,93 @@ def read_attributes(path: Any) -> Any:
     hen   2.0    1.0
     """
     path = open_existing(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise FileError(f"{path}: a class table is read from {', '.join(_SUFFIXES)} files.")
+    if path.suffix.lower() not in _TABLES:
+        raise FileError(f"{path}: a class table is read from {', '.join(_TABLES)} files.")
     pandas = import_optional("pandas", "data", what="A table")
     with file_errors(path, path.suffix.lower()):
-        frame = _read(path)
-        labels = ["" if is_missing(item) else str(item).strip() for item in frame.index]
-        if "" in labels:
-            raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
-        check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
-        values = {str(n): _numbers(path, str(n), frame[n].tolist()) for n in frame.columns}
-        if not labels or not values:
-            found = f"{path} holds {len(labels)} classes and {len(values)} attributes"
-            raise FileError(f"{found}; a header and rows of numbers were expected.")
-        classes = Labels.of(labels).as_int().array().tolist()
-        return pandas.DataFrame(values, index=classes)
+        columns = read_columns(path)
+        label_column, *attribute_names = columns
+        labels = _class_labels(path, columns[label_column])
+        if not labels or not attribute_names:
+            raise FileError(
+                f"{path} holds {len(labels)} classes and {len(attribute_names)} attributes; "
+                "a header and rows of numbers were expected."
+            )
+        values = {name: _as_numbers(path, name, columns[name]) for name in attribute_names}
+        classes = Labels.of(labels).as_int().array()
+        return pandas.DataFrame(values, index=classes.tolist())
 
 
-def attributes_of(classes: Iterable[Any], source: Any) -> Any:
-    """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
-
-    ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
-    "cl" (the Cell Ontology) or an .obo, .owl or .json file for `attributes_from_ontology`.
-    """
-    terms = {label: str(label).strip() for label in classes}
-    word = str(source).lower() if not Path(source).exists() else ""
-    if word == "cl" or Path(source).suffix.lower() in (".obo", ".owl", ".json"):
-        return attributes_from_ontology(terms, "cl" if word == "cl" else str(source))
-    if word == "names":
-        return encode_class_names(list(terms.values())).set_axis(list(terms), axis=0)
-    return read_attributes(source)
+def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
+    """Return the class labels of a table as text; each row needs one of its own."""
+    labels = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
+    if "" in labels:
+        raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
+    check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
+    return labels
 
 
-def write_table(frame: Any, path: Any) -> None:
-    """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
-    if (suffix := Path(path).suffix.lower()) not in (*_TEXT, *_PARQUET):
-        raise ValueError(f"{path}: a table is written as {', '.join((*_TEXT, *_PARQUET))}.")
-    with atomic_write(path) as beside:
-        if suffix in _PARQUET:
-            frame.to_parquet(beside)
-        else:
-            frame.to_csv(beside, sep="," if suffix == ".csv" else "\t")
-
-
-def _read(path: Path) -> Any:
-    """The table as found, indexed by class."""
-    pandas, suffix = import_optional("pandas"), path.suffix.lower()
-    if suffix in _PARQUET:
-        frame = pandas.read_parquet(path)
-        if not isinstance(frame.index, pandas.RangeIndex):
-            return frame
-    else:
-        rows = zip(*sheet_columns(path)) if suffix in EXCEL else _lines(path)
-        frame = _frame(path, [["" if cell is None else cell for cell in row] for row in rows])
-    frame.columns = names = [str(name) for name in frame.columns]
-    check_distinct(names, f"{path} has two columns named {{}}. Rename one.", FileError)
-    return frame.set_index(names[0])
-
-
-def _lines(path: Path) -> list[list]:
-    """The cells of a CSV or TSV file as text: a class may be "007" or "NA"."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        separator = max(",;\t", key=file.readline().count)
-        file.seek(0)
-        return list(csv.reader(file, delimiter=separator, skipinitialspace=True))
-
-
-def _frame(path: Path, rows: list[list]) -> Any:
-    """Rows of cells as a frame, under the names in the first one."""
-    header, *records = rows or [[]]
-    records = [row for row in records if any(cell != "" for cell in row)]
-    if not header:
-        raise FileError(f"{path} is not a readable table: it is empty.")
-    if lengths := {len(row) for row in records} - {len(header)}:
-        raise FileError(f"{path}: rows of {len(header)} and of {lengths.pop()} cells.")
-    return import_optional("pandas").DataFrame(records, columns=header, dtype=object)
-
-
-def _numbers(path: Path, name: str, column: list) -> np.ndarray:
-    comma = decimal_sign(cell for cell in column if isinstance(cell, str)) == ","
-    texts = [c.replace(",", ".") if isinstance(c, str) and comma else c for c in column]
-    plain = [_WORDS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in texts]
-    numbers = np.array([_number(cell) for cell in plain], dtype=np.float64)
+def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
+    """Return a column of a table as numbers (C,), or name the first cell that is none."""
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    decimal = decimal_sign(texts)
+    numbers = np.array([_word_or_number(cell, decimal) for cell in cells], dtype=np.float64)
     wrong = ~np.isfinite(numbers)
     if wrong.any():
         row = int(wrong.argmax())
-        found = "nothing" if column[row] in ("", None) else repr(column[row])
-        place = f"{path}: {found} in column {name!r}, row {row + 1}"
-        raise FileError(f"{place}; a number was expected. Fill it, or drop the column.")
+        cell = cells[row]
+        empty = cell is None or cell == ""
+        advice = "Fill it, or drop the column."
+        if isinstance(cell, str) and " " in cell.strip():
+            advice = "Descriptions in words become numbers by encode_class_names."
+        raise FileError(
+            f"{path}: {'nothing' if empty else repr(cell)} in column {name!r}, row {row + 1}; "
+            f"a number was expected. {advice}"
+        )
     return numbers
 
 
-def _number(cell: Any) -> float:
-    """NaN for what is none. (pandas.to_numeric crashes on "1e999999999999".)"""
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        return float("nan" if isinstance(cell, str) and "_" in cell else cell)
-    return float("nan")
+def _word_or_number(cell: object, decimal: str) -> float:
+    """Return a cell of a table as a number: yes and no are 1 and 0, 1,5 may be 1.5."""
+    if not isinstance(cell, str):
+        return _as_number(cell)
+    word = cell.strip().lower()
+    if word in _WORDS:
+        return _WORDS[word]
+    return _as_number(cell.replace(",", ".") if decimal == "," else cell)
 
 
-def attributes_from_markers(markers: Any) -> Any:
+def _as_number(cell: object) -> float:
+    """Return a cell as a number, NaN if it is none.
+
+    (``pandas.to_numeric`` crashes on "1e999999999999", and Python reads "1_000" as 1000.)
+    """
+    if isinstance(cell, str) and "_" in cell:
+        return math.nan
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def write_table(frame: pd.DataFrame, path: PathLike) -> None:
+    """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (*TEXT, *PARQUET):
+        raise ValueError(f"{path}: a table is written as {', '.join((*TEXT, *PARQUET))}.")
+    with atomic_write(path) as temporary:
+        if suffix in PARQUET:
+            frame.to_parquet(temporary)
+        else:
+            frame.to_csv(temporary, sep="," if suffix == ".csv" else "\t")
+
+
+# --- markers ---------------------------------------------------------------------------
+
+
+def attributes_from_markers(
+    markers: pd.DataFrame | PathLike | Iterable[Sequence[object]],
+) -> pd.DataFrame:
     """Return which markers each class has, as a table of 0 and 1 or of weights.
 
     Parameters
@@ -172,23 +168,15 @@ def attributes_from_markers(markers: Any) -> Any:
     B cell   0.0   0.0   1.0
     """
     pandas = import_optional("pandas", "data", what="A table")
-    in_file = isinstance(markers, (str, Path))
-    rows = _marker_file(open_existing(markers)) if in_file else _marker_frame(markers, pandas)
+    in_file = isinstance(markers, (str, os.PathLike))
+    if isinstance(markers, (str, os.PathLike)):
+        rows = _marker_file(open_existing(markers))
+    else:
+        rows = _marker_frame(markers)
     if rows.shape[1] < 2 or not len(rows):
         raise ValueError(f"markers has {len(rows)} rows of {rows.shape[1]} cells; {_MARKERS}.")
-    rows = rows.iloc[:, :3].map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
-    rows = rows.drop_duplicates()
-    weights = rows.iloc[:, 2] if rows.shape[1] > 2 else pandas.Series(1.0, rows.index)
-    weights, pairs = weights.map(_number), rows.iloc[:, :2]
-    problems = {
-        "an empty class or marker": (pairs.isna() | (pairs == "")).any(axis=1),
-        "a weight that is no number": ~np.isfinite(weights),
-        "a pair with two weights": pairs.duplicated(),
-    }
-    for problem, wrong in problems.items():
-        if wrong.any():
-            found = ", ".join(map(str, rows[wrong].iloc[0]))
-            raise ValueError(f"markers has {problem} ({found}); {_MARKERS}.")
+    rows = rows.iloc[:, :3].map(_stripped).drop_duplicates()
+    weights = _marker_weights(rows)
     class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
     marker_codes, names = pandas.factorize(rows.iloc[:, 1].astype(str))
     values = np.zeros((len(classes), len(names)))
@@ -197,24 +185,59 @@ def attributes_from_markers(markers: Any) -> Any:
     return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
 
 
-def _marker_frame(markers: Any, pandas: Any) -> Any:
+def _stripped(cell: object) -> object:
+    return cell.strip() if isinstance(cell, str) else cell
+
+
+def _marker_weights(rows: pd.DataFrame) -> Float64:
+    """Return the weight (n,) of each row of class, marker and perhaps weight; check all."""
+    pairs = rows.iloc[:, :2]
+    if rows.shape[1] > 2:
+        weights = np.array([_as_number(cell) for cell in rows.iloc[:, 2]], dtype=np.float64)
+    else:
+        weights = np.ones(len(rows))
+    empty = (pairs.isna() | (pairs == "")).any(axis=1)
+    problems = [
+        ("an empty class or marker", empty.to_numpy()),
+        ("a weight that is not a number", ~np.isfinite(weights)),
+        ("a pair with two weights", pairs.duplicated().to_numpy()),
+    ]
+    for problem, wrong in problems:
+        if wrong.any():
+            row = ", ".join(str(cell) for cell in rows[wrong].iloc[0])
+            raise ValueError(f"markers has {problem} ({row}); {_MARKERS}.")
+    return weights
+
+
+def _marker_frame(markers: pd.DataFrame | Iterable[Sequence[object]]) -> pd.DataFrame:
+    """Return markers in memory as a frame."""
+    pandas = import_optional("pandas")
     if isinstance(markers, pandas.DataFrame):
         return markers
-    # frames of polars iterate over their columns
+    # A polars frame iterates over its columns, but gives its rows on request.
     rows = list(markers.rows() if hasattr(markers, "rows") else markers)
-    if odd := [row for row in rows if isinstance(row, str) or not hasattr(row, "__len__")]:
-        raise ValueError(f"markers holds {odd[0]!r}; {_MARKERS}.")
+    for row in rows:
+        if isinstance(row, str) or not hasattr(row, "__len__"):
+            raise ValueError(f"markers holds {row!r}; {_MARKERS}.")
     return pandas.DataFrame(rows)
 
 
-def _marker_file(path: Path) -> Any:
-    if path.suffix.lower() not in _TEXT:
-        raise FileError(f"{path}: markers are read from {', '.join(_TEXT)} files.")
+def _marker_file(path: Path) -> pd.DataFrame:
+    """Return the markers of a text file, whose first line must be a header."""
+    if path.suffix.lower() not in TEXT:
+        raise FileError(f"{path}: markers are read from {', '.join(TEXT)} files.")
     with file_errors(path, "marker"):
-        rows = _frame(path, _lines(path))
-    if len(rows.columns) > 1 and rows.columns[0] in set(rows.iloc[:, 0]):
-        start = f"{path} starts with class {rows.columns[0]!r}; a header line was expected"
-        raise FileError(f"{start}. Put class,marker above it.")
-    if np.isfinite([_number(cell) for cell in rows.iloc[:, 1:2].to_numpy().ravel()]).all():
+        columns = read_columns(path)
+    frame = import_optional("pandas").DataFrame(columns, dtype=object)
+    if frame.shape[1] < 2:
+        return frame
+    first_name = frame.columns[0]
+    if first_name in columns[first_name]:
+        raise FileError(
+            f"{path} starts with class {first_name!r}; a header line was expected. "
+            "Put class,marker above it."
+        )
+    second = np.array([_as_number(cell) for cell in frame.iloc[:, 1]])
+    if np.isfinite(second).all():  # a class table, or weights in the wrong place
         raise FileError(f"{path} has numbers in its second column; {_MARKERS}.")
-    return rows
+    return frame

@@ -1,65 +1,142 @@
-"""Class-attribute tables: one row of numbers per class, and what they are worth."""
+"""Class-attribute tables: one row of numbers per class, and how well they separate classes."""
+
+from __future__ import annotations
 
 import difflib
 import itertools
+import os
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.metrics.pairwise import cosine_similarity
 
+from semfs._typing import AttributesLike, Float64, Label, Mask, PathLike
+from semfs.attributes.encoders import encode_class_names
+from semfs.attributes.files import read_attributes
+from semfs.attributes.ontology import attributes_from_ontology
 from semfs.labels import label_array
 from semfs.system import import_optional
 from semfs.validation import check_distinct
 
-_ALIKE = 1e-9  # distance of rows or columns, relative to their length, that counts as none
-_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabeled")
-_LARGEST = 1e150  # number whose squares can be added up
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Distance of two rows or columns, relative to the largest entry, that counts as none.
+_EQUAL = 1e-9
+#: Numbers up to this size can be squared and summed in float64 (largest: 1.8e308).
+_LARGEST = 1e150
+#: Labels by which people mark samples that have no label.
+_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unlabeled", "unlabelled")
+#: Endings of files that hold an ontology rather than a table.
+_ONTOLOGIES = (".obo", ".owl", ".json")
 
 
 @dataclass(frozen=True)
 class AttributeTable:
-    """One row of attributes per class, with names."""
+    """One row of attributes per class, with the names of classes and attributes."""
 
-    values: np.ndarray  # (C, m)
-    classes: np.ndarray  # (C,), labels
-    names: np.ndarray  # (m,), of the attributes
+    values: Float64  # (C, m)
+    classes: npt.NDArray  # (C,), labels
+    names: npt.NDArray[np.object_]  # (m,), of the attributes
 
-    def rows_of(self, classes: Any) -> Self:
+    @classmethod
+    def from_any(
+        cls,
+        attributes: AnyDescription | None,
+        classes: Iterable[Label] | None = None,
+    ) -> AttributeTable:
+        """Return class descriptions in any accepted form as a table.
+
+        Parameters
+        ----------
+        attributes : see below
+            - an `AttributeTable`;
+            - a pandas frame indexed by class label;
+            - a polars frame with the class labels in its first column;
+            - a mapping of class label to vector;
+            - an array of shape (L, m): row r belongs to the integer label r;
+            - None or "labels": each of ``classes`` has one attribute, which is 1 for it alone;
+            - a file with a table (see `read_attributes`);
+            - "cl" (the Cell Ontology), or an .obo, .owl or .json file: ``classes`` are
+              described by `attributes_from_ontology`;
+            - "names": the names of ``classes`` are encoded by `encode_class_names`.
+        classes : iterable of class labels, optional
+            The classes to describe. Needed for None and for text; where ``attributes`` is a
+            table it is not used, and rows for other classes are kept (see `rows_of`).
+
+        Examples
+        --------
+        >>> AttributeTable.from_any({"cat": [4, 0], "hen": [2, 1]}).rows_of(["hen"]).values
+        array([[2., 1.]])
+        >>> AttributeTable.from_any("labels", classes=["cat", "hen"]).values
+        array([[1., 0.],
+               [0., 1.]])
+        """
+        if isinstance(attributes, AttributeTable):
+            return attributes
+        if attributes is not None and not isinstance(attributes, (str, os.PathLike)):
+            return _checked(_parts(attributes))
+        if classes is None:
+            raise TypeError(
+                f"attributes must be a table, got {attributes!r}. Make one: attributes_of, "
+                "read_attributes or attributes_from_ontology of semfs.attributes."
+            )
+        if attributes is None or means_labels_alone(attributes):
+            return _indicators(classes)
+        return _checked(_parts(_described(classes, attributes)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table as a pandas frame (C, m) indexed by class label."""
+        pandas = import_optional("pandas", "data", what="A frame")
+        labels = pandas.Index(self.classes, tupleize_cols=False)  # a tuple may be a label
+        return pandas.DataFrame(self.values, index=labels, columns=self.names)
+
+    def rows_of(self, classes: Iterable[Label]) -> Self:
         """Return the rows of the given classes, in that order."""
         wanted = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         position = {label: i for i, label in enumerate(self.classes.tolist())}
-        if missing := [label for label in wanted if label not in position]:
+        missing = [label for label in wanted if label not in position]
+        if missing:
             raise ValueError(_missing_message(missing, list(position)))
         rows = [position[label] for label in wanted]
         return replace(self, values=self.values[rows], classes=label_array(wanted))
 
     def columns_of(self, fitted: Self, what: str) -> Self:
-        """Return the columns of another table: by name if both have names, else by place."""
-        own, wanted = self.names.tolist(), fitted.names.tolist()
-        if len(own) != len(wanted):
+        """Return the attributes of another table, in its order.
+
+        Attributes are matched by name if both tables have names, else by position. ``what``
+        is what messages call this table.
+        """
+        names = self.names.tolist()
+        wanted = fitted.names.tolist()
+        if len(names) != len(wanted):
             raise ValueError(
-                f"{what} has {len(own)} attributes, but the selector was fitted with "
+                f"{what} has {len(names)} attributes, but the selector was fitted with "
                 f"{len(wanted)}. Describe all classes by the same attributes."
             )
-        places = list(range(len(own)))
-        same_names = set(own) == set(wanted) and len(set(own)) == len(own)
-        if same_names or (_are_names(own) and _are_names(wanted)):
-            for name in sorted(set(wanted) - set(own)):
-                raise ValueError(f"{what} has no attribute {name!r}, found: {', '.join(own)}.")
-            places = list(map(own.index, wanted))
-        return replace(self, values=self.values[:, places], names=fitted.names)
+        same_names = set(names) == set(wanted) and len(set(names)) == len(names)
+        if not same_names and not (_are_names(names) and _are_names(wanted)):
+            return replace(self, names=fitted.names)
+        missing = sorted(set(wanted) - set(names))
+        if missing:
+            found = ", ".join(names)
+            raise ValueError(f"{what} has no attribute {missing[0]!r}, found: {found}.")
+        columns = [names.index(name) for name in wanted]
+        return replace(self, values=self.values[:, columns], names=fitted.names)
 
 
-def _are_names(names: list[str]) -> bool:
-    """Whether these are names that somebody gave, one for each column."""
-    numbers = {str(j) for j in range(len(names))} | {f"a{j}" for j in range(len(names))}
-    return len(set(names)) == len(names) and not numbers >= set(names)
+#: Everything that `AttributeTable.from_any` reads besides None.
+AnyDescription: TypeAlias = "AttributesLike | AttributeTable | PathLike"
 
 
-def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
+def align_attributes(
+    attributes: AttributesLike | AttributeTable | None, classes: npt.NDArray
+) -> AttributeTable:
     """Return the attribute rows of ``classes``, in that order.
 
     Parameters
@@ -80,85 +157,175 @@ def align_attributes(attributes: Any, classes: np.ndarray) -> AttributeTable:
            [1., 0.]])
     """
     if attributes is None:
-        names = np.array([str(c) for c in classes.tolist()], dtype=object)
-        return AttributeTable(np.eye(len(classes)), classes, names)
-    return as_attribute_table(attributes).rows_of(classes)
+        return AttributeTable.from_any(None, classes)
+    return AttributeTable.from_any(attributes).rows_of(classes)
 
 
-def as_attribute_table(attributes: Any) -> AttributeTable:
-    """Read any accepted form of class description (see `align_attributes`)."""
-    if isinstance(attributes, AttributeTable):
-        return attributes
-    if isinstance(attributes, str) or hasattr(attributes, "__fspath__"):
-        raise TypeError(
-            f"attributes must be a table, got {str(attributes)!r}. Make one: attributes_of, "
-            "read_attributes or attributes_from_ontology of semfs.attributes."
-        )
-    if hasattr(attributes, "index") and hasattr(attributes, "columns"):
-        labels, names = list(attributes.index), list(attributes.columns)
-        values = _numbers(attributes.to_numpy())
-    elif hasattr(attributes, "get_columns"):  # polars
-        labels, names = attributes.to_series(0).to_list(), attributes.columns[1:]
-        values = _numbers(attributes[:, 1:].to_numpy())
-    else:
-        mapping = isinstance(attributes, Mapping)
-        rows = [np.atleast_1d(row) for row in attributes.values()] if mapping else attributes
-        values = _numbers(rows)
-        labels = list(attributes if mapping else range(len(values)))
-        names = [f"a{j}" for j in range(values.shape[1])]
-    labels = [item.item() if isinstance(item, np.generic) else item for item in labels]
-    if not all(isinstance(label, Hashable) for label in labels):
-        raise ValueError("attributes has a class label that is not hashable. Use text.")
-    advice = "Keep one row per class, for example table.groupby(level=0).mean()."
-    check_distinct(labels, f"attributes has more than one row for class {{}}. {advice}")
-    usable = np.abs(values) <= _LARGEST
-    if not usable.all():
-        row, column = np.argwhere(~usable)[0]
-        value, place = values[row, column], f"{labels[row]!r} in column {str(names[column])!r}"
-        wrong = "too large to be squared" if np.isfinite(value) else "NaN or infinity"
-        held = f"attributes holds {value} for class {place}"
-        raise ValueError(f"{held}, {wrong}. Rescale or drop it.")
-    return AttributeTable(values, label_array(labels), np.array(list(map(str, names)), object))
+def as_attribute_table(attributes: AttributesLike | AttributeTable) -> AttributeTable:
+    """Return class descriptions in memory, in any form that `SemFS` takes, as a table."""
+    return AttributeTable.from_any(attributes)
 
 
-def _numbers(rows: Any) -> np.ndarray:
+def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
+    """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
+
+    ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
+    "cl" (the Cell Ontology) or an .obo, .owl or .json file for `attributes_from_ontology`; or
+    "labels" for one indicator attribute per class.
+    """
+    return AttributeTable.from_any(source, classes).to_frame()
+
+
+# --- how from_any reads its argument ---------------------------------------------------
+
+
+class _Parts(NamedTuple):
+    """What a table holds, before it is checked."""
+
+    values: Float64  # (C, m)
+    labels: list[Label]
+    names: list[str]
+
+
+def means_labels_alone(source: object) -> bool:
+    """Whether this is the word "labels": classes are described by their labels alone."""
+    return _is_word(source, "labels")
+
+
+def _is_word(source: object, word: str) -> bool:
+    """Whether text is this word (in any case), and not the name of an existing file."""
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    return str(source).lower() == word and not Path(source).exists()
+
+
+def _indicators(classes: Iterable[Label]) -> AttributeTable:
+    """Return the table in which each class has one attribute, 1 for that class alone."""
+    labels = classes if isinstance(classes, np.ndarray) else label_array(list(classes))
+    names = np.array([str(label) for label in labels.tolist()], dtype=object)
+    return AttributeTable(np.eye(len(labels)), labels, names)
+
+
+def _described(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
+    """Return the frame that text stands for: a file, or a way to describe the classes."""
+    terms = {label: str(label).strip() for label in classes}
+    if _is_word(source, "cl"):
+        return attributes_from_ontology(terms, "cl")
+    if Path(source).suffix.lower() in _ONTOLOGIES:
+        return attributes_from_ontology(terms, source)
+    if _is_word(source, "names"):
+        encoded = encode_class_names(list(terms.values()))
+        return encoded.set_axis(list(terms), axis=0)
+    return read_attributes(source)
+
+
+def _parts(attributes: AttributesLike) -> _Parts:
+    """Return the rows, class labels and attribute names of a table in memory."""
+    frame: Any = attributes  # perhaps; mypy has no types for frames
+    if hasattr(frame, "index") and hasattr(frame, "columns"):  # pandas
+        values = _as_matrix(frame.to_numpy())
+        return _Parts(values, list(frame.index), _as_text(frame.columns))
+    if hasattr(frame, "get_columns"):  # polars
+        values = _as_matrix(frame[:, 1:].to_numpy())
+        labels = frame.to_series(0).to_list()
+        return _Parts(values, labels, _as_text(frame.columns[1:]))
+    if isinstance(attributes, Mapping):
+        values = _as_matrix([np.atleast_1d(row) for row in attributes.values()])
+        return _Parts(values, list(attributes), _numbered_names(values.shape[1]))
+    values = _as_matrix(attributes)
+    return _Parts(values, list(range(len(values))), _numbered_names(values.shape[1]))
+
+
+def _as_text(names: Iterable[object]) -> list[str]:
+    return [str(name) for name in names]
+
+
+def _numbered_names(n_attributes: int) -> list[str]:
+    return [f"a{j}" for j in range(n_attributes)]
+
+
+def _as_matrix(rows: npt.ArrayLike) -> Float64:
+    """Return rows as a matrix (C, m) of float64, or say what is wrong with them."""
     try:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        wanted = "attributes must be numeric, one row of the same length per class"
-        advice = "Encode text as numbers, or drop it; classes are the index (set_index)."
-        raise ValueError(f"{wanted}: {error}. {advice}") from error
-    if values.ndim != 2 or not values.size:
+        raise ValueError(
+            f"attributes must be numeric, one row of the same length per class: {error}. "
+            "Encode text as numbers, or drop it; classes are the index (set_index)."
+        ) from error
+    if values.ndim != 2 or values.size == 0:
         raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
     return values
 
 
-def _missing_message(missing: list, known: list) -> str:
-    def letters(name: Any) -> str:  # polar bear, polar+bear
-        return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
+def _checked(parts: _Parts) -> AttributeTable:
+    """Return a table whose labels are distinct and whose numbers can be computed with."""
+    values, given_labels, names = parts
+    labels = [item.item() if isinstance(item, np.generic) else item for item in given_labels]
+    if not all(isinstance(label, Hashable) for label in labels):
+        raise ValueError("attributes has a class label that is not hashable. Use text.")
+    check_distinct(
+        labels,
+        "attributes has more than one row for class {}. Keep one row per class, for example "
+        "table.groupby(level=0).mean().",
+    )
+    usable = np.abs(values) <= _LARGEST  # False for NaN
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
+        value = values[row, column]
+        problem = "too large to be squared" if np.isfinite(value) else "NaN or infinity"
+        raise ValueError(
+            f"attributes holds {value} for class {labels[row]!r} in column "
+            f"{names[column]!r}, {problem}. Rescale or drop it."
+        )
+    return AttributeTable(values, label_array(labels), np.array(names, dtype=object))
 
-    plain = {letters(label): label for label in reversed(known)}
-    near = difflib.get_close_matches(letters(missing[0]), plain, n=1, cutoff=0.75)
+
+def _are_names(names: list[str]) -> bool:
+    """Whether these are distinct names that somebody gave, rather than numbered columns."""
+    if len(set(names)) < len(names):
+        return False
+    numbered = {str(j) for j in range(len(names))} | set(_numbered_names(len(names)))
+    return not set(names) <= numbered
+
+
+def _missing_message(missing: list[Label], known: list[Label]) -> str:
+    """Return what to say of classes without a row: the first one, and what may be meant."""
+    label = missing[0]
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-    hint = f"; did you mean {plain[near[0]]!r}?" if near else "."
+    by_letters = {_letters(item): item for item in reversed(known)}
+    near = difflib.get_close_matches(_letters(label), by_letters, n=1, cutoff=0.75)
+    hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
-    shown = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
-    if any(letters(label) in _NO_LABELS for label in missing):
+    if any(_letters(item) in _NO_LABELS for item in missing):
         hint += " None or NaN in y marks rows without a label."
-    text = f"attributes has no row for class {missing[0]!r}{more}{hint} Add it, or drop that "
-    return f"{text}class from y; known classes: {shown}"
+    shown = ", ".join(repr(item) for item in known[:8])
+    if len(known) > 8:
+        shown += ", …"
+    return (
+        f"attributes has no row for class {label!r}{more}{hint} Add it, or drop that class "
+        f"from y; known classes: {shown}"
+    )
 
 
-def describe_attributes(table: Any) -> Any:
-    """Return what a class-attribute table (C, m), as of `SemFS`, is worth: a frame of findings.
+def _letters(name: Label) -> str:
+    """Return a name without regard to case and punctuation: polar+bear is "polar bear"."""
+    return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
+
+
+# --- what a table is worth -------------------------------------------------------------
+
+
+def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
+    """Return findings about a class-attribute table (C, m), in any form that `SemFS` takes.
 
     Returns
     -------
     pandas.DataFrame
         ``finding`` and ``what``: the size; the rank of the centered table (how many
-        independent facts tell the classes apart); attributes that are constant, or equal for
-        all classes; classes with the same description, which nothing can tell apart; and
+        independent facts separate the classes); attributes that are constant, or equal for
+        all classes; classes with the same description, which nothing can separate; and
         each class's nearest class by the cosine of the centered rows, the nearest first.
 
     Examples
@@ -167,43 +334,67 @@ def describe_attributes(table: Any) -> Any:
     >>> describe_attributes(table)["what"].tolist()[1:5]
     ['1 of at most 2', 'a1', 'cat = dog', 'cat – dog (1.00)']
     """
-    table = as_attribute_table(table)
-    A, classes, names = table.values, table.classes.tolist(), table.names
-    Z, varies, (n, m) = A - A.mean(axis=0), _varies(A), A.shape
-    pairs = _equal_pairs(A.T[varies], names[varies].tolist())
-    alike = cosine_similarity(Z).clip(-1.0, 1.0) - 3.0 * np.eye(n)  # not to itself
-    best, order = alike.argmax(axis=1), np.argsort(-alike.max(axis=1), kind="stable")
-    order = order[(best[best] != np.arange(n))[order] | (order < best[order])]  # once each
-    nearest = [(classes[i], classes[best[i]], alike[i, best[i]]) for i in order]
-    rows = [
-        ("size", f"{n} classes × {m} attributes"),
-        ("rank", f"{np.linalg.matrix_rank(Z)} of at most {min(n - 1, m)}"),
-        *(("constant attribute", name) for name in names[~varies]),
-        *(("equal attributes", f"{a} = {b}") for a, b in pairs),
-        *(("identical classes", f"{a} = {b}") for a, b in _equal_pairs(A, classes)),
-        *(("nearest classes", f"{a} – {b} ({cosine:.2f})") for a, b, cosine in nearest),
+    table = AttributeTable.from_any(table)
+    A = table.values
+    classes = table.classes.tolist()
+    n_classes, n_attributes = A.shape
+    centered = A - A.mean(axis=0)
+    rank = np.linalg.matrix_rank(centered)
+    varies = _varies(A)
+    findings = [
+        ("size", f"{n_classes} classes × {n_attributes} attributes"),
+        ("rank", f"{rank} of at most {min(n_classes - 1, n_attributes)}"),
     ]
-    return import_optional("pandas", "data").DataFrame(rows, columns=["finding", "what"])
+    for name in table.names[~varies]:
+        findings.append(("constant attribute", name))
+    for a, b in _equal_pairs(A.T[varies], table.names[varies].tolist()):
+        findings.append(("equal attributes", f"{a} = {b}"))
+    for a, b in _equal_pairs(A, classes):
+        findings.append(("identical classes", f"{a} = {b}"))
+    for i, j, cosine in _nearest_pairs(centered):
+        pair = f"{classes[i]} – {classes[j]} ({cosine:.2f})"
+        findings.append(("nearest classes", pair))
+    pandas = import_optional("pandas", "data")
+    return pandas.DataFrame(findings, columns=["finding", "what"])
 
 
-def constant_attributes(table: Any) -> list[str]:
+def constant_attributes(table: AttributesLike | AttributeTable) -> list[str]:
     """Return the names of the attributes that have one value for all classes of a table.
 
     >>> constant_attributes({"cat": [4, 0], "dog": [4, 1]})
     ['a0']
     """
-    table = as_attribute_table(table)
+    table = AttributeTable.from_any(table)
     return table.names[~_varies(table.values)].tolist()
 
 
-def _varies(A: np.ndarray) -> np.ndarray:
-    return np.ptp(A, axis=0) > _ALIKE * np.abs(A).max()
+def _varies(A: Float64) -> Mask:
+    """Return which columns (m,) of A (C, m) have more than one value."""
+    return np.ptp(A, axis=0) > _EQUAL * np.abs(A).max()
 
 
-def _equal_pairs(rows: np.ndarray, names: list) -> list[tuple]:
-    """Neighboring pairs within each group of equal rows."""
-    groups: dict[bytes, list] = {}
+def _nearest_pairs(centered: Float64) -> list[tuple[int, int, float]]:
+    """Return each row's nearest other row and their cosine, the nearest pair first.
+
+    Two rows that are nearest to each other are listed once.
+    """
+    cosine = cosine_similarity(centered).clip(-1.0, 1.0)
+    np.fill_diagonal(cosine, -3.0)  # below every cosine: no row is its own neighbor
+    nearest = cosine.argmax(axis=1)
+    pairs = []
+    for i in np.argsort(-cosine.max(axis=1), kind="stable").tolist():
+        j = int(nearest[i])
+        is_repeated = nearest[j] == i and j <= i
+        if not is_repeated:
+            pairs.append((i, j, float(cosine[i, j])))
+    return pairs
+
+
+def _equal_pairs(rows: Float64, names: Sequence[Label]) -> list[tuple[Label, Label]]:
+    """Return neighboring pairs of names within each group of equal rows."""
     scale = np.abs(rows).max(initial=0.0) or 1.0
-    for row, name in zip(np.round(rows / scale / _ALIKE).astype(np.int64), names):
+    rounded = np.round(rows / scale / _EQUAL).astype(np.int64)
+    groups: dict[bytes, list[Label]] = {}
+    for row, name in zip(rounded, names):
         groups.setdefault(row.tobytes(), []).append(name)
     return [pair for group in groups.values() for pair in itertools.pairwise(group)]

@@ -10,7 +10,7 @@ methods. They share, where they have them, the parameters
 - ``random_state`` (0): an int, RandomState or None;
 
 and, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns, ``order_``
-(d,), the feature indices, best first, ``ranking_`` (d,), the place of each feature, 1 = best;
+(d,), the feature indices, best first, ``ranking_`` (d,), the rank of each feature, 1 = best;
 supervised ones also ``classes_`` (C,), those that iterate ``n_iter_``.
 """
 
@@ -21,5 +21,13 @@ from semfs.baselines.mcfs import MCFS
 from semfs.baselines.simple import Markers, RandomSelector, VarianceSelector
 from semfs.baselines.wknn import WkNN
 
-__all__ = ["FSASL", "L20ALM", "MCFS", "LassoSelector", "Markers", "RandomSelector"]
-__all__ += ["VarianceSelector", "WkNN"]
+__all__ = [
+    "FSASL",
+    "L20ALM",
+    "MCFS",
+    "LassoSelector",
+    "Markers",
+    "RandomSelector",
+    "VarianceSelector",
+    "WkNN",
+]

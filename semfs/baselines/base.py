@@ -1,64 +1,77 @@
 """What the methods of comparison share: checked data, scaling, targets, a finite ranking."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from semfs._typing import ArrayLike, Float64, Floats, Indices, LabelsLike, Mask, Matrix
 from semfs.attributes import align_attributes
 from semfs.selectors.base import RankingSelector, constant_columns
 
-#: Largest entries of X, from and to, where parameters in the units of X have a meaning, and
-#: where the squares of float64 have one.
-ORDINARY, COMPUTABLE = (2.0**-30, 2.0**40), (1e-150, 1e150)
+#: Range of the largest entry of X in which parameters in the units of X have a meaning: from
+#: 1e-9 to 1e12, chosen wide.
+ORDINARY = (2.0**-30, 2.0**40)
+#: Range in which squares neither overflow nor underflow in float64.
+COMPUTABLE = (1e-150, 1e150)
 
 
 @dataclass(frozen=True)
 class Training:
     """Checked training data."""
 
-    X: Any  # (n, d), dense or sparse
-    constant: np.ndarray  # (d,), mask of the columns that hold one value only
-    codes: Any = None  # (n,), number of the class of each row; supervised methods only
-    table: Any = None  # (C, m), attributes of the classes
+    X: Floats  # (n, d), for methods that take it sparse perhaps CSR
+    constant: Mask  # (d,), of the columns that hold one value only
+    codes: Indices  # (n,), number of the class of each row; unsupervised methods: empty
+    table: Float64  # (C, m), attributes of the classes; unsupervised methods: empty
 
     @property
-    def varying(self) -> np.ndarray:
+    def varying(self) -> Floats:
         """X without its constant columns, (n, d')."""
-        return self.X[:, ~self.constant] if self.constant.any() else self.X
+        if not self.constant.any():
+            return self.X
+        return self.X[:, ~self.constant]
 
     @property
-    def T(self) -> np.ndarray:
+    def T(self) -> Float64:
         """Targets (n, m): the attributes of the class of each row."""
-        return np.asarray(self.table[self.codes])
+        return self.table[self.codes]
 
-    def spread(self, rows: np.ndarray) -> np.ndarray:
+    def spread(self, rows: Floats) -> Float64:
         """Return rows (d', c) as (d, c), with zeros for the constant columns."""
         full = np.zeros((len(self.constant), rows.shape[1]))
         full[~self.constant] = rows
         return full
 
     def raw(
-        self, W: np.ndarray, b: np.ndarray, offset: np.ndarray, scale: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (d, m), intercept (m,) for raw X, from those of scaled X."""
+        self, W: Floats, b: Float64, offset: Float64, scale: Float64
+    ) -> tuple[Float64, Float64]:
+        """Return coefficients (d, m) and intercept (m,) for X as given.
+
+        W (d', m) and b (m,) belong to the columns ``(X - offset) / scale``.
+        """
         coef = W / scale[:, None]
         return self.spread(coef), b - offset @ coef
 
 
 @dataclass(eq=False, repr=False)
 class Baseline(RankingSelector):
-    """Base of the methods of comparison. A subclass has ``_scores(data)``: one per column of X,
-    or per column that is not constant."""
+    """Base of the methods of comparison.
+
+    A subclass has ``_scores(data)``: one per column of X, or per column that is not constant.
+    """
 
     n_features_to_select: float = 50
 
     _unit_free = False  # whether the units of X do not matter
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike | Matrix, y: LabelsLike | None = None) -> Self:
         """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
-        with self._all_or_nothing(), np.errstate(all="ignore"):  # overflow shows in scores
+        # An overflow is not lost: _rank refuses scores that are not finite.
+        with self._all_or_nothing(), np.errstate(all="ignore"):
             data = self._training(X, y)
             try:
                 scores = self._scores(data)
@@ -67,30 +80,36 @@ class Baseline(RankingSelector):
             self._rank(scores, data)
         return self
 
-    def _training(self, X: Any, y: Any) -> Training:
-        y = y if self._supervised else None
-        X, classes, codes = self._check_training_data(X, y)
+    def _training(self, X: ArrayLike | Matrix, y: LabelsLike | None) -> Training:
+        """Return checked data; of ``max_samples`` rows if the method has that parameter."""
+        checked, classes, codes = self._check_training_data(X, y if self._supervised else None)
         self._check_parameters()
-        if (most := getattr(self, "max_samples", None)) is not None and most < len(X):
+        max_samples = getattr(self, "max_samples", None)
+        if max_samples is not None and max_samples < len(checked):
             rng = check_random_state(getattr(self, "random_state", None))
-            X = X[np.sort(rng.choice(len(X), most, replace=False))]
-        constant = constant_columns(X)
-        self._check_numbers(X, constant)
+            drawn = rng.choice(len(checked), max_samples, replace=False)
+            checked = checked[np.sort(drawn)]
+        constant = constant_columns(checked)
+        self._check_numbers(checked, constant)
         if classes is None or codes is None:
-            return Training(X, constant)
+            return Training(checked, constant, np.empty(0, dtype=np.intp), np.empty((0, 0)))
         table = align_attributes(getattr(self, "attributes", None), classes)
         self.classes_ = classes
-        if 0.0 < (largest := np.abs(table.values).max()) < COMPUTABLE[0]:
+        largest = np.abs(table.values).max()
+        if 0.0 < largest < COMPUTABLE[0]:
             raise ValueError(f"attributes go up to {largest:.0e}. Rescale them.")
-        return Training(X, constant, codes, table.values)
+        return Training(checked, constant, codes, table.values)
 
-    def _check_numbers(self, X: Any, constant: np.ndarray) -> None:
-        name, (n, d) = type(self).__name__, X.shape
+    def _check_numbers(self, X: Floats, constant: Mask) -> None:
+        """Refuse data that the method cannot rank, or only by accident of rounding."""
+        name = type(self).__name__
+        n, d = X.shape
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s), but {name} needs at least 2.")
         if constant.all():
             raise ValueError(f"All {d} columns of X are constant: {name} has nothing to rank.")
-        low, high = COMPUTABLE if getattr(self, "standardize", self._unit_free) else ORDINARY
+        any_units = getattr(self, "standardize", self._unit_free)
+        low, high = COMPUTABLE if any_units else ORDINARY
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
@@ -104,12 +123,18 @@ class Baseline(RankingSelector):
             "Rescale X, as by StandardScaler, and attributes; keep parameters near defaults."
         )
 
-    def _rank(self, scores: np.ndarray, data: Training) -> None:
+    def _scores(self, data: Training) -> Floats:
+        """Return the score of each column (d,), or of each that varies (d',)."""
+        raise NotImplementedError
+
+    def _rank(self, scores: Floats, data: Training) -> None:
         """Rank by finite scores (d,) or (d',), with -inf for the constant columns."""
         varying = ~data.constant
-        scores = scores if len(scores) < len(varying) else scores[varying]
-        if lost := np.count_nonzero(~np.isfinite(scores)):
-            raise ValueError(self._breakdown(f"found no finite score for {lost} features"))
+        if len(scores) == len(varying):
+            scores = scores[varying]
+        n_lost = np.count_nonzero(~np.isfinite(scores))
+        if n_lost:
+            raise ValueError(self._breakdown(f"found no finite score for {n_lost} features"))
         if not np.isfinite(getattr(self, "objective_", 0.0)).all():
             raise ValueError(self._breakdown("found no finite objective"))
         full = np.full(varying.shape, -np.inf)
@@ -117,8 +142,11 @@ class Baseline(RankingSelector):
         self._set_ranking(full)
 
 
-def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """Rank features of score 0 by ``fallback``, with negative scores of at most 1e-10."""
+def break_ties(scores: Floats, fallback: Floats) -> Float64:
+    """Return scores (d,) in which zeros are tiny negative numbers, ordered by ``fallback``.
+
+    They lie between -1e-10 and 0, so that they stay behind all other scores.
+    """
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
     broken = np.array(scores, dtype=np.float64)
@@ -127,8 +155,8 @@ def break_ties(scores: np.ndarray, fallback: np.ndarray) -> np.ndarray:
 
 
 def standardize_columns(
-    X: np.ndarray, *, center: bool = True, scale: bool = True
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X: Floats, *, center: bool = True, scale: bool = True
+) -> tuple[Floats, Float64, Float64]:
     """Return a centered/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)

@@ -1,8 +1,10 @@
 """FSASL: weights of an embedding learned from sparse codes and neighbor probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -10,14 +12,28 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dgels
 from sklearn.utils import check_random_state
 
+from semfs._typing import Float64, Indices, Mask, RandomState
 from semfs.baselines import mcfs
 from semfs.baselines.base import Baseline, Training
 from semfs.selectors.base import stable_order
 
+#: Reweighted ridge solves per round, and what keeps their weights finite, as in the original.
 IRLS_ROUNDS = 10
 IRLS_EPS = 2.2e-16
-RELEASED_TOL = 1e-3  # absolute change of the objective at which the original's lassos stop
-MOST_ENTRIES = 1000  # of rows into a code; four for each column is usual
+#: Eigenvectors if ``n_components`` is None, as in the original.
+DEFAULT_COMPONENTS = 5
+#: Rounds from which on the original leaves out the codes in the first one.
+ROUNDS_WITHOUT_FIRST_CODES = 5
+#: Absolute change of the objective at which the original's lassos stop, and their most steps.
+RELEASED_TOL = 1e-3
+RELEASED_STEPS = 10_000
+#: Squared length of a step below which the original takes a lasso as solved.
+RELEASED_STILL = 1e-20
+#: Times that a row may enter an exact code; four times for each column is usual.
+MOST_ENTRIES = 1000
+
+#: A function of A (n-1, c), z (c,) and a ratio that returns a code (n-1,).
+CodeSolver = Callable[[Float64, Float64, float], Float64]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,50 +98,75 @@ class FSASL(Baseline):
     mu: str = "initial"
     max_samples: int | None = None
     n_iter_no_change: int | None = None
-    random_state: Any = 0
+    random_state: RandomState = 0
 
     _words = {"inner": ("exact", "reference"), "mu": ("initial", "adaptive")}
-    _whole = {"n_components": 1, "n_neighbors": 1, "max_iter": 1, "n_iter_no_change": 1}
-    _whole |= {"max_samples": 2}
+    _whole = {
+        "n_components": 1,
+        "n_neighbors": 1,
+        "max_iter": 1,
+        "n_iter_no_change": 1,
+        "max_samples": 2,
+    }
     _at_least = {"lambda2": 0}
     _above = {"lambda3": 0, "ratio": 0}
 
-    def _scores(self, data: Training) -> np.ndarray:
+    def _scores(self, data: Training) -> Float64:
         """Return the row norms of W (d, c), in the order of steps of the released program."""
         X = data.varying.astype(np.float64)
-        n = len(X)
-        p, c = min(self.n_neighbors, n - 1), min(self.n_components or 5, n)
+        p = min(self.n_neighbors, len(X) - 1)
+        c = min(self.n_components or DEFAULT_COMPONENTS, len(X))
         width = mcfs.mean_distance(X, check_random_state(self.random_state))
-        solve = exact_code if self.inner == "exact" else released_code
-        Z, S, objective, unchanged, selected = X, None, [], 0, np.empty(0)
+        Z = X
+        S: Float64 | None = None
+        objective = []
+        unchanged = 0
+        selected = np.empty(0, dtype=np.intp)
         for t in range(self.max_iter):
-            if t > 0 or self.max_iter < 5:
-                S = lasso_codes(Z, self.ratio, solve)
+            if t > 0 or self.max_iter < ROUNDS_WITHOUT_FIRST_CODES:
+                S = lasso_codes(Z, self.ratio, self._code_solver())
             distance, index = mcfs.nearest_neighbors(Z, p + 1)
             if t == 0 or self.mu == "adaptive":
-                gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2  # to neighbor p + 1
-                mu = float(np.mean(0.5 * gaps.sum(axis=1)))
-            near = distance[:, :p], index[:, :p]
-            P = neighbor_probabilities(*near, mu) if t else mcfs.neighbor_graph(*near, width)
+                mu = mean_gap(distance, p)
+            distance = distance[:, :p]
+            index = index[:, :p]
+            if t == 0:
+                P = mcfs.neighbor_graph(distance, index, width)
+            else:
+                P = neighbor_probabilities(distance, index, mu)
             P = 0.5 * (P + P.T)
-            L = np.asarray((self.lambda2 * (sp.diags_array(P.sum(axis=1)) - P)).toarray())
-            if S is not None:
-                M = np.eye(n) - S
-                L += M @ M.T
+            L = self._laplacian(P, S)
             Q = scipy.linalg.eigh(L, subset_by_index=[0, c - 1])[1]
             W = row_sparse_ridge(X, Q, self.lambda3)
             Z = X @ W
             objective.append(self._objective(Z, L, S, P, W, mu))
-            norms, last = np.linalg.norm(W, axis=1), selected
+            norms = np.linalg.norm(W, axis=1)
+            last_selected = selected
             selected = np.sort(stable_order(norms)[: self._n_wanted(X.shape[1])])
-            unchanged = unchanged + 1 if np.array_equal(selected, last) else 0
+            unchanged = unchanged + 1 if np.array_equal(selected, last_selected) else 0
             if unchanged == self.n_iter_no_change:
                 break
-        self.coef_, self.objective_, self.mu_ = data.spread(W), np.array(objective), mu
+        self.coef_ = data.spread(W)
+        self.objective_ = np.array(objective)
+        self.mu_ = mu
         self.n_iter_ = len(objective)
         return norms
 
-    def _objective(self, Z: Any, L: Any, S: Any, P: Any, W: Any, mu: float) -> float:
+    def _code_solver(self) -> CodeSolver:
+        return exact_code if self.inner == "exact" else released_code
+
+    def _laplacian(self, P: sp.csr_array, S: Float64 | None) -> Float64:
+        """Return ``(I-S)(I-S)ᵀ + λ2 (diag(P1) - P)`` (n, n); the first term if S is given."""
+        graph = sp.diags_array(P.sum(axis=1)) - P
+        L = np.asarray((self.lambda2 * graph).toarray())
+        if S is not None:
+            M = np.eye(len(S)) - S
+            L += M @ M.T
+        return L
+
+    def _objective(
+        self, Z: Float64, L: Float64, S: Float64 | None, P: sp.csr_array, W: Float64, mu: float
+    ) -> float:
         """Return the value printed by the released program (not the paper's objective)."""
         value = np.vdot(Z, L @ Z) + self.lambda2 * mu * (P.data**2).sum()
         if S is not None:
@@ -133,24 +174,39 @@ class FSASL(Baseline):
         return float(value + self.lambda3 * np.linalg.norm(W, axis=1).sum())
 
 
-def neighbor_probabilities(distance: np.ndarray, index: np.ndarray, mu: float) -> sp.csr_array:
+def mean_gap(distance: Float64, p: int) -> float:
+    """Return μ from distances (n, p + 1) to nearest rows, ascending.
+
+    With this μ the probabilities of a row have p neighbors: half of the sum of the differences
+    between the squared distance to neighbor p + 1 and to the nearer ones, on average.
+    """
+    gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2
+    return float(np.mean(0.5 * gaps.sum(axis=1)))
+
+
+def neighbor_probabilities(distance: Float64, index: Indices, mu: float) -> sp.csr_array:
     """Return P (n, n): each row a distribution over its p nearest rows.
 
     That is the point of the probability simplex nearest to ``V = -distance² / 2μ``.
     """
     squared = distance**2
-    V = -squared / (2.0 * max(mu, 1e-12 * squared.max(), 1e-300))  # μ is 0 if all are equal
+    positive_mu = max(mu, 1e-12 * squared.max(), 1e-300)  # μ is 0 if all distances are equal
+    V = -squared / (2.0 * positive_mu)
+    n, p = V.shape
     ordered = -np.sort(-V, axis=1)
-    tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
-    last = V.shape[1] - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
-    P = np.maximum(V - tau[np.arange(len(V)), last][:, None], 0.0)
+    # Subtract from each row the threshold τ of its last entry that stays positive.
+    tau = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, p + 1)
+    last = p - 1 - np.argmax((ordered > tau)[:, ::-1], axis=1)
+    P = np.maximum(V - tau[np.arange(n), last][:, None], 0.0)
     return mcfs.neighbor_matrix(P, index)
 
 
-def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
+def row_sparse_ridge(X: Float64, T: Float64, r: float) -> Float64:
     """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves."""
     n, d = X.shape
-    G, XtT, delta = X.T @ X if n >= d else None, X.T @ T, np.ones(d)
+    G = X.T @ X if n >= d else None
+    XtT = X.T @ T
+    delta = np.ones(d)
     for _ in range(IRLS_ROUNDS):
         if G is not None:
             W = scipy.linalg.solve(G + np.diag(r * delta), XtT, assume_a="pos")
@@ -161,7 +217,7 @@ def row_sparse_ridge(X: np.ndarray, T: np.ndarray, r: float) -> np.ndarray:
     return W
 
 
-def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
+def lasso_codes(Z: Float64, ratio: float, solve: CodeSolver) -> Float64:
     """Return codes S (n, n): column i is the lasso of z_i on the other rows."""
     S = np.zeros((len(Z), len(Z)))
     for i, z in enumerate(Z):
@@ -170,68 +226,139 @@ def lasso_codes(Z: np.ndarray, ratio: float, solve: Callable) -> np.ndarray:
     return S
 
 
-def exact_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+class _Constraints(NamedTuple):
+    """``|E u| ≤ bound · u_last`` for all rows: the dual problem of a code, in unit lengths."""
+
+    E: Float64  # (n-1, c+1)
+    bound: Float64  # (n-1,)
+
+
+class _Active(NamedTuple):
+    """The rows that are in a code, in the order in which they entered."""
+
+    rows: Indices
+    sign: Float64  # +1 or -1, of the entry in the code
+    weight: Float64  # positive
+
+    def enter(self, row: int, sign: float) -> _Active:
+        """Return the same and one more row, of weight 0."""
+        return _Active(
+            np.append(self.rows, row), np.append(self.sign, sign), np.append(self.weight, 0.0)
+        )
+
+    def keep(self, mask: Mask, weight: Float64) -> _Active:
+        """Return the rows of a mask, with these weights."""
+        return _Active(self.rows[mask], self.sign[mask], weight[mask])
+
+
+def exact_code(A: Float64, z: Float64, ratio: float) -> Float64:
     """Return the code s (n-1,), the minimizer of ``½‖z - Aᵀs‖² + λ‖s‖₁``, for A (n-1, c).
 
-    The residual u is the point nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974,
-    ch. 23) find such a point by non-negative least squares: of ``x = u - z`` least in norm
-    with ``Gx ≥ h``, the multipliers are those p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
-    """  # `scipy.optimize.nnls`, up to 1.17, fails where rows depend on each other, as ties do
-    norms, length = np.linalg.norm(A, axis=1), float(np.linalg.norm(z))
-    size = np.where(norms > 0, norms, 1.0)
+    λ is ``ratio`` times the smallest value for which s is 0. The residual u is the point
+    nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974, ch. 23) find such a point by
+    non-negative least squares: of ``x = u - z`` least in norm with ``Gx ≥ h``, the multipliers
+    are those p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
+
+    (``scipy.optimize.nnls``, up to 1.17, fails where rows depend on each other, as ties do.)
+    """
+    # z and the rows of A at unit length
+    norms = np.linalg.norm(A, axis=1)
+    norms = np.where(norms > 0, norms, 1.0)
+    length = float(np.linalg.norm(z))
     q = A @ (z / (length or 1.0))
-    E, bound = np.column_stack([-A / size[:, None], q / size]), ratio * np.abs(q).max() / size
-    allowed = bound * (1 + 1e-10) + 1e-14  # rounding is no violation
+    bound = ratio * np.abs(q).max() / norms
+    problem = _Constraints(np.column_stack([-A / norms[:, None], q / norms]), bound)
+    tolerated = bound * (1 + 1e-10) + 1e-14  # a violation below this is rounding
+
     goal = np.append(np.zeros(A.shape[1]), 1.0)
-    rest, rows, sign, p = goal, np.empty(0, dtype=np.intp), np.empty(0), np.empty(0)
-    for _ in range(MOST_ENTRIES if bound.any() else 0):
-        dual = E @ rest
-        excess = np.abs(dual) - allowed * rest[-1]
-        j = int(excess.argmax())
-        if excess[j] <= 0:
+    residual = goal
+    active = _Active(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
+    n_rounds = MOST_ENTRIES if bound.any() else 0
+    for _ in range(n_rounds):
+        # The row that violates its bound most enters the code.
+        dual = problem.E @ residual
+        excess = np.abs(dual) - tolerated * residual[-1]
+        worst = int(excess.argmax())
+        if excess[worst] <= 0:
             break
-        rows, sign, p = np.append(rows, j), np.append(sign, np.sign(dual[j])), np.append(p, 0.0)
-        while True:
-            C = E[rows].T * sign
-            C[-1] -= bound[rows]
-            free = dgels(C, goal)[1][: len(rows)]  # least squares
-            if (free > 0).all():
-                break
-            room = np.full(len(p), np.inf)  # the way from p to it, until one becomes negative
-            np.divide(p, p - free, out=room, where=free <= 0)
-            p = np.where(room > room.min(), p + room.min() * (free - p), 0.0)
-            rows, sign, p = rows[p > 0], sign[p > 0], p[p > 0]
-        p, rest = free, goal - C @ free
+        active = active.enter(worst, np.sign(dual[worst]))
+        active, residual = _solve_active(problem, active, goal)
     code = np.zeros(len(A))
-    code[rows] = length * sign * p / (rest[-1] * size[rows])
+    entries = active.sign * active.weight
+    code[active.rows] = length * entries / (residual[-1] * norms[active.rows])
     return code
 
 
-def released_code(A: np.ndarray, z: np.ndarray, ratio: float) -> np.ndarray:
+def _solve_active(
+    problem: _Constraints, active: _Active, goal: Float64
+) -> tuple[_Active, Float64]:
+    """Return the active rows with the weights of least squares, all positive, and the residual.
+
+    As in non-negative least squares: while a weight would not be positive, go from the present
+    weights towards the solution until the first one is 0, and drop its row.
+    """
+    while True:
+        columns = problem.E[active.rows].T * active.sign
+        columns[-1] -= problem.bound[active.rows]
+        _, solved, _ = dgels(columns, goal)
+        solution = solved[: len(active.rows)]
+        if (solution > 0).all():
+            residual = goal - columns @ solution
+            return active._replace(weight=solution), residual
+        present = active.weight
+        # The share of the way at which each weight becomes 0; infinite if it stays positive.
+        share = np.full(len(present), np.inf)
+        np.divide(present, present - solution, out=share, where=solution <= 0)
+        first = share.min()
+        weight = np.where(share > first, present + first * (solution - present), 0.0)
+        active = active.keep(weight > 0, weight)
+
+
+def released_code(A: Float64, z: Float64, ratio: float) -> Float64:
     """Return the code as the released program does: proximal gradient, stopped early."""
     A = A.T
     q = A.T @ z
     lam = ratio * np.abs(q).max()
-    size, image = np.abs(q).sum(), A @ q
-    start = (image @ z - lam * size) / (image @ image) if size >= 1e-6 else 1.0
-    x, fit = start * q, start * image
-    previous, previous_fit = x, fit
-    L, value, momentum, next_momentum = 1.0, np.inf, 0.0, 1.0
-    for step in range(1, 10_001):
+    image = A @ q
+    start = _released_start(z, q, image, lam)
+    x = start * q
+    fit = start * image
+    previous = x
+    previous_fit = fit
+    L = 1.0  # step 1/L
+    value = np.inf
+    momentum = 0.0
+    next_momentum = 1.0
+    for step in range(1, RELEASED_STEPS + 1):
         t = (momentum - 1.0) / next_momentum
-        search, search_fit = x + t * (x - previous), fit + t * (fit - previous_fit)
+        search = x + t * (x - previous)
+        search_fit = fit + t * (fit - previous_fit)
         gradient = A.T @ search_fit - q
-        previous, previous_fit = x, fit
-        while True:  # double L until it majorises
+        previous = x
+        previous_fit = fit
+        while True:  # double L until it majorizes
             v = search - gradient / L
             x = np.sign(v) * np.maximum(np.abs(v) - lam / L, 0.0)
             fit = A @ x
-            moved, rise = ((x - search) ** 2).sum(), ((fit - search_fit) ** 2).sum()
-            if not (moved > 1e-20 and rise > moved * L):
+            moved = ((x - search) ** 2).sum()
+            rise = ((fit - search_fit) ** 2).sum()
+            too_long = moved > RELEASED_STILL and rise > moved * L
+            if not too_long:  # written so that NaN ends the loop
                 break
             L = max(2.0 * L, rise / moved)
-        momentum, next_momentum = next_momentum, (1 + np.sqrt(4 * next_momentum**2 + 1)) / 2
-        last, value = value, 0.5 * ((fit - z) ** 2).sum() + lam * np.abs(x).sum()
-        if moved <= 1e-20 or (abs(value - last) <= RELEASED_TOL and step >= 2):
+        momentum = next_momentum
+        next_momentum = (1 + np.sqrt(4 * momentum**2 + 1)) / 2
+        last_value = value
+        value = 0.5 * ((fit - z) ** 2).sum() + lam * np.abs(x).sum()
+        is_settled = abs(value - last_value) <= RELEASED_TOL and step >= 2
+        if moved <= RELEASED_STILL or is_settled:
             break
     return x
+
+
+def _released_start(z: Float64, q: Float64, image: Float64, lam: float) -> float:
+    """Return which multiple of q = Aᵀz to begin with: the best one, for its image Aq."""
+    size = np.abs(q).sum()
+    if size < 1e-6:
+        return 1.0
+    return (image @ z - lam * size) / (image @ image)

@@ -1,18 +1,32 @@
 """L20ALM: exactly k features under an unsquared loss, by an augmented Lagrangian."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
+from semfs._typing import (
+    ArrayLike,
+    AttributesLike,
+    Float64,
+    Floats,
+    Indices,
+    LabelsLike,
+    Matrix,
+    RandomState,
+)
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
+#: Largest penalty μ, as in the original program.
 LARGEST_MU = 1e10
-PATIENCE = 20  # iterations without a change of the support before stopping
+#: Iterations without a change of the support before stopping.
+PATIENCE = 20
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -60,83 +74,103 @@ class L20ALM(Baseline):
     array([False,  True, False,  True])
     """
 
-    attributes: Any = None
+    attributes: AttributesLike | None = None
     mu: float = 1.0
     rho: float = 1.1
     max_iter: int = 150
     tol: float = 1e-4
-    init: Any = "zero"
+    init: str | tuple[ArrayLike, ArrayLike] = "zero"
     standardize: bool = True
-    random_state: Any = 0
+    random_state: RandomState = 0
 
     _supervised = True
     _whole = {"max_iter": 1}
     _at_least = {"rho": 1, "tol": 0}
     _above = {"mu": 0}
 
-    def path(self, X: Any, y: Any, ks: Iterable[int]) -> list[Self]:
+    def path(self, X: ArrayLike | Matrix, y: LabelsLike, ks: Iterable[int]) -> list[Self]:
         """Return one fitted selector per number of features k."""
         return [clone(self).set_params(n_features_to_select=k).fit(X, y) for k in ks]
 
-    def _scores(self, data: Training) -> np.ndarray:
+    def _scores(self, data: Training) -> Float64:
+        """Return the row norms of V times the standard deviations of the columns."""
         if not isinstance(self.init, str):  # a start in all columns, as they are
             data = replace(data, constant=np.zeros_like(data.constant))
-        X = data.varying.astype(np.float64)
-        X, *scaling = standardize_columns(X, scale=self.standardize)
+        X, offset, scale = standardize_columns(
+            data.varying.astype(np.float64), scale=self.standardize
+        )
         V, b, norms = self._iterate(data.T, RidgeSystem(X))
-        self.coef_, self.intercept_ = data.raw(V, b, *scaling)
+        self.coef_, self.intercept_ = data.raw(V, b, offset, scale)
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardized
         std = 1.0 if self.standardize else X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
-    def _iterate(
-        self, T: np.ndarray, system: "RidgeSystem"
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _iterate(self, T: Float64, system: RidgeSystem) -> tuple[Float64, Float64, Float64]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
         V carries the constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``; L and S are their
         multipliers divided by μ. XV and XL follow V and L without a pass over X.
         """
-        X, mu = system.X, self.mu
+        X = system.X
+        k = self._n_wanted(X.shape[1])
+        mu = self.mu
         V, E = self._start(T, system)
         XV = _sparse_product(X, V)
-        L, S, XL = np.zeros_like(V), np.zeros_like(E), np.zeros_like(E)
-        support, unchanged, objective = np.empty(0), 0, []
-        k = self._n_wanted(X.shape[1])
+        L = np.zeros_like(V)
+        S = np.zeros_like(E)
+        XL = np.zeros_like(E)
+        support = np.empty(0, dtype=np.intp)
+        unchanged = 0
+        objective = []
         for _ in range(self.max_iter):
+            # W and b: a ridge problem
             R = T + E - S
             b = R.mean(axis=0)
             W, XW = system.solve(V - L, XV - XL, R - b)
+            # V: the k largest rows
             H = W + L
-            last, (V, support, norms) = support, keep_top_rows(H, k)
+            last_support = support
+            V, support, norms = keep_top_rows(H, k)
             XV = _sparse_product(X, V)
+            # E: rows shortened by 1/μ
             U = XW + (b - T) + S
             lengths = np.maximum(np.linalg.norm(U, axis=1), np.finfo(np.float64).tiny)
             E = np.maximum(0.0, 1.0 - 1.0 / mu / lengths)[:, None] * U
-            previous, mu = mu, min(LARGEST_MU, self.rho * mu)
-            L = (previous / mu) * (H - V)
-            XL = (previous / mu) * (XW + XL - XV)
-            S = (previous / mu) * (U - E)
+            # multipliers, in units of the next μ
+            next_mu = min(LARGEST_MU, self.rho * mu)
+            L = (mu / next_mu) * (H - V)
+            XL = (mu / next_mu) * (XW + XL - XV)
+            S = (mu / next_mu) * (U - E)
+            mu = next_mu
             objective.append(np.linalg.norm(XV + (b - T), axis=1).sum())
-            unchanged = unchanged + 1 if np.array_equal(support, last) else 0
-            near = np.abs(W - V).max() <= self.tol * np.abs(W).max()
-            if self.tol > 0 and near and unchanged >= PATIENCE:
+            unchanged = unchanged + 1 if np.array_equal(support, last_support) else 0
+            is_feasible = np.abs(W - V).max() <= self.tol * np.abs(W).max()
+            if self.tol > 0 and is_feasible and unchanged >= PATIENCE:
                 break
         self.objective_ = np.array(objective)
         return V, b, norms
 
-    def _start(self, T: np.ndarray, system: "RidgeSystem") -> tuple[Any, Any]:
-        """Return V (d, m) and E (n, m)."""
-        V, E = np.zeros((system.X.shape[1], T.shape[1])), np.zeros(T.shape)
+    def _start(self, T: Float64, system: RidgeSystem) -> tuple[Float64, Float64]:
+        """Return V (d, m) and E (n, m) to begin with."""
+        V = np.zeros((system.X.shape[1], T.shape[1]))
+        E = np.zeros(T.shape)
+        if not isinstance(self.init, str):
+            return self._given_start(V, E)
+        if self.init == "zero":
+            return V, E
         if self.init == "ridge":
-            W, XW = system.solve(V, E, T - T.mean(axis=0))
-            return keep_top_rows(W, self._n_wanted(len(W)))[0], XW + T.mean(axis=0) - T
+            mean = T.mean(axis=0)
+            W, XW = system.solve(V, E, T - mean)
+            V, _, _ = keep_top_rows(W, self._n_wanted(len(W)))
+            return V, XW + mean - T
         if self.init == "random":
             rng = check_random_state(self.random_state)
             return rng.uniform(size=V.shape), rng.uniform(size=E.shape)
-        if self.init == "zero":
-            return V, E
+        return self._given_start(V, E)
+
+    def _given_start(self, V: Float64, E: Float64) -> tuple[Float64, Float64]:
+        """Return the pair of arrays in ``init``, which must have the shapes of V and E."""
         given = self.init if isinstance(self.init, (tuple, list)) else ()
         start = [check_array(part, dtype=np.float64, input_name="init") for part in given]
         if [part.shape for part in start] != [V.shape, E.shape]:
@@ -154,17 +188,16 @@ class RidgeSystem:
     and k. With few samples ``I + XXᵀ`` is factorized instead.
     """
 
-    def __init__(self, X: np.ndarray) -> None:
+    def __init__(self, X: Floats) -> None:
         n, d = X.shape
-        self.small = n**2 < d**2 + n * d  # which of the two makes quicker steps
-        self.X = np.asfortranarray(X)  # by columns, which the iterations pick out
+        # Work of one step: n² with the small matrix, d² + nd with the other.
+        self.small = n**2 < d**2 + n * d
+        self.X = np.asfortranarray(X)  # by columns, of which the iterations take some
         K = X @ X.T if self.small else X.T @ X
         K[np.diag_indices_from(K)] += 1.0
         self.factor = cho_factor(K, overwrite_a=True, check_finite=False)
 
-    def solve(
-        self, B: np.ndarray, XB: np.ndarray, R: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, B: Float64, XB: Float64, R: Float64) -> tuple[Float64, Float64]:
         """Return W and XW, from B (d, m), XB and R (n, m)."""
         if self.small:  # R - XW = (I + XXᵀ)⁻¹ (R - XB) gives W = B + Xᵀ(R - XW)
             residual = cho_solve(self.factor, R - XB, overwrite_b=True, check_finite=False)
@@ -173,7 +206,7 @@ class RidgeSystem:
         return W, self.X @ W
 
 
-def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def keep_top_rows(H: Float64, k: int) -> tuple[Float64, Indices, Float64]:
     """Return H with all but its k largest rows set to 0, their sorted indices, all norms."""
     norms = np.linalg.norm(H, axis=1)
     top = np.sort(np.argsort(-norms, kind="stable")[:k])
@@ -182,7 +215,7 @@ def keep_top_rows(H: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.nda
     return V, top, norms
 
 
-def _sparse_product(X: np.ndarray, V: np.ndarray) -> np.ndarray:
+def _sparse_product(X: Floats, V: Float64) -> Float64:
     """Return XV (n, c) from the non-zero rows of V."""
     used = np.flatnonzero(V.any(axis=1))
     return X[:, used] @ V[used]

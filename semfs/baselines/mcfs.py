@@ -1,8 +1,9 @@
 """MCFS: features that explain a spectral embedding of the samples."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,13 +14,22 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
+from semfs._typing import Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training
 
-RIDGE = 1e-3  # added to the Gram matrix in the direction solve only
-ROWS_FOR_WIDTH = 3000  # rows used to estimate the mean distance, as in the original
-DENSE_LIMIT = 3000  # rows up to which the eigendecomposition is dense, and exact
-LANCZOS_RESTARTS = 300  # of some 40 products each
-SMALLEST_WEIGHT = 1e-200  # a heat weight that underflows stays an edge, if a weak one
+#: Added to the Gram matrix in the direction solve only, as in the original.
+LARS_RIDGE = 1e-3
+#: Rows used to estimate the mean distance, as in the original.
+ROWS_FOR_WIDTH = 3000
+#: Rows up to which the eigendecomposition is dense, and exact (some seconds).
+DENSE_LIMIT = 3000
+#: Restarts of some 40 products each after which Lanczos gives up.
+LANCZOS_RESTARTS = 300
+LANCZOS_TOL = 1e-8
+#: A heat weight that underflows stays an edge, if a weak one.
+SMALLEST_WEIGHT = 1e-200
+#: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
+SMALLEST_EIGENVALUE = 1e-6
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,18 +76,23 @@ class MCFS(Baseline):
     n_neighbors: int = 5
     weight: str = "heat"
     heat_width: float | None = None
-    random_state: Any = 0
+    random_state: RandomState = 0
 
     _words = {"weight": ("heat", "binary")}
     _whole = {"n_components": 1, "n_neighbors": 1}
     _above = {"heat_width": 0}
 
-    def _scores(self, data: Training) -> np.ndarray:
+    def _scores(self, data: Training) -> Float64:
+        """Return the largest coefficient of each feature over the coordinates."""
         X = data.varying
-        self.heat_width_ = None if self.weight == "binary" else self.heat_width
-        if self.weight == "heat" and self.heat_width is None:
+        if self.weight == "binary":
+            self.heat_width_ = None
+        elif self.heat_width is None:
             self.heat_width_ = mean_distance(X, check_random_state(self.random_state))
-        W = neighbor_graph(*nearest_neighbors(X, self.n_neighbors), self.heat_width_)
+        else:
+            self.heat_width_ = self.heat_width
+        distance, index = nearest_neighbors(X, self.n_neighbors)
+        W = neighbor_graph(distance, index, self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
             raise ValueError("The neighbor graph has no coordinates: raise n_neighbors.")
@@ -86,11 +101,11 @@ class MCFS(Baseline):
         return np.abs(coef).max(axis=1)
 
 
-def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) -> np.ndarray:
+def lars_coefficients(X: Floats, embedding: Float64, cardinality: int) -> Float64:
     """Return unit-length coefficients (d, K) of each coordinate of an embedding (n, K)."""
     X = X.astype(np.float64)
     gram = X.T @ X
-    # the path of cy is c times that of y: the extremes of a heat kernel do not overflow
+    # The path of cy is c times that of y: scaled so, extremes of a heat kernel do not overflow.
     scale = np.abs(embedding).max(axis=0)
     beta = X.T @ (embedding / np.where(scale > 0, scale, 1.0))
     for column in beta.T:
@@ -99,19 +114,20 @@ def lars_coefficients(X: np.ndarray, embedding: np.ndarray, cardinality: int) ->
     return beta / np.where(norms > 0, norms, 1.0)
 
 
-def lars_to_cardinality(gram: np.ndarray, c: np.ndarray, cardinality: int) -> np.ndarray:
+def lars_to_cardinality(gram: Float64, c: Float64, cardinality: int) -> Float64:
     """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or ends.
 
     From XᵀX and c = Xᵀy. As in the original a ridge enters the direction solve, and that alone:
     scikit-learn's ``lars_path_gram`` does not give its numbers.
     """
-    m, c = min(cardinality, len(c)), np.array(c, dtype=np.float64)
+    m = min(cardinality, len(c))
+    c = np.array(c, dtype=np.float64)
     beta = np.zeros(len(c))
     inactive = np.ones(len(c), dtype=bool)
     active: list[int] = []
     smallest = 1e-12 * np.abs(c).max()
     removed = False
-    for _ in range(20 * m + 100):  # removals may prolong the path, never endlessly
+    for _ in range(20 * m + 100):  # features may leave the path again, but not endlessly
         C = np.abs(c[inactive]).max() if inactive.any() else np.abs(c).max()
         if smallest >= C:
             break
@@ -119,17 +135,18 @@ def lars_to_cardinality(gram: np.ndarray, c: np.ndarray, cardinality: int) -> np
             j = int(np.argmax(np.where(inactive, np.abs(c), -1.0)))
             active.append(j)
             inactive[j] = False
+        # The direction w in which the correlations of the active features fall alike.
         rows = gram[active]
         sign = np.sign(c[active])
         try:
-            h = cho_solve(cho_factor(rows[:, active] + RIDGE * np.eye(len(active))), sign)
+            h = cho_solve(cho_factor(rows[:, active] + LARS_RIDGE * np.eye(len(active))), sign)
         except LinAlgError:  # duplicates so large that the ridge is lost in rounding
             break
         alpha = (sign @ h) ** -0.5
         w = alpha * h
         a = w @ rows
-        # until an inactive feature catches up, or an active one is back at zero
-        ahead = _positive(C - c, alpha - a), _positive(C + c, alpha + a)
+        # Go until an inactive feature catches up, or an active one is back at zero.
+        ahead = (_positive(C - c, alpha - a), _positive(C + c, alpha + a))
         to_zero = _positive(-beta[active], w)
         gamma = np.min(ahead, initial=C / alpha, where=inactive)
         removed = bool(to_zero.min() < gamma)
@@ -145,18 +162,18 @@ def lars_to_cardinality(gram: np.ndarray, c: np.ndarray, cardinality: int) -> np
     return beta
 
 
-def _positive(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+def _positive(numerator: Float64, denominator: Float64) -> Float64:
     """Return the ratios, with those that are not strictly positive set to infinity."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = numerator / denominator
     return np.where(ratio > 0, ratio, np.inf)
 
 
-def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
+def nearest_neighbors(X: Floats, p: int) -> tuple[Float64, Indices]:
     """Return distances and indices (n, p) of the p nearest other rows of X, nearest first."""
     n = X.shape[0]
     p = min(p, n - 1)
-    # spare ones: of equal distances the original program takes the lower index
+    # Ten more than needed: of equal distances the original program takes the lower index.
     finder = NearestNeighbors(n_neighbors=min(n - 1, p + 10), algorithm="brute").fit(X)
     distance, index = finder.kneighbors()
     distance = np.asarray(distance, dtype=np.float64)
@@ -164,14 +181,14 @@ def nearest_neighbors(X: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(distance, order, 1), np.take_along_axis(index, order, 1)
 
 
-def mean_distance(X: np.ndarray, rng: np.random.RandomState) -> float:
+def mean_distance(X: Floats, rng: np.random.RandomState) -> float:
     """Return the mean of all n² distances between rows, or those of 3,000 drawn by ``rng``."""
     if X.shape[0] > ROWS_FOR_WIDTH:
         X = X[rng.choice(X.shape[0], ROWS_FOR_WIDTH, replace=False)]
     return float(euclidean_distances(X).mean(dtype=np.float64))
 
 
-def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_array:
+def neighbor_graph(distance: Float64, index: Indices, width: float | None) -> sp.csr_array:
     """Return the symmetric union graph W (n, n) of neighbor lists (n, p)."""
     weights = np.ones(distance.shape)
     if width is not None:
@@ -180,14 +197,14 @@ def neighbor_graph(distance: Any, index: Any, width: float | None) -> sp.csr_arr
     return W.maximum(W.T).tocsr()
 
 
-def neighbor_matrix(weights: np.ndarray, index: np.ndarray) -> sp.csr_array:
+def neighbor_matrix(weights: Float64, index: Indices) -> sp.csr_array:
     """Return the matrix (n, n) with weights (n, p) at the places of neighbors (n, p)."""
     n, p = index.shape
     rows = np.repeat(np.arange(n), p)
     return sp.csr_array((weights.ravel(), (rows, index.ravel())), shape=(n, n))
 
 
-def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, np.ndarray]:
+def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[Float64, Float64]:
     """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
     Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. Those of 1, as many as
@@ -200,24 +217,32 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[np.ndarray, 
     scale = sp.diags_array(1.0 / root)
     N = sp.csr_array(scale @ W @ scale)
     V, first = _eigenvectors_of_one(W, root, n_components)
-    if V.shape[1] > 1:
-        message = f"The neighbor graph falls into {V.shape[1]} components: the first "
-        message += f"{first.shape[1]} coordinates only tell them apart. Raise n_neighbors."
-        warnings.warn(message, stacklevel=3)
-    values, rest = np.empty(0), np.empty((n, 0))
-    if (n_rest := min(n_components - first.shape[1], n - V.shape[1])) > 0:
-        values, rest = _next_eigenvectors(N.maximum(N.T), V, n_rest)
-    values = np.concatenate([np.ones(first.shape[1]), values[::-1]])
-    keep = np.abs(values) >= 1e-6
-    return np.hstack([first, rest[:, ::-1]])[:, keep] / root[:, None], values[keep]
+    n_parts = V.shape[1]  # components of the graph
+    n_first = first.shape[1]
+    if n_parts > 1:
+        warnings.warn(
+            f"The neighbor graph falls into {n_parts} components: the first {n_first} "
+            "coordinates only separate them. Raise n_neighbors.",
+            stacklevel=3,
+        )
+    values = np.ones(n_first)
+    vectors = first
+    n_more = min(n_components - n_first, n - n_parts)
+    if n_more > 0:
+        next_values, next_vectors = _next_eigenvectors(N.maximum(N.T), V, n_more)
+        values = np.concatenate([values, next_values[::-1]])
+        vectors = np.hstack([vectors, next_vectors[:, ::-1]])
+    keep = np.abs(values) >= SMALLEST_EIGENVALUE
+    return vectors[:, keep] / root[:, None], values[keep]
 
 
 def _eigenvectors_of_one(
-    W: sp.csr_array, root: np.ndarray, n_vectors: int
-) -> tuple[sp.csr_array, np.ndarray]:
+    W: sp.csr_array, root: Float64, n_vectors: int
+) -> tuple[sp.csr_array, Float64]:
     """Return all q eigenvectors of 1, sparse, and up to ``n_vectors`` orthogonal to D^1/2 1."""
     q, labels = connected_components(W, directed=False)  # numbered by their first row
-    labels = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))[labels]
+    largest_first = np.argsort(-np.bincount(labels), kind="stable")
+    labels = np.argsort(largest_first)[labels]
     mass = np.sqrt(np.bincount(labels, weights=root**2))
     V = sp.csr_array((root / mass[labels], (np.arange(len(labels)), labels)))
     basis, _ = np.linalg.qr(np.column_stack([mass, np.eye(q, min(n_vectors, q - 1))]))
@@ -226,17 +251,30 @@ def _eigenvectors_of_one(
 
 def _next_eigenvectors(
     N: sp.csr_array, V: sp.csr_array, n_vectors: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest eigenvalues of N, ascending, with eigenvectors orthogonal to V."""
-    n = N.shape[0]  # N - 2VVᵀ has -1, the far end, in place of the eigenvalues 1 of V
+) -> tuple[Float64, Float64]:
+    """Return the largest eigenvalues of N, ascending, with eigenvectors orthogonal to V.
+
+    V holds the eigenvectors of eigenvalue 1. They are deflated: ``N - 2VVᵀ`` has -1, the other
+    end of the spectrum, in place of these eigenvalues.
+    """
+    n = N.shape[0]
     if n <= DENSE_LIMIT or n_vectors > n // 4:
         dense = N.toarray() - 2.0 * (V @ V.T).toarray()
         return eigh(dense, subset_by_index=[n - n_vectors, n - 1])
-    deflated = LinearOperator(N.shape, lambda x: N @ x - 2.0 * (V @ (V.T @ x)), dtype=float)
-    options = {"ncv": min(n - 1, max(2 * n_vectors + 1, 40)), "maxiter": LANCZOS_RESTARTS}
-    options |= {"v0": np.random.RandomState(0).uniform(-1, 1, n), "tol": 1e-8}
+
+    def product(x: Float64) -> Float64:
+        return N @ x - 2.0 * (V @ (V.T @ x))
+
     try:
-        values, U = eigsh(deflated, n_vectors, which="LA", **options)
+        values, U = eigsh(
+            LinearOperator(N.shape, product, dtype=float),
+            n_vectors,
+            which="LA",
+            ncv=min(n - 1, max(2 * n_vectors + 1, 40)),
+            maxiter=LANCZOS_RESTARTS,
+            v0=np.random.RandomState(0).uniform(-1, 1, n),
+            tol=LANCZOS_TOL,
+        )
     except ArpackNoConvergence as error:
         raise ValueError(
             f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbor graph "

@@ -1,14 +1,19 @@
 """Random, Variance and Markers: quick, and without parameters."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from semfs._typing import Float64, Floats, Indices, Matrix, RandomState
 from semfs.baselines.base import Baseline, Training
+
+#: Standard error below which a difference counts as beyond doubt, relative to the difference.
+SMALLEST_ERROR = 1e-12
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,12 +32,14 @@ class RandomSelector(Baseline):
     array([1, 2, 0])
     """
 
-    random_state: Any = None
+    random_state: RandomState = None
 
-    _takes_sparse = _unit_free = True
+    _takes_sparse = True
+    _unit_free = True
 
-    def _scores(self, data: Training) -> np.ndarray:
-        return check_random_state(self.random_state).uniform(size=data.X.shape[1])
+    def _scores(self, data: Training) -> Floats:
+        rng = check_random_state(self.random_state)
+        return rng.uniform(size=data.X.shape[1])
 
 
 class VarianceSelector(Baseline):
@@ -44,10 +51,12 @@ class VarianceSelector(Baseline):
     array([2, 0, 1])
     """
 
-    _takes_sparse = _unit_free = True
+    _takes_sparse = True
+    _unit_free = True
 
-    def _scores(self, data: Training) -> np.ndarray:
-        return mean_and_variance(data.varying)[1]
+    def _scores(self, data: Training) -> Floats:
+        _, variance = mean_and_variance(data.varying)
+        return variance
 
 
 class Markers(Baseline):
@@ -77,38 +86,50 @@ class Markers(Baseline):
     array([False,  True,  True, False])
     """
 
-    _supervised = _takes_sparse = _unit_free = True
+    _supervised = True
+    _takes_sparse = True
+    _unit_free = True
 
-    def _scores(self, data: Training) -> np.ndarray:
+    def _scores(self, data: Training) -> Floats:
+        """Return the share of the features that are not ahead in the turns of the classes."""
         if len(data.table) < 2:
             raise ValueError("y has one class only; Markers compares at least two.")
         self.statistics_ = welch_statistics(data.X, data.codes)
-        # the best of each class, then the second best of each, …
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
-        turns = best_first.T.ravel()
-        order = turns[np.sort(np.unique(turns, return_index=True)[1])]
-        return (len(order) - np.argsort(order)) / len(order)
+        turns = best_first.T.ravel()  # the best of each class, then the second best of each, …
+        _, first_turn = np.unique(turns, return_index=True)  # of each feature
+        order = turns[np.sort(first_turn)]
+        rank = np.argsort(order)
+        return (len(order) - rank) / len(order)
 
 
-def mean_and_variance(X: Any) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_variance(X: Matrix) -> tuple[Float64, Float64]:
     """Return the mean and the variance (d,) of each column, in float64."""
     if sp.issparse(X):
         return mean_variance_axis(X.astype(np.float64), axis=0)
     return X.mean(axis=0, dtype=np.float64), X.var(axis=0, dtype=np.float64)
 
 
-def welch_statistics(X: Any, codes: np.ndarray) -> np.ndarray:
+def welch_statistics(X: Matrix, codes: Indices) -> Float64:
     """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest."""
-    n = np.bincount(codes)[:, None].astype(np.float64)
-    classes = [mean_and_variance(X[codes == c]) for c in range(len(n))]
-    means, variances = (np.array(part) for part in zip(*classes))
+    n = np.bincount(codes)[:, None].astype(np.float64)  # (C, 1)
+    moments = [mean_and_variance(X[codes == c]) for c in range(len(n))]
+    means = np.array([mean for mean, _ in moments])  # (C, d)
+    variances = np.array([variance for _, variance in moments])
     means -= n.T @ means / n.sum()  # a common offset would drown the variance
-    sums, squares = n * means, n * (variances + means**2)
-    rest, rest_sums = n.sum() - n, sums.sum(axis=0) - sums
-    rest_spread = np.maximum(squares.sum(axis=0) - squares - rest_sums**2 / rest, 0.0)
-    own_error = variances / np.maximum(n - 1, 1)
-    error = np.sqrt(own_error + rest_spread / np.maximum(rest - 1, 1) / rest)
-    difference = means - rest_sums / rest
-    # equal rows on both sides: any difference is beyond doubt, but finite
-    smallest = np.maximum(1e-12 * np.abs(difference), np.finfo(np.float64).tiny)
+
+    # The rest of a class: all rows minus its own, in numbers, sums and sums of squares.
+    sums = n * means
+    squares = n * (variances + means**2)
+    n_rest = n.sum() - n
+    rest_sums = sums.sum(axis=0) - sums
+    rest_squares = squares.sum(axis=0) - squares
+    rest_scatter = np.maximum(rest_squares - rest_sums**2 / n_rest, 0.0)
+
+    class_error = variances / np.maximum(n - 1, 1)
+    rest_error = rest_scatter / np.maximum(n_rest - 1, 1) / n_rest
+    error = np.sqrt(class_error + rest_error)
+    difference = means - rest_sums / n_rest
+    # Where both sides are constant, any difference is beyond doubt, but t must be finite.
+    smallest = np.maximum(SMALLEST_ERROR * np.abs(difference), np.finfo(np.float64).tiny)
     return difference / np.maximum(error, smallest)

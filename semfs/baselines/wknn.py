@@ -1,22 +1,30 @@
 """WkNN: feature weights of a leave-one-out kernel vote."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
+from semfs._typing import AttributesLike, Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 
-LARGEST_FULL_BATCH = 4000  # samples up to which all pairs are compared in every step
-DEFAULT_BATCH = 512  # rows per step above that
-SHARPNESS = 100.0  # a, how sharply the λ0 term counts positive weights
-SMALLEST_STEP_NORM = 0.01  # floor of the gradient norm in the step, as in the original
+#: Samples up to which all pairs are compared in every step, and samples per step above that.
+LARGEST_FULL_BATCH = 4000
+DEFAULT_BATCH = 512
+#: Samples of each class in a batch.
+PER_CLASS = 8
+#: Share of the slope of the last batch in the running mean: it spans some twenty batches.
+BATCH_SHARE = 0.05
+#: a, how sharply the λ0 term counts positive weights, as in the original.
+SHARPNESS = 100.0
+#: Floor of the gradient norm in the step, as in the original.
+SMALLEST_STEP_NORM = 0.01
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -63,7 +71,7 @@ class WkNN(Baseline):
     array([False, False,  True,  True])
     """
 
-    attributes: Any = None
+    attributes: AttributesLike | None = None
     kernel: str = "rbf"
     loss: str = "mse"
     lambda0: float = 1e-3
@@ -73,78 +81,98 @@ class WkNN(Baseline):
     max_iter: int = 1000
     batch_size: int | None = None
     huber_delta: float = 1.0
-    random_state: Any = 0
+    random_state: RandomState = 0
 
-    _supervised = _unit_free = True
+    _supervised = True
+    _unit_free = True
     _words = {"kernel": ("rbf", "exp"), "loss": ("mse", "mae", "huber", "ce")}
     _whole = {"max_iter": 1, "batch_size": 2}
     _at_least = {"lambda0": 0, "lambda1": 0, "lambda2": 0}
     _above = {"learning_rate": 0, "huber_delta": 0}
 
-    def _scores(self, data: Training) -> np.ndarray:
+    def _scores(self, data: Training) -> Float64:
+        """Return the weights, and tiny negative scores where they are 0."""
         table = data.table
         if self.loss == "ce" and (table.min() < 0 or table.max() > 1):
             raise ValueError(
                 "loss='ce' needs attributes between 0 and 1, found values from "
                 f"{table.min():g} to {table.max():g}. Rescale them, or use loss='mse'."
             )
-        slope = self._descend(standardize_columns(data.X)[0], data)
+        X, _, _ = standardize_columns(data.X)
+        slope = self._descend(X, data)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
-            steps = f"{self.n_iter_} of {self.max_iter} steps"
-            message = f"The penalties drove all weights to 0 in {steps}; features are ranked "
-            message += "by the last slope of the loss. Lower lambda0 first."
-            warnings.warn(message, stacklevel=3)
+            warnings.warn(
+                f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
+                "steps; features are ranked by the last slope of the loss. Lower lambda0 "
+                "first.",
+                stacklevel=3,
+            )
         return break_ties(self.weights_, -slope)
 
-    def _descend(self, X: np.ndarray, data: Training) -> np.ndarray:
+    def _descend(self, X: Floats, data: Training) -> Float64:
         """Minimize J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
-        slope, objective = np.zeros_like(w), []
-        options: Any = {"kernel": self.kernel, "loss": self.loss, "delta": self.huber_delta}
+        slope = np.zeros_like(w)
+        objective = []
         for eta, rows in self._steps(data.codes):
-            value, new_slope = vote_gradient(X[rows], T[rows], w, **options)
-            # one batch says little about a feature: its slope is averaged over some twenty
-            share = 1.0 if isinstance(rows, slice) else 0.05
+            value, new_slope = vote_gradient(
+                X[rows],
+                T[rows],
+                w,
+                kernel=self.kernel,
+                loss=self.loss,
+                delta=self.huber_delta,
+            )
+            # One batch says little about a feature: its slope is averaged over several.
+            share = 1.0 if isinstance(rows, slice) else BATCH_SHARE
             slope = (1.0 - share) * slope + share * new_slope
             penalty, penalty_gradient = self._penalty(w)
             gradient = new_slope + penalty_gradient
-            # normalized by the part of the gradient that projection keeps
+            # The step is normalized by the part of the gradient that the projection keeps.
             lost = np.minimum(w - eta * gradient, 0.0).sum() / eta
             norm = max(np.abs(gradient).sum() + lost, SMALLEST_STEP_NORM)
             w = np.maximum(w - eta * gradient / norm, 0.0)
             objective.append(value + penalty)
             if not (w > 0).any():  # penalties only push down: 0 is final, and so is NaN
                 break
-        self.weights_, self.objective_ = w, np.array(objective)
+        self.weights_ = w
+        self.objective_ = np.array(objective)
         return slope
 
-    def _steps(self, codes: np.ndarray) -> Iterator[tuple[float, Any]]:
-        """Return the learning rate and the rows of each step."""
-        few = len(codes) <= LARGEST_FULL_BATCH
-        batch_size = self.batch_size or (len(codes) if few else DEFAULT_BATCH)
-        if batch_size >= len(codes):
-            return zip([self.learning_rate] * self.max_iter, repeat(slice(None)))
+    def _steps(self, codes: Indices) -> Iterator[tuple[float, Indices | slice]]:
+        """Yield the learning rate and the rows of each step."""
+        n_samples = len(codes)
+        batch_size = self.batch_size
+        if batch_size is None:
+            batch_size = n_samples if n_samples <= LARGEST_FULL_BATCH else DEFAULT_BATCH
+        if batch_size >= n_samples:
+            for _ in range(self.max_iter):
+                yield self.learning_rate, slice(None)
+            return
         rates = self.learning_rate * np.linspace(1.0, 0.1, self.max_iter)
         rng = check_random_state(self.random_state)
-        return zip(rates, _class_balanced_batches(codes, batch_size, rng))
+        yield from zip(rates, _class_balanced_batches(codes, batch_size, rng))
 
-    def _penalty(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+    def _penalty(self, w: Float64) -> tuple[float, Float64]:
         """Return ``λ0 Σ 2(σ(aw)-½) + λ1 Σ w + λ2 Σ w²`` and its gradient."""
         sigma = 1.0 / (1.0 + np.exp(-SHARPNESS * w))  # a·w ≥ 0: no overflow
-        count, size, squares = (2 * sigma - 1).sum(), w.sum(), (w**2).sum()
+        count = (2 * sigma - 1).sum()  # smoothed number of positive weights
+        size = w.sum()
+        squares = (w**2).sum()
         value = self.lambda0 * count + self.lambda1 * size + self.lambda2 * squares
         gradient = 2 * self.lambda0 * SHARPNESS * sigma * (1 - sigma)
         return float(value), gradient + self.lambda1 + 2 * self.lambda2 * w
 
 
 def vote_gradient(
-    X: np.ndarray, T: np.ndarray, w: np.ndarray, *, kernel: str, loss: str, delta: float
-) -> tuple[float, np.ndarray]:
+    X: Floats, T: Floats, w: Float64, *, kernel: str, loss: str, delta: float
+) -> tuple[float, Float64]:
     """Return the mean loss of the vote of all other rows, and its gradient in w."""
     used = w > 0
-    D = euclidean_distances(X[:, used] * np.sqrt(w[used]).astype(X.dtype), squared=True)
+    weighted = X[:, used] * np.sqrt(w[used]).astype(X.dtype)
+    D = euclidean_distances(weighted, squared=True)
     smallest = 1e-14 if D.dtype == np.float32 else 1e-300
     clamped = np.less(D, smallest)
     np.maximum(D, smallest, out=D)
@@ -161,25 +189,27 @@ def vote_gradient(
     M[clamped] = 0.0
     # Σ_ij M_ij (x_if - x_jf)² = x_f' L x_f with the Laplacian L of M + Mᵀ
     M = M + M.T
-    LX = M.sum(axis=0, dtype=np.float64).astype(X.dtype)[:, None] * X - M @ X
+    degrees = M.sum(axis=0, dtype=np.float64).astype(X.dtype)
+    LX = degrees[:, None] * X - M @ X
     return value, (X * LX).sum(axis=0, dtype=np.float64)
 
 
-def loss_and_slope(
-    T: np.ndarray, Y_hat: np.ndarray, loss: str, delta: float
-) -> tuple[float, np.ndarray]:
+def loss_and_slope(T: Floats, Y_hat: Floats, loss: str, delta: float) -> tuple[float, Float64]:
     """Return the mean over rows of ℓ(t_i, ŷ_i) and ∂ℓ/∂ŷ, shape (n, c)."""
     e = np.asarray(T, dtype=np.float64) - Y_hat
     size = np.abs(e)
     if loss == "mse":
-        values, slope = e**2, -2.0 * e
+        values = e**2
+        slope = -2.0 * e
     elif loss == "mae":
-        values, slope = size, -np.sign(e)
+        values = size
+        slope = -np.sign(e)
     elif loss == "huber":
         values = np.where(size <= delta, 0.5 * e**2, delta * (size - 0.5 * delta))
         slope = -np.clip(e, -delta, delta)
     else:  # cross-entropy; with several columns only the true class counts
-        share = T if T.shape[1] > 1 else 1.0
+        targets = np.asarray(T, dtype=np.float64)
+        share = targets if T.shape[1] > 1 else np.ones(T.shape)
         likelihood = np.maximum(1.0 - size, 1e-12)
         values = -share * np.log(likelihood)
         slope = -share * np.sign(e) / likelihood
@@ -187,11 +217,11 @@ def loss_and_slope(
 
 
 def _class_balanced_batches(
-    codes: np.ndarray, batch_size: int, rng: np.random.RandomState, per_class: int = 8
-) -> Iterator[np.ndarray]:
-    """Yield indices of about ``per_class`` rows, to vote for each other, of some classes."""
+    codes: Indices, batch_size: int, rng: np.random.RandomState
+) -> Iterator[Indices]:
+    """Yield indices of about `PER_CLASS` rows, to vote for each other, of some classes."""
     members = [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
-    n_classes = min(len(members), max(2, batch_size // per_class))
+    n_classes = min(len(members), max(2, batch_size // PER_CLASS))
     per_class = max(2, batch_size // n_classes)
     while True:
         chosen = rng.permutation(len(members))[:n_classes]

@@ -1,18 +1,25 @@
-"""`ZeroShotDataset`: rows, labels, class descriptions and a class split."""
+"""`ZeroShotDataset`: samples, labels, class descriptions and a class split."""
+
+from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
+from semfs._typing import Indices, Label, Mask, Matrix, RandomState
 from semfs.attributes import align_attributes
 from semfs.labels import encode_labels, label_array
 from semfs.validation import check_distinct, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +33,7 @@ class ZeroShotDataset:
     X : array or sparse matrix of shape (n, d)
         One row per sample. Sparse input is kept sparse, as CSR.
     y : array-like of shape (n,)
-        Class label of each row; of any one hashable type.
+        Class label of each sample; of any one hashable type.
     attributes : pandas.DataFrame of shape (C', m)
         One row per class, indexed by class label. Rows for classes without samples are
         kept and do no harm; a class in ``y`` without a row is an error.
@@ -35,9 +42,9 @@ class ZeroShotDataset:
     feature_names : array-like of shape (d,), default=None
         Distinct names; ``x0 … x(d-1)`` if not given.
     info : mapping, default=None
-        What else the source tells, such as groups of rows; not used for selection.
+        What else is known from the source, such as groups of samples; not used for selection.
     scale : bool, default=False
-        `split` divides columns by their standard deviation in the seen rows.
+        `split` divides features by their standard deviation in the samples of seen classes.
 
     Examples
     --------
@@ -56,20 +63,24 @@ class ZeroShotDataset:
     array(['ant', 'hen'], dtype='<U3')
     """
 
+    # Any: given as any array-like, arrays after __post_init__.
     name: str
     X: Any
     y: Any
-    attributes: Any
+    attributes: pd.DataFrame
     unseen: Any = ()
     feature_names: Any = None
     info: Any = None
     scale: bool = False
-    classes: np.ndarray = field(init=False)  # (C,), the labels that have samples, sorted
-    _codes: np.ndarray = field(init=False)
+    classes: npt.NDArray = field(init=False)  # (C,), the labels that have samples, sorted
+    _codes: Indices = field(init=False)  # (n,), of each sample's class among them
 
     def __post_init__(self) -> None:
-        # CSR: its rows can be taken out cheaply; a memmap is an ndarray and stays on disk
-        X = self.X.tocsr() if sparse.issparse(self.X) else np.asanyarray(self.X)
+        """Check all parts, and turn them into arrays."""
+        if sparse.issparse(self.X):
+            X = self.X.tocsr()  # of which some rows are taken cheaply
+        else:
+            X = np.asanyarray(self.X)  # a memmap is an ndarray, and stays on disk
         if X.ndim != 2:
             raise ValueError(f"X must have shape (n_samples, n_features), got shape {X.shape}.")
         if not hasattr(self.attributes, "columns"):
@@ -78,73 +89,92 @@ class ZeroShotDataset:
                 f"class label, got {type(self.attributes).__name__}."
             )
         classes, codes = encode_labels(self.y, n_samples=X.shape[0])
-        align_attributes(self.attributes, classes)  # names a class without a row, a bad entry
-        checked = {"X": X, "y": classes[codes], "classes": classes, "_codes": codes}
-        checked["unseen"] = _as_unseen(self.unseen, classes)
-        checked["feature_names"] = _as_feature_names(self.feature_names, X.shape[1])
-        checked["info"] = dict(self.info or {})
+        align_attributes(self.attributes, classes)  # refuses a class without a row, a bad entry
+        checked = {
+            "X": X,
+            "y": classes[codes],
+            "unseen": _as_unseen(self.unseen, classes),
+            "feature_names": _as_feature_names(self.feature_names, X.shape[1]),
+            "info": dict(self.info or {}),
+            "classes": classes,
+            "_codes": codes,
+        }
         for key, value in checked.items():
-            object.__setattr__(self, key, value)  # the way into a frozen dataclass
+            object.__setattr__(self, key, value)  # a frozen dataclass has no other way
 
     @property
-    def seen(self) -> np.ndarray:
+    def seen(self) -> npt.NDArray:
         """Labels of the classes that are not unseen, sorted."""
         return self.classes[~self._is_unseen()]
 
-    def split(self) -> tuple[Any, np.ndarray, Any, np.ndarray]:
-        """Return ``X_seen, y_seen, X_unseen, y_unseen``, rows in their original order."""
-        rows = self._is_unseen()[self._codes]
-        X, X_unseen = self.X[~rows], self.X[rows]
+    def split(self) -> tuple[Matrix, npt.NDArray, Matrix, npt.NDArray]:
+        """Return ``X_seen, y_seen, X_unseen, y_unseen``, samples in their original order."""
+        unseen = self._is_unseen()[self._codes]
+        X_seen = self.X[~unseen]
+        X_unseen = self.X[unseen]
         if self.scale:
-            scaler = StandardScaler(with_mean=False).fit(X)
-            X, X_unseen = scaler.transform(X), scaler.transform(X_unseen)
-        return X, self.y[~rows], X_unseen, self.y[rows]
+            scaler = StandardScaler(with_mean=False).fit(X_seen)
+            X_seen = scaler.transform(X_seen)
+            X_unseen = scaler.transform(X_unseen)
+        return X_seen, self.y[~unseen], X_unseen, self.y[unseen]
 
-    def with_unseen(self, classes: Any) -> Self:
+    def with_unseen(self, classes: Iterable[Label]) -> Self:
         """Return the same data with other unseen classes."""
         return replace(self, unseen=classes)
 
     def random_splits(
-        self, n_splits: int, n_unseen: int, random_state: Any = None
+        self, n_splits: int, n_unseen: int, random_state: RandomState = None
     ) -> Iterator[Self]:
         """Iterate over ``n_splits`` data sets with ``n_unseen`` random classes unseen in each.
 
         Two may be equal when there are few classes; ``random_state`` is an int for the same
         splits every time.
         """
-        rng, n = check_random_state(random_state), len(self.classes)
-        draws = (np.sort(rng.permutation(n)[:n_unseen]) for _ in range(n_splits))
-        return (self.with_unseen(self.classes[draw]) for draw in draws)
+        rng = check_random_state(random_state)
+        for _ in range(n_splits):
+            drawn = rng.permutation(len(self.classes))[:n_unseen]
+            yield self.with_unseen(self.classes[np.sort(drawn)])
 
     def every_split(self, n_seen: int = 2) -> Iterator[Self]:
         """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
 
         Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
         """
-        choices = itertools.combinations(range(len(self.classes)), n_seen)
-        return (self.with_unseen(np.delete(self.classes, seen)) for seen in choices)
+        for seen in itertools.combinations(range(len(self.classes)), n_seen):
+            yield self.with_unseen(np.delete(self.classes, seen))
 
     def __repr__(self) -> str:
-        (n, d), m = self.X.shape, self.attributes.shape[1]
-        unseen, times = self._is_unseen(), np.bincount(self._codes)
-        sized = np.array([f"{label} [{k}]" for label, k in zip(self.classes.tolist(), times)])
-        return (
-            f"ZeroShotDataset {self.name!r}: {n} samples × {d} features, {len(sized)} classes "
-            f"× {m} attributes\n  seen ({(~unseen).sum()}): {_shorten(sized[~unseen])}\n"
-            f"  unseen ({unseen.sum()}): {_shorten(sized[unseen])}"
-        ).rstrip()
+        """Return the sizes, and the first classes with their numbers of samples."""
+        n_samples, n_features = self.X.shape
+        n_attributes = self.attributes.shape[1]
+        sizes = np.bincount(self._codes).tolist()
+        seen_texts: list[str] = []
+        unseen_texts: list[str] = []
+        for label, size, unseen in zip(self.classes.tolist(), sizes, self._is_unseen()):
+            texts = unseen_texts if unseen else seen_texts
+            texts.append(f"{label} [{size}]")
+        lines = [
+            f"ZeroShotDataset {self.name!r}: {n_samples} samples × {n_features} features, "
+            f"{len(sizes)} classes × {n_attributes} attributes",
+            f"  seen ({len(seen_texts)}): {_shorten(seen_texts)}",
+            f"  unseen ({len(unseen_texts)}): {_shorten(unseen_texts)}",
+        ]
+        return "\n".join(lines).rstrip()
 
-    def _is_unseen(self) -> np.ndarray:
+    def _is_unseen(self) -> Mask:
+        """Return which classes (C,) are unseen."""
         unseen = set(self.unseen.tolist())
         return np.array([label in unseen for label in self.classes.tolist()])
 
 
-def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
+def _as_unseen(unseen: Iterable[Label], classes: npt.NDArray) -> npt.NDArray:
+    """Return the labels of the unseen classes; each must be one of ``classes`` (C,)."""
     if isinstance(unseen, str):
         raise ValueError(f"unseen must be a list of class labels; write [{unseen!r}].")
-    labels = [v.item() if isinstance(v, np.generic) else v for v in unseen]
+    labels = [label.item() if isinstance(label, np.generic) else label for label in unseen]
     known = classes.tolist()
-    if unknown := [label for label in labels if label not in known]:
+    unknown = [label for label in labels if label not in known]
+    if unknown:
         hint = did_you_mean(unknown[0], known) or "."
         raise ValueError(
             f"unseen names class {unknown[0]!r}, which has no samples in y{hint} "
@@ -156,14 +186,17 @@ def _as_unseen(unseen: Any, classes: np.ndarray) -> np.ndarray:
     return label_array(labels)
 
 
-def _as_feature_names(names: Any, n_features: int) -> np.ndarray:
-    names = [f"x{j}" for j in range(n_features)] if names is None else names
-    names = np.asarray(names, dtype=object).reshape(-1)
-    if len(names) != n_features:
-        raise ValueError(f"X has {n_features} columns but {len(names)} names. Name each one.")
-    check_distinct(names.tolist(), "feature_names has {} more than once. Make them distinct.")
-    return names
+def _as_feature_names(names: npt.ArrayLike | None, n_features: int) -> npt.NDArray[np.object_]:
+    """Return the name of each feature (d,); x0, x1, … if none are given."""
+    if names is None:
+        names = [f"x{j}" for j in range(n_features)]
+    found = np.asarray(names, dtype=object).reshape(-1)
+    if len(found) != n_features:
+        raise ValueError(f"X has {n_features} columns but {len(found)} names. Name each one.")
+    check_distinct(found.tolist(), "feature_names has {} more than once. Make them distinct.")
+    return found
 
 
-def _shorten(words: Any, limit: int = 8) -> str:
-    return ", ".join(words[:limit]) + (", …" if len(words) > limit else "")
+def _shorten(words: Sequence[str], limit: int = 8) -> str:
+    shown = ", ".join(words[:limit])
+    return f"{shown}, …" if len(words) > limit else shown

@@ -1,35 +1,43 @@
-"""Data sets in files of your own: tables, AnnData, NPZ; and features from any file."""
+"""Data sets in files of your own: tables, AnnData, NPZ."""
+
+from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from semfs.attributes import as_attribute_table, attributes_of
+from semfs._typing import AttributesLike, Label, PathLike
+from semfs.attributes import AttributeTable
+from semfs.attributes.tables import means_labels_alone
 from semfs.datasets.base import ZeroShotDataset
-from semfs.io.hdf5 import group_reader
-from semfs.io.mat import names_in_mat, read_mat
-from semfs.io.npy import read_npy
 from semfs.io.npz import named, read_npz
 from semfs.io.reader import check_matrix
 from semfs.io.safety import FileError, file_errors, open_existing
-from semfs.rows import as_plain, open_blocks
+from semfs.rows import open_blocks
 from semfs.system import import_optional
 from semfs.validation import check_all_finite
 
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Class descriptions in a form that `AttributeTable.from_any` reads.
+Descriptions: TypeAlias = "AttributesLike | AttributeTable | PathLike"
+#: Arrays of an NPZ file that describe its classes.
+_CLASS_ARRAYS = ("A", "classes", "unseen", "attribute_names", "attributes")
 
 
 def load_table(
-    path: Any,
+    path: PathLike,
     label: str | None = None,
-    attributes: Any = None,
+    attributes: Descriptions | None = None,
     *,
     layer: str | None = None,
-    unseen: Any = (),
+    unseen: Sequence[Label] | npt.NDArray = (),
     drop: Sequence[str] = (),
     normalize: str | None = None,
 ) -> ZeroShotDataset:
@@ -42,10 +50,11 @@ def load_table(
         ``.npz`` (see `load_npz`) or ``.h5ad``, of which a sparse matrix stays sparse.
     label : str, optional
         Name of the column (of ``obs``) with the class labels (NPZ: by default the array y).
-        Rows without a label are left out, with a warning.
+        Samples without a label are left out, with a warning.
     attributes : path-like, DataFrame or mapping, optional
-        Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file, or
-        "names", or "cl". By default those of the NPZ file.
+        Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file,
+        "names", "cl", or "labels" for classes that are described by their labels alone. By
+        default those of the NPZ file.
     layer : str, optional
         Layer of an AnnData file to take instead of ``X``; ``"raw"`` takes ``raw.X``.
     unseen : array-like of class labels, default=()
@@ -57,32 +66,37 @@ def load_table(
         Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
     """
     path = open_existing(path)
+    # Any: what a source offers is decided by the file
     source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
-    table, hidden = class_table(path, attributes, source.labels.classes)
-    unseen = unseen if len(unseen) or label else hidden
+    classes = source.labels.classes
+    table, stored_unseen = class_descriptions(path, attributes, classes)
+    if table is None and attributes is None:
+        raise FileError(
+            f"{path}: no class descriptions given. Pass attributes: a table in a file, an "
+            "ontology file, 'cl' (the Cell Ontology), 'names' (text of the class names) or "
+            "'labels' (labels alone); an NPZ file may hold them as array A."
+        )
+    if table is None:
+        table = AttributeTable.from_any("labels", classes).to_frame()
+    if not len(unseen) and not label:
+        unseen = stored_unseen
     labels = source.labels.align_to(table.index)
-    kept = labels.codes >= 0
     with file_errors(path, "data set"):
         X = source.load()[0]
-    if not kept.all():
-        message = f"{path}: {(~kept).sum()} rows without a label are left out."
+    labeled = labels.codes >= 0
+    if not labeled.all():
+        n_unlabeled = int((~labeled).sum())
+        message = f"{path}: {n_unlabeled} rows without a label are left out."
         warnings.warn(message, stacklevel=2)
-        X, labels = X[kept], labels.used()
-    if not np.isfinite(X.data if sparse.issparse(X) else X).all():
+        X = X[labeled]
+        labels = labels.used()
+    values = X.data if sparse.issparse(X) else X
+    if not np.isfinite(values).all():
         check_all_finite(X, source.feature_names, str(path))
     return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
 
 
-def as_frame(attributes: Any, classes: Sequence = ()) -> Any:
-    """Class descriptions, by `attributes_of` or in any accepted form, as a frame."""
-    if isinstance(attributes, (str, Path)):
-        return attributes_of(classes, attributes)
-    table = as_attribute_table(attributes)
-    pandas = import_optional("pandas", "data", what="A data set")
-    return pandas.DataFrame(table.values, index=table.classes, columns=table.names)
-
-
-def load_npz(path: Any) -> ZeroShotDataset:
+def load_npz(path: PathLike) -> ZeroShotDataset:
     """Return the data set stored in one ``.npz`` file, with the arrays
 
     - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
@@ -108,86 +122,74 @@ def load_npz(path: Any) -> ZeroShotDataset:
     return load_table(path)
 
 
-def npz_classes(path: Path) -> tuple[Any, list]:
-    """Return the attributes of an ``.npz`` file (a frame, or None), and its unseen classes."""
-    arrays = read_npz(path, ("A", "classes", "unseen", "attribute_names", "attributes"))
-    table, A = None, arrays.get("A")
-    classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
-    if A is not None:
-        check_matrix(f"{path}: A", A.shape, A.dtype)
-        classes = list(range(len(A))) if classes is None else classes
-        if len(classes) != len(A):
-            found = f"{len(classes)} names but the attribute table has {len(A)} rows"
-            raise FileError(f"{path}: classes has {found}. Store one for each, in order.")
-        names = arrays.get("attribute_names", arrays.get("attributes"))
-        if names is None or names.shape != A.shape[1:]:
-            names = np.array([f"a{j}" for j in range(A.shape[1])])
-        pandas = import_optional("pandas", "data", what="A data set")
-        columns = [str(name) for name in names.tolist()]
-        table = pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
-    unseen = named(f"{path}: unseen", arrays.get("unseen", np.zeros(0, dtype=int)), classes)
-    return table, unseen.classes
+def class_descriptions(
+    path: PathLike, attributes: Descriptions | None, classes: Iterable[Label]
+) -> tuple[pd.DataFrame | None, list[Label]]:
+    """Return descriptions of the classes in a data file, and the unseen classes it names.
+
+    ``attributes`` is what `AttributeTable.from_any` takes; by default an NPZ file brings its
+    descriptions along. None is returned, as `SemFS` takes it, where the labels alone describe
+    the classes: for "labels", or if there are no descriptions.
+    """
+    stored: pd.DataFrame | None = None
+    unseen: list[Label] = []
+    if str(path).lower().endswith(".npz"):
+        stored, unseen = npz_classes(Path(path))
+    if attributes is None:
+        return stored, unseen
+    if means_labels_alone(attributes):
+        return None, unseen
+    return AttributeTable.from_any(attributes, classes).to_frame(), unseen
 
 
 def class_table(
-    path: Any, attributes: Any, classes: Sequence, *, needed: bool = True
-) -> tuple[Any, list]:
-    """Return descriptions of the classes in a data file, and the unseen classes it names.
+    path: PathLike,
+    attributes: Descriptions | None,
+    classes: Iterable[Label],
+    *,
+    needed: bool = False,
+) -> tuple[pd.DataFrame | None, list[Label]]:
+    """Return `class_descriptions`."""
+    return class_descriptions(path, attributes, classes)  # alias until all branches are merged
 
-    ``attributes`` is what `as_frame` takes; by default an NPZ file brings its own. The word
-    "labels" means none (None), unless they are ``needed``.
-    """
-    own, unseen = npz_classes(path) if str(path).lower().endswith(".npz") else (None, [])
-    alone = str(attributes).lower() == "labels" and not Path(attributes).exists()
-    if attributes is not None and not alone:
-        return as_frame(attributes, classes), unseen
-    if alone:  # where descriptions are needed, each class is described by itself
-        return (as_frame(dict(zip(classes, np.eye(len(classes))))) if needed else None), unseen
-    if own is None:
+
+def as_frame(attributes: Descriptions, classes: Iterable[Label] = ()) -> pd.DataFrame:
+    """Return class descriptions in any form as a frame."""
+    # alias until all branches are merged
+    return AttributeTable.from_any(attributes, classes).to_frame()
+
+
+def npz_classes(path: Path) -> tuple[pd.DataFrame | None, list[Label]]:
+    """Return the attributes of an ``.npz`` file (a frame, or None), and its unseen classes."""
+    arrays = read_npz(path, _CLASS_ARRAYS)
+    classes = None
+    if "classes" in arrays:
+        classes = arrays["classes"].reshape(-1).tolist()
+    table = None
+    if "A" in arrays:
+        if classes is None:
+            classes = list(range(len(arrays["A"])))
+        table = _npz_table(path, arrays, classes)
+    ids = arrays.get("unseen", np.zeros(0, dtype=int))
+    unseen = named(f"{path}: unseen", ids, classes)
+    return table, unseen.classes
+
+
+def _npz_table(
+    path: Path, arrays: dict[str, npt.NDArray], classes: list[Label]
+) -> pd.DataFrame:
+    """Return array A (C, m) as a frame indexed by class, with the names of attributes."""
+    A = arrays["A"]
+    check_matrix(f"{path}: A", A.shape, A.dtype)
+    if len(classes) != len(A):
         raise FileError(
-            f"{path} has no class attributes (NPZ: array A). Give a table (--attributes); or "
-            "'names', what classes are called, 'cl', what the Cell Ontology says, or 'labels'."
+            f"{path}: classes has {len(classes)} names but the attribute table has {len(A)} "
+            "rows. Store one for each, in order."
         )
-    return own, unseen
-
-
-def read_features(source: Any, n_rows: int | None = None) -> Any:
-    """Return a matrix of features (n, d) from a file, with as many rows as expected.
-
-    Parameters
-    ----------
-    source : path-like or array of shape (n, d)
-        ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3) or what `SemFS.fit` reads:
-        ``.npz``, ``.h5``, tables, … The matrix is called X (in ``.mat`` files also features),
-        or the only one. That of a ``.mat`` file may have one column per sample.
-    n_rows : int, optional
-        The number of rows that is right.
-    """
-    X, name = source, "features"
-    if not (isinstance(source, np.ndarray) or sparse.issparse(source)):
-        path = open_existing(source)
-        X, name = _read(path), str(path)
-        if path.suffix == ".mat" and X.ndim == 2 and X.shape[0] != n_rows == X.shape[1]:
-            X = X.T
-    check_matrix(name, X.shape, X.dtype)
-    if n_rows is not None and X.shape[0] != n_rows:
-        turned = " It seems transposed." if X.shape[1] == n_rows else ""
-        found = f"{name} has {X.shape[0]} rows, expected {n_rows}"
-        raise FileError(f"{found}: one per sample, in the order of the labels.{turned}")
-    return np.asarray(X).astype(np.float32) if X.dtype == np.float16 else X
-
-
-def _read(path: Path) -> Any:
-    if path.suffix.lower() == ".npy":
-        return read_npy(path)
-    if path.suffix.lower() != ".mat":
-        return as_plain(path).X
-    with path.open("rb") as file:
-        if _HDF5_SIGNATURE in file.read(520):  # version 7.3
-            return group_reader(path, None).load()
-    names = names_in_mat(path)
-    usual = [name for name in ("X", "features") if name in names]
-    if not usual and len(names) != 1:
-        found = ", ".join(names[:8])
-        raise FileError(f"{path} holds {len(names)} arrays ({found}). Call the features X.")
-    return read_mat(path, [*usual, *names][0])
+    names = arrays.get("attribute_names", arrays.get("attributes"))
+    if names is not None and names.shape == A.shape[1:]:
+        columns = [str(name) for name in names.tolist()]
+    else:
+        columns = [f"a{j}" for j in range(A.shape[1])]
+    pandas = import_optional("pandas", "data", what="A data set")
+    return pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)

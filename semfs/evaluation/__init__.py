@@ -1,13 +1,24 @@
-"""How well columns tell unseen classes apart: K-means, its measures, splits by class."""
+"""How well selected features separate unseen classes: scores, and splits by class."""
 
 from semfs.evaluation.scores import (
+    adjusted_rand,
     cluster_scorer,
     cluster_scores,
     clustering_accuracy,
+    knn_balanced_accuracy,
     normalized_mutual_info,
     starting_rows,
 )
 from semfs.evaluation.splits import ClassKFold, ClassShuffleSplit
 
-__all__ = ["ClassKFold", "ClassShuffleSplit", "cluster_scorer", "cluster_scores"]
-__all__ += ["clustering_accuracy", "normalized_mutual_info", "starting_rows"]
+__all__ = [
+    "ClassKFold",
+    "ClassShuffleSplit",
+    "adjusted_rand",
+    "cluster_scorer",
+    "cluster_scores",
+    "clustering_accuracy",
+    "knn_balanced_accuracy",
+    "normalized_mutual_info",
+    "starting_rows",
+]

@@ -1,43 +1,71 @@
-"""How well columns tell unseen classes apart: the paper's clustering protocol.
+"""How well features separate classes: the paper's clustering protocol, and k-NN.
 
-The K-means runs are scikit-learn's, with the limits of litekmeans, and in one thread: several
-would add up the centers in an order of their own, and runs on two machines might differ.
+The K-means runs are scikit-learn's, with the limits of litekmeans (the program behind the
+paper's numbers). They run in one thread: several threads add up the cluster centers in
+another order, so that results on two machines could differ.
 """
+
+from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import entr
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
+from semfs._typing import ArrayLike, Float64, Indices, LabelsLike, Matrix, RandomState
 from semfs.labels import encode_labels
 from semfs.rows.threads import libraries
 from semfs.validation import check_integer, check_option
 
+#: Iterations of one K-means run, as in litekmeans.
+MAX_ITER = 100
+
+
+class Transformer(Protocol):
+    """A fitted selector, or a pipeline that ends in one."""
+
+    def transform(self, X: Matrix) -> Matrix:
+        """Return the selected columns (n, k) of X (n, d)."""
+
+
+#: A scorer as scikit-learn calls it: ``scorer(estimator, X, y)``.
+Scorer = Callable[[Transformer, Matrix, LabelsLike], float]
+
+
+# --- K-means ---------------------------------------------------------------------------
+
 
 def cluster_scores(
-    X: Any, y: Any, n_repeats: int = 20, random_state: Any = 0, starts: Any = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster rows into as many clusters as there are classes; return accuracies and NMIs.
+    X: ArrayLike | Matrix,
+    y: LabelsLike,
+    n_repeats: int = 20,
+    random_state: RandomState = 0,
+    starts: ArrayLike | None = None,
+) -> tuple[Float64, Float64]:
+    """Cluster samples into as many clusters as there are classes; return accuracies and NMIs.
 
     Both have shape (n_repeats,): every repeat is a single run of Lloyd's K-means from its own
     starting rows; report the mean over repeats, not the best. Starting rows depend on the
-    numbers of rows and classes and on ``random_state`` only, so that all selectors are compared
-    from the same ones.
+    numbers of samples and classes and on ``random_state`` only, so that all selectors are
+    compared from the same ones.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
-        Rows of the unseen classes, restricted to the selected features.
+        Samples of the unseen classes, restricted to the selected features.
     y : array-like of shape (n,)
         Their classes, used for scoring only.
     n_repeats, random_state
@@ -51,36 +79,71 @@ def cluster_scores(
     >>> cluster_scores(X, ["ant"] * 3 + ["cat"] * 3, n_repeats=2)
     (array([1., 1.]), array([1., 1.]))
     """
-    X = check_array(X.toarray() if sp.issparse(X) else X, dtype=np.float64, order="C")
-    classes, codes = encode_labels(y, n_samples=X.shape[0])
-    n, K = len(codes), len(classes)
-    if K < 2:
+    samples = check_array(X, accept_sparse=True, dtype=np.float64, order="C")
+    if sp.issparse(samples):
+        samples = samples.toarray(order="C")
+    classes, codes = encode_labels(y, n_samples=len(samples))
+    n_clusters = len(classes)
+    if n_clusters < 2:
         raise ValueError(
             f"y has one class only ({classes.tolist()[0]!r}), and clustering is scored "
-            "against at least 2. Pass the rows of several classes."
+            "against at least 2. Pass samples of several classes."
         )
-    drawn = starting_rows(n, K, n_repeats, random_state) if starts is None else starts
-    starts = np.asarray(drawn)
-    fine = starts.size and starts.shape[1:] == (K,) and starts.dtype.kind in "iu"
-    fine = fine and 0 <= starts.min() <= starts.max() < n
-    if not fine or (np.diff(np.sort(starts)) == 0).any():
-        raise ValueError(
-            f"starts must hold for each repeat {K} different rows of X, whole numbers from 0 "
-            f"to {n - 1}; found {starts.dtype} of shape {starts.shape}: {starts.tolist()[:3]}."
-        )
-    rules = {"n_init": 1, "max_iter": 100, "tol": 0, "algorithm": "lloyd"}
-    # X was checked; and fewer distinct rows than clusters are no news to who counts hits.
-    checked = config_context(assume_finite=True, skip_parameter_validation=True)
-    silent = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
-    with libraries().limit(limits=1), checked, silent:
-        found = [KMeans(K, init=X[start], **rules).fit(X).labels_ for start in starts]
-    accuracies, nmis = np.array([_accuracy_and_nmi(codes, labels) for labels in found]).T
+    if starts is None:
+        starts = starting_rows(len(codes), n_clusters, n_repeats, random_state)
+    else:
+        starts = _check_starts(np.asarray(starts), n_clusters, len(codes))
+    runs = _run_kmeans(samples, starts, n_clusters)
+    scores = [_accuracy_and_nmi(codes, clusters) for clusters in runs]
+    accuracies, nmis = np.array(scores).T
     return accuracies, nmis
 
 
+def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indices:
+    """Return the starting rows (n_repeats, n_clusters), or refuse them."""
+    valid = (
+        starts.size > 0
+        and starts.shape[1:] == (n_clusters,)
+        and starts.dtype.kind in "iu"
+        and 0 <= starts.min() <= starts.max() < n_samples
+    )
+    if valid:
+        repeated = np.diff(np.sort(starts, axis=1), axis=1) == 0
+        valid = not repeated.any()
+    if not valid:
+        raise ValueError(
+            f"starts must hold for each repeat {n_clusters} different rows of X, whole "
+            f"numbers from 0 to {n_samples - 1}; found {starts.dtype} of shape "
+            f"{starts.shape}: {starts.tolist()[:3]}."
+        )
+    return starts
+
+
+def _run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray]:
+    """Return the clusters (n,) that one run from each row of ``starts`` finds."""
+    found = []
+    one_thread = libraries().limit(limits=1)
+    # X was checked by the caller.
+    unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
+    # K-means warns if X has fewer distinct rows than clusters; the score shows it anyway.
+    silent = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+    with one_thread, unchecked, silent:
+        for start in starts:
+            kmeans = KMeans(
+                n_clusters,
+                init=X[start],
+                n_init=1,
+                max_iter=MAX_ITER,
+                tol=0,
+                algorithm="lloyd",
+            )
+            found.append(kmeans.fit(X).labels_)
+    return found
+
+
 def starting_rows(
-    n_samples: int, n_clusters: int, n_repeats: int = 20, random_state: Any = 0
-) -> np.ndarray:
+    n_samples: int, n_clusters: int, n_repeats: int = 20, random_state: RandomState = 0
+) -> Indices:
     """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
 
     Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones as
@@ -93,23 +156,29 @@ def starting_rows(
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
         raise ValueError(f"{n_samples} rows cannot start {n_clusters} clusters. Pass more.")
-    if not isinstance(random_state, numbers.Integral):
-        random_state = check_random_state(random_state).randint(2**31)
-    draws = (np.random.RandomState([random_state, r]) for r in range(n_repeats))
-    return np.array([draw.permutation(n_samples)[:n_clusters] for draw in draws])
+    if isinstance(random_state, numbers.Integral):
+        seed = random_state
+    else:
+        seed = check_random_state(random_state).randint(2**31)
+    rows = []
+    for repeat in range(n_repeats):
+        generator = np.random.RandomState([seed, repeat])
+        rows.append(generator.permutation(n_samples)[:n_clusters])
+    return np.array(rows)
 
 
 def cluster_scorer(
-    metric: str = "accuracy", *, n_repeats: int = 20, random_state: Any = 0
-) -> Callable[[Any, Any, Any], float]:
-    """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test rows.
+    metric: str = "accuracy", *, n_repeats: int = 20, random_state: RandomState = 0
+) -> Scorer:
+    """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test samples.
 
     It clusters ``estimator.transform(X)``: of a selector, or a pipeline that ends in one. Use
-    it with `ClassKFold` or `ClassShuffleSplit`: the test rows are of unseen classes.
+    it with `ClassKFold` or `ClassShuffleSplit`, whose test samples are of unseen classes.
 
     Parameters
     ----------
     metric : {"accuracy", "nmi"}
+        "acc" means "accuracy".
     n_repeats, random_state
         As in `cluster_scores`.
 
@@ -125,31 +194,49 @@ def cluster_scorer(
     >>> search.fit(X, y).best_params_
     {'k': 8}
     """
+    if metric == "acc":  # as the tables of results call it
+        metric = "accuracy"
     check_option("metric", metric, ("accuracy", "nmi"))
+    # A partial function can be pickled, which scikit-learn needs for n_jobs.
     return partial(_mean_score, metric=metric, n_repeats=n_repeats, random_state=random_state)
 
 
-def _mean_score(estimator: Any, X: Any, y: Any, *, metric: str, **settings: Any) -> float:
-    accuracies, nmis = cluster_scores(estimator.transform(X), y, **settings)
-    return float(np.mean(accuracies if metric == "accuracy" else nmis))
+def _mean_score(
+    estimator: Transformer,
+    X: Matrix,
+    y: LabelsLike,
+    *,
+    metric: str,
+    n_repeats: int,
+    random_state: RandomState,
+) -> float:
+    """Return the mean accuracy or NMI of K-means on what the estimator selects of X."""
+    selected = estimator.transform(X)
+    accuracies, nmis = cluster_scores(selected, y, n_repeats, random_state)
+    scores = accuracies if metric == "accuracy" else nmis
+    return float(scores.mean())
 
 
-def clustering_accuracy(y_true: Any, y_pred: Any) -> float:
-    """Return the share of rows that agree under the best one-to-one match of labels.
+# --- agreement of clusters with classes ------------------------------------------------
+
+
+def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
+    """Return the share of samples that agree under the best one-to-one match of labels.
 
     Each class of y_true (n,) is matched with at most one cluster of y_pred (n,), whatever they
-    are called; rows of surplus clusters are errors.
+    are called; samples of surplus clusters are errors.
 
     Examples
     --------
     >>> clustering_accuracy(["ant", "ant", "cat", "cat"], [1, 1, 0, 2])
     0.75
     """
-    check_consistent_length(y_true, y_pred)
-    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[0]
+    codes, clusters = _encode_pair(y_true, y_pred)
+    accuracy, _ = _accuracy_and_nmi(codes, clusters)
+    return accuracy
 
 
-def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
+def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
     """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
 
     The normalization of the paper, ``average_method="max"`` in scikit-learn, whose default,
@@ -160,16 +247,113 @@ def normalized_mutual_info(y_true: Any, y_pred: Any) -> float:
     >>> round(normalized_mutual_info([0, 0, 1, 1], [0, 0, 1, 2]), 6)
     0.666667
     """
+    codes, clusters = _encode_pair(y_true, y_pred)
+    _, nmi = _accuracy_and_nmi(codes, clusters)
+    return nmi
+
+
+def adjusted_rand(y_true: LabelsLike, y_pred: LabelsLike) -> float:
+    """Return the adjusted Rand index of two labelings (n,).
+
+    The share of pairs of samples on which both agree (together or separate), corrected for
+    chance: 1 for equal partitions, about 0 for random ones, -0.5 at least. scikit-learn's
+    ``adjusted_rand_score`` for labels of any hashable type.
+
+    Examples
+    --------
+    >>> adjusted_rand(["ant", "ant", "cat", "cat"], [1, 1, 0, 0])
+    1.0
+    >>> round(adjusted_rand(["ant", "ant", "cat", "cat"], [1, 1, 0, 2]), 6)
+    0.571429
+    """
+    codes, clusters = _encode_pair(y_true, y_pred)
+    return float(adjusted_rand_score(codes, clusters))
+
+
+def _encode_pair(y_true: LabelsLike, y_pred: LabelsLike) -> tuple[Indices, Indices]:
+    """Return both labelings (n,) as codes from 0."""
     check_consistent_length(y_true, y_pred)
-    return _accuracy_and_nmi(encode_labels(y_true)[1], encode_labels(y_pred)[1])[1]
+    _, codes = encode_labels(y_true)
+    _, clusters = encode_labels(y_pred)
+    return codes, clusters
 
 
-def _accuracy_and_nmi(codes: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
-    """Both scores of clusters (n,), from one table; scikit-learn's checks take longer."""
-    n, n_clusters = len(codes), int(clusters.max()) + 1
-    size = (int(codes.max()) + 1) * n_clusters
-    table = np.bincount(codes * n_clusters + clusters, minlength=size).reshape(-1, n_clusters)
-    hits = table[linear_sum_assignment(table, maximize=True)].sum()
-    H_codes, H_clusters = (entr(table.sum(axis=axis) / n).sum() for axis in (1, 0))
-    largest, shared = max(H_codes, H_clusters), H_codes + H_clusters - entr(table / n).sum()
-    return float(hits / n), float(np.clip(shared / largest, 0.0, 1.0)) if largest else 1.0
+def _accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
+    """Return both scores of clusters (n,) against classes (n,), given as codes from 0.
+
+    They come from one contingency table; scikit-learn's checks would take longer than the
+    scores themselves.
+    """
+    n_samples = len(codes)
+    n_classes = int(codes.max()) + 1
+    n_clusters = int(clusters.max()) + 1
+    cells = np.bincount(codes * n_clusters + clusters, minlength=n_classes * n_clusters)
+    table = cells.reshape(n_classes, n_clusters)
+    # The best one-to-one match of classes with clusters (Hungarian algorithm).
+    matched = linear_sum_assignment(table, maximize=True)
+    accuracy = float(table[matched].sum() / n_samples)
+
+    # I(classes; clusters) = H(classes) + H(clusters) - H(both), divided by the larger entropy.
+    entropy_classes = entr(table.sum(axis=1) / n_samples).sum()
+    entropy_clusters = entr(table.sum(axis=0) / n_samples).sum()
+    mutual_info = entropy_classes + entropy_clusters - entr(table / n_samples).sum()
+    largest = max(entropy_classes, entropy_clusters)
+    if largest == 0:  # one class and one cluster: they agree
+        return accuracy, 1.0
+    return accuracy, float(np.clip(mutual_info / largest, 0.0, 1.0))
+
+
+# --- nearest neighbors -----------------------------------------------------------------
+
+
+def knn_balanced_accuracy(
+    X_train: ArrayLike | Matrix,
+    y_train: LabelsLike,
+    X_test: ArrayLike | Matrix,
+    y_test: LabelsLike,
+    n_neighbors: int = 5,
+) -> float:
+    """Return the balanced accuracy of a k-nearest-neighbor classifier on test samples.
+
+    Balanced accuracy is the mean over the classes of ``y_test`` of the share of their samples
+    that are recognized, so that small classes count as much as large ones. A class that is not
+    in ``y_train`` cannot be recognized and counts as 0.
+
+    Parameters
+    ----------
+    X_train, X_test : array-like or sparse matrix of shape (n, d) and (n', d)
+        Training and test samples, restricted to the selected features.
+    y_train, y_test : array-like of shape (n,) and (n',)
+        Their classes.
+    n_neighbors : int, default=5
+        Neighbors that vote, by Euclidean distance and with equal weights.
+
+    Examples
+    --------
+    >>> X_train, y_train = [[0.0], [0.2], [5.0], [5.2]], ["ant", "ant", "cat", "cat"]
+    >>> X_test, y_test = [[0.1], [5.1], [0.3]], ["ant", "cat", "cat"]
+    >>> knn_balanced_accuracy(X_train, y_train, X_test, y_test, n_neighbors=1)
+    0.75
+    """
+    X_train = check_array(X_train, accept_sparse="csr", dtype=np.float64)
+    X_test = check_array(X_test, accept_sparse="csr", dtype=np.float64)
+    train_classes, train_codes = encode_labels(y_train, n_samples=X_train.shape[0])
+    test_classes, test_codes = encode_labels(y_test, n_samples=X_test.shape[0])
+    check_integer("n_neighbors", n_neighbors, 1)
+    if n_neighbors > len(train_codes):
+        raise ValueError(
+            f"n_neighbors={n_neighbors}, but there are {len(train_codes)} training samples. "
+            "Use fewer neighbors or more samples."
+        )
+    classifier = KNeighborsClassifier(n_neighbors).fit(X_train, train_codes)
+    predicted = classifier.predict(X_test)
+    recognized = predicted == _codes_among(test_classes, train_classes)[test_codes]
+    hits = np.bincount(test_codes, weights=recognized)
+    recalls = hits / np.bincount(test_codes)
+    return float(recalls.mean())
+
+
+def _codes_among(labels: npt.NDArray, known: Sequence | npt.NDArray) -> Indices:
+    """Return the position of each label among the known ones, -1 if it is not there."""
+    position = {label: i for i, label in enumerate(np.asarray(known).tolist())}
+    return np.array([position.get(label, -1) for label in labels.tolist()], dtype=np.intp)

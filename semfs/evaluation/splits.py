@@ -1,31 +1,49 @@
 """Splits that hold out whole classes, wherever scikit-learn takes ``cv=``."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator, KFold, ShuffleSplit
 
+from semfs._typing import ArrayLike, Indices, LabelsLike, Mask, Matrix, RandomState
 from semfs.labels import encode_labels
 from semfs.validation import check_integer
 
+#: Classes that a training or test part needs: one class alone cannot be separated.
+MIN_CLASSES = 2
+
+ClassSplits = list[tuple[Indices, Indices]]
+
 
 class _ClassSplitter(BaseCrossValidator):
-    """Splits the classes as another splitter would split rows: by ``_split_classes``, the
-    positions of the training and of the test classes of each split."""
+    """Base of the splitters: they split the classes as scikit-learn's splitters split rows."""
 
     n_splits: int
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of splits."""
+    def get_n_splits(
+        self,
+        X: ArrayLike | Matrix | None = None,
+        y: LabelsLike | None = None,
+        groups: LabelsLike | None = None,
+    ) -> int:
+        """Return the number of splits; the arguments are scikit-learn's, and not used."""
         return self.n_splits
 
-    def _iter_test_masks(self, X: Any, y: Any, groups: Any) -> Iterator[np.ndarray]:
-        """Yield for each split which rows (n,) are of its test classes."""
+    def _iter_test_masks(
+        self, X: ArrayLike | Matrix, y: LabelsLike, groups: LabelsLike | None
+    ) -> Iterator[Mask]:
+        """Yield for each split which samples (n,) are of its test classes."""
         classes, codes = encode_labels(y)
         for _, test_classes in self._split_classes(classes):
             yield np.isin(codes, test_classes)
+
+    def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
+        """Return for each split the positions of its training and of its test classes."""
+        raise NotImplementedError
 
 
 @dataclass(eq=False, repr=False)
@@ -38,6 +56,7 @@ class ClassKFold(_ClassSplitter):
     Parameters
     ----------
     n_splits : int
+        Number of folds. Each needs at least two classes.
     shuffle : bool
         Deal the classes at random; otherwise neighbors in sorted order share a fold.
     random_state : int, RandomState or None
@@ -55,15 +74,21 @@ class ClassKFold(_ClassSplitter):
     n_splits: int = 5
     _: KW_ONLY
     shuffle: bool = False
-    random_state: Any = None
+    random_state: RandomState = None
 
-    def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
+        """Return K splits; the test classes of each are one fold."""
         folds = KFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        if len(classes) < 2 * self.n_splits:
+        n_classes = len(classes)
+        # KFold has at least 2 folds, so that fewer classes than this can never be split.
+        fewest = 2 * MIN_CLASSES
+        if n_classes < fewest:
+            raise ValueError(f"ClassKFold needs at least {fewest} classes; y has {n_classes}.")
+        if n_classes < self.n_splits * MIN_CLASSES:
             raise ValueError(
-                f"y has {len(classes)} classes, too few for n_splits={self.n_splits}: each "
-                "fold needs at least 2 classes to tell apart. "
-                f"Use n_splits={len(classes) // 2} or less."
+                f"ClassKFold(n_splits={self.n_splits}) needs at least "
+                f"{self.n_splits * MIN_CLASSES} classes, {MIN_CLASSES} in each fold; y has "
+                f"{n_classes}. Use n_splits={n_classes // MIN_CLASSES} or less."
             )
         return list(folds.split(classes))
 
@@ -91,17 +116,20 @@ class ClassShuffleSplit(_ClassSplitter):
     n_splits: int = 10
     _: KW_ONLY
     test_size: float = 0.2
-    random_state: Any = None
+    random_state: RandomState = None
 
-    def _split_classes(self, classes: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
+        """Return splits with test classes drawn at random."""
         check_integer("n_splits", self.n_splits, 1)
-        how = {"test_size": self.test_size, "random_state": self.random_state}
-        found = list(ShuffleSplit(self.n_splits, **how).split(classes))
-        n_train, n_test = map(len, found[0])
-        if min(n_train, n_test) < 2:
+        splitter = ShuffleSplit(
+            self.n_splits, test_size=self.test_size, random_state=self.random_state
+        )
+        splits = list(splitter.split(classes))
+        train, test = splits[0]  # all splits have these sizes
+        if min(len(train), len(test)) < MIN_CLASSES:
             raise ValueError(
-                f"test_size={self.test_size} of {len(classes)} classes leaves {n_train} for "
-                f"training and {n_test} for testing; both parts need at least 2. "
-                "Change test_size, or pass rows of more classes."
+                f"test_size={self.test_size} of {len(classes)} classes leaves {len(train)} "
+                f"for training and {len(test)} for testing; both parts need at least "
+                f"{MIN_CLASSES}. Change test_size, or pass samples of more classes."
             )
-        return found
+        return splits

@@ -9,7 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from semfs import SemFS, attributes
-from semfs.attributes import as_attribute_table, attributes_from_markers, read_attributes
+from semfs.attributes import (
+    AttributeTable,
+    as_attribute_table,
+    attributes_from_markers,
+    read_attributes,
+)
 from semfs.attributes.files import write_table
 from semfs.io.safety import FileError
 
@@ -59,6 +64,7 @@ def test_whole_number_labels_become_numbers_but_007_stays_text(tmp_path):
         ("csv", "c,x\ncat,1\ncat,2\n", "class 'cat' has more than one row"),
         ("csv", "c,x\ncat,1\nhen,many\n", "'many' in column 'x', row 2; a number was expected"),
         ("csv", "c,x\ncat,1\nhen,1e9993547034516\n", "row 2; a number was expected"),
+        ("csv", "c,x\ncat,a small pet\n", "Descriptions in words .* encode_class_names"),
         ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
         ("csv", "c,x\n,1\n", "row 1 has no class label"),
         ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),
@@ -120,6 +126,48 @@ def test_polars_tables_are_read():
     frame = pl.DataFrame({"class": ["cat", "hen"], "legs": [4, 2]})
     table = as_attribute_table(frame)
     assert (table.classes.tolist(), table.names.tolist()) == (["cat", "hen"], ["legs"])
+
+
+# --- one reading of all forms ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["frame", "mapping", "array", "file", "table", "polars"])
+def test_every_form_of_a_table_is_read_alike(tmp_path, form):
+    frame = pd.DataFrame({"a0": [4.0, 2.0], "a1": [0.0, 1.0]}, index=[0, 1])
+    frame.to_csv(tmp_path / "t.csv")
+    forms = {
+        "frame": frame,
+        "mapping": dict(zip(frame.index, frame.to_numpy())),
+        "array": frame.to_numpy().tolist(),
+        "file": tmp_path / "t.csv",
+        "table": as_attribute_table(frame),
+    }
+    if form == "polars":
+        polars = pytest.importorskip("polars")
+        forms["polars"] = polars.DataFrame({"class": [0, 1], "a0": [4, 2], "a1": [0, 1]})
+    found = AttributeTable.from_any(forms[form], classes=[1])  # a table keeps all its rows
+    pd.testing.assert_frame_equal(found.to_frame(), frame, check_column_type=False)
+
+
+@pytest.mark.parametrize("source", [None, "labels", "Labels"])
+def test_labels_alone_are_one_attribute_per_class(source):
+    found = AttributeTable.from_any(source, classes=["hen", "cow"])
+    expected = pd.DataFrame(np.eye(2), index=["hen", "cow"], columns=["hen", "cow"])
+    pd.testing.assert_frame_equal(found.to_frame(), expected, check_column_type=False)
+
+
+@pytest.mark.parametrize("source", [None, "cl", "labels", "table.csv"])
+def test_text_and_labels_alone_need_the_classes_to_describe(source):
+    with pytest.raises(TypeError, match=f"attributes must be a table, got {source!r}"):
+        AttributeTable.from_any(source)
+
+
+def test_names_are_encoded_and_tuples_stay_labels():
+    pytest.importorskip("wordllama")
+    labels = [("big", "cat"), "dog "]
+    frame = attributes.attributes_of(labels, "names")
+    assert frame.index.tolist() == labels
+    assert frame.shape == (2, 256)
 
 
 # --- checks ----------------------------------------------------------------------------
@@ -197,8 +245,8 @@ def test_a_third_column_holds_weights_and_integer_classes_stay_integers(tmp_path
         ({"T": ["CD3D"]}, "holds 'T'; a class"),
         ([("T", "CD3D"), ("T", None)], r"empty class or marker \(T, None\)"),
         ([("T", "CD3D", 1), ("T", "CD3D", 2)], r"two weights \(T, CD3D, 2\)"),
-        ([("T", "CD3D", "high")], "weight that is no number .*high"),
-        ([("T", "CD3D", 1.0), ("T", "IL7R")], "weight that is no number"),
+        ([("T", "CD3D", "high")], "weight that is not a number .*high"),
+        ([("T", "CD3D", 1.0), ("T", "IL7R")], "weight that is not a number"),
     ],
 )
 def test_lists_that_are_no_markers_are_refused(markers, message):

@@ -102,9 +102,39 @@ def test_names_are_read_from_files_and_lists(tmp_path):
     assert read_names(str(tmp_path / "t.csv")) == ["B cell", "CD4-positive, alpha-beta T cell"]
 
 
+def test_commas_in_names_are_kept(tmp_path):
+    T = "CD4-positive, alpha-beta T cell"
+    assert read_names(f'"{T}", macrophage') == [T, "macrophage"]
+    assert read_names(f"{T}; macrophage") == [T, "macrophage"]
+    (tmp_path / "t.csv").write_text(f"B cell\n{T}\n\nmacrophage\n")
+    assert read_names(str(tmp_path / "t.csv")) == ["B cell", T, "macrophage"]
+    (tmp_path / "t.txt").write_text(f"{T}\nCD8-positive, alpha-beta T cell\n")
+    assert read_names(str(tmp_path / "t.txt")) == [T, "CD8-positive, alpha-beta T cell"]
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ("cell_type\nB cell\nT cell\n", ["B cell", "T cell"]),
+        ("Cell types\nB cell\n", ["B cell"]),
+        ("label,ontology\nB,B cell\nT,CL:0000084\n", {"B": "B cell", "T": "CL:0000084"}),
+        ("name,description\ncat,a pet\n", {"cat": "a pet"}),
+        ("cell\nB cell\n", ["cell", "B cell"]),  # a class of the Cell Ontology
+        ("label\n", ["label"]),  # nothing else: it must be a name
+        ("class,a small pet\ncat,a pet\n", {"class": "a small pet", "cat": "a pet"}),
+    ],
+)
+def test_header_lines_of_files_of_names_are_passed_over(tmp_path, content, expected):
+    (tmp_path / "t.csv").write_text(content)
+    assert read_names(str(tmp_path / "t.csv")) == expected
+
+
 @pytest.mark.parametrize(
     "name, content, message",
     [
+        ("t.csv", "label,suggestion,id,score\nB,,,0.0\nT,T cell,,0.9\n", "no class for 'B'"),
+        ("t.csv", "label,suggestion,id,score\n", "a header only"),
+        ("t.csv", "cat,a pet\ndog\n", "line 2 needs a name, a comma and"),
         ("e.txt", "\n", "is empty"),
         ("d.tsv", "cat\ta pet\n\ndog\n", "line 3 needs a name, a tab and a description"),
         ("d.csv", "T,CD4+, alpha-beta\n", "put it in quotes"),

@@ -1,6 +1,7 @@
 """Class attributes from ontologies."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from semfs.attributes import attributes_from_ontology
+from semfs import attributes
+from semfs.attributes import attributes_from_ontology, mapping_template, read_names
 from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
@@ -46,7 +48,7 @@ def farm(tmp_path):
     return path
 
 
-def test_a_table_says_which_ancestors_tell_the_given_classes_apart(farm):
+def test_a_table_says_which_ancestors_separate_the_given_classes(farm):
     table = attributes_from_ontology(["hen", "Duck", "cow"], farm)
     expected = pd.DataFrame({"bird": [1.0, 1.0, 0.0]}, index=["hen", "Duck", "cow"])
     pd.testing.assert_frame_equal(table, expected)  # animal is constant, the others are own
@@ -56,10 +58,19 @@ def test_a_table_says_which_ancestors_tell_the_given_classes_apart(farm):
 
 
 def test_names_ids_and_exact_synonyms_in_any_case_mean_the_same(farm):
-    for hen in ("HEN", " hen ", "F:3", "f_3", "F:33", "Chicken"):
+    for hen in ("HEN", " hen ", "F:3", "f_3", "F:33", "Chicken", "hen (F:3)", "chicken (F:33)"):
         table = attributes_from_ontology({7: hen, "x": "cow"}, farm)
         assert table.index.tolist() == [7, "x"]
         assert table["bird"].tolist() == [1, 0]
+
+
+def test_two_spellings_of_one_class_are_described_alike(farm):
+    table = attributes_from_ontology(["hen", "chicken", "Duck", "cow"], farm)
+    mapped = attributes_from_ontology(
+        {"hen": "hen", "chicken": "hen", "Duck": "Duck", "cow": "cow"}, farm
+    )
+    pd.testing.assert_frame_equal(table, mapped)
+    assert_array_equal(table.loc["hen"], table.loc["chicken"])
 
 
 def test_wholes_join_on_request_and_equal_names_carry_their_ids(farm):
@@ -75,7 +86,7 @@ def test_cycles_do_no_harm(farm):
     assert table["snake"].tolist() == table["tail eater"].tolist() == [1, 1, 0]
 
 
-@pytest.mark.parametrize("ending, form", [("owl", "rdf"), ("obo", "obo")])
+@pytest.mark.parametrize("ending, form", [("owl", "rdf"), ("obo", "obo"), ("json", "json")])
 def test_formats_of_ontologies_agree(farm, tmp_path, ending, form):
     written = io.BytesIO()
     pronto.Ontology(str(farm)).dump(written, format=form)
@@ -89,19 +100,187 @@ def test_formats_of_ontologies_agree(farm, tmp_path, ending, form):
         pd.testing.assert_frame_equal(*tables)
 
 
+GRAPH = {
+    "nodes": [
+        {"id": "http://purl.obolibrary.org/obo/F_1", "lbl": "animal", "type": "CLASS"},
+        {"id": "http://purl.obolibrary.org/obo/F_2", "lbl": "bird", "type": "CLASS"},
+        {
+            "id": "http://purl.obolibrary.org/obo/F_3",
+            "lbl": "hen",
+            "type": "CLASS",
+            "meta": {
+                "synonyms": [
+                    {"pred": "hasExactSynonym", "val": "chicken"},
+                    {"pred": "hasBroadSynonym", "val": "fowl"},
+                ]
+            },
+        },
+        {"id": "http://purl.obolibrary.org/obo/F_4", "lbl": "cow"},
+        {
+            "id": "http://purl.obolibrary.org/obo/F_6",
+            "lbl": "obsolete aurochs",
+            "type": "CLASS",
+            "meta": {
+                "deprecated": True,
+                "basicPropertyValues": [
+                    {
+                        "pred": "http://purl.obolibrary.org/obo/IAO_0100001",
+                        "val": "http://purl.obolibrary.org/obo/F_4",
+                    }
+                ],
+            },
+        },
+        {"id": "http://purl.obolibrary.org/obo/F_9", "lbl": "herd", "type": "CLASS"},
+        {
+            "id": "http://purl.obolibrary.org/obo/BFO_0000050",
+            "lbl": "part of",
+            "type": "PROPERTY",
+        },
+    ],
+    "edges": [
+        {"sub": f"http://purl.obolibrary.org/obo/{sub}", "pred": pred, "obj": obj}
+        for sub, pred, obj in [
+            ("F_2", "is_a", "http://purl.obolibrary.org/obo/F_1"),
+            ("F_3", "is_a", "http://purl.obolibrary.org/obo/F_2"),
+            ("F_4", "is_a", "http://purl.obolibrary.org/obo/F_1"),
+            (
+                "F_4",
+                "http://purl.obolibrary.org/obo/BFO_0000050",
+                "http://purl.obolibrary.org/obo/F_9",
+            ),
+        ]
+    ],
+}
+
+
+@pytest.fixture
+def farm_json(tmp_path):
+    path = tmp_path / "farm.json"
+    path.write_text(json.dumps({"graphs": [GRAPH]}))
+    return path
+
+
+def test_json_ontologies_are_read_as_published_in_obo_graphs(farm_json, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pronto", None)  # is not needed
+    table = attributes_from_ontology({"h": "Chicken", "c": "F:4"}, farm_json)
+    pd.testing.assert_frame_equal(table, pd.DataFrame({"bird": [1.0, 0.0]}, index=["h", "c"]))
+    wholes = attributes_from_ontology(["hen", "cow"], farm_json, part_of=True)
+    assert wholes.columns.tolist() == ["bird", "herd"]
+    with pytest.raises(ValueError, match=r"'aurochs' is obsolete; use 'cow' \(F:4\)"):
+        attributes_from_ontology(["aurochs", "hen"], farm_json)
+    with pytest.raises(ValueError, match="'fowl' is unknown"):
+        attributes_from_ontology(["fowl", "cow"], farm_json)
+
+
+def test_json_ontologies_with_a_parent_elsewhere_or_without_part_of_are_refused(farm_json):
+    edges = [{"sub": "F_2", "pred": "is_a", "obj": "F_99"}]
+    farm_json.write_text(json.dumps({"graphs": [GRAPH | {"edges": edges}]}))
+    with pytest.raises(FileError, match="'F:99' is the parent of a class, but is not in"):
+        attributes_from_ontology(["hen", "cow"], farm_json)
+    nodes = GRAPH["nodes"][:4]
+    farm_json.write_text(json.dumps({"graphs": [{"nodes": nodes}]}))
+    with pytest.raises(FileError, match="declares no relation part_of"):
+        attributes_from_ontology(["hen", "cow"], farm_json, part_of=True)
+
+
+def test_the_json_file_of_an_ontology_describes_classes_of_data(farm_json):
+    frame = attributes.attributes_of(["hen", "cow"], str(farm_json))
+    assert frame["bird"].tolist() == [1.0, 0.0]
+
+
+# --- which class a label may stand for -------------------------------------------------
+
+CL = (
+    "format-version: 1.2\n"
+    + term(1, "cell")
+    + term(2, "fibroblast", "is_a: F:1")
+    + term(3, "gallbladder fibroblast", "is_a: F:2")
+    + term(4, "alveolar adventitial fibroblast", "is_a: F:2")
+    + term(5, "T cell", 'synonym: "T lymphocyte" EXACT []', "is_a: F:1")
+    + term(6, "CD8-positive, CD25-positive, alpha-beta regulatory T cell", "is_a: F:5")
+    + term(7, "CD4-positive, CD25-positive, alpha-beta regulatory T cell", "is_a: F:5")
+    + term(8, "CD4-positive, CD25-negative memory T cell", "is_a: F:5")
+    + term(9, "macrophage", "is_a: F:1")
+    + term(10, "pericyte", "is_a: F:1")
+    + term(11, "natural killer cell", "is_a: F:1")
+    + term(12, "obsolete alveolar fibroblast", "is_obsolete: true", "replaced_by: F:4")
+)
+
+
+@pytest.fixture
+def small_cl(tmp_path):
+    path = tmp_path / "cl.obo"
+    path.write_text(CL)
+    return path
+
+
+@pytest.mark.parametrize(
+    "label, expected",
+    [
+        ("T lymphocyte", "T cell"),
+        ("CD4+/CD25 T Reg", "CD4-positive, CD25-positive, alpha-beta regulatory T cell"),
+        ("CD4+ CD25- memory T cells", "CD4-positive, CD25-negative memory T cell"),
+        ("alveolar fibroblasts (lung)", "alveolar adventitial fibroblast"),
+        ("alveolar fibroblast", "alveolar adventitial fibroblast"),  # replaces an obsolete one
+        ("pericyte cell", "pericyte"),
+        ("Macrofage", "macrophage"),
+        ("NK cells", "natural killer cell"),
+        ("zebra", ""),
+        ("Unknown", ""),
+        ("nan", ""),
+    ],
+)
+def test_suggestions_share_words_before_letters(small_cl, label, expected):
+    table = mapping_template([label, label], small_cl)
+    assert table.columns.tolist() == ["label", "suggestion", "id", "score"]
+    assert len(table) == 1
+    row = table.iloc[0]
+    assert (row["label"], row["suggestion"]) == (label, expected)
+    assert (row["id"] != "") == (row["score"] > 0) == (expected != "")
+
+
+def test_exact_names_have_score_one_and_guesses_less(small_cl):
+    table = mapping_template(["t cell", "F:9", "cell T", "macrofage"], small_cl)
+    assert table["score"].tolist()[:2] == [1.0, 1.0]
+    assert (table["score"][2:] < 1).all()
+
+
+def test_a_corrected_template_is_a_mapping(small_cl, tmp_path):
+    path = tmp_path / "map.csv"
+    table = mapping_template(["T lymphocyte", "macrofage", "my cell, type 7"], small_cl)
+    table.loc[2, "suggestion"] = "natural killer cell"
+    table.loc[2, "id"] = ""
+    table.to_csv(path, index=False)
+    names = read_names(str(path))
+    assert list(names) == ["T lymphocyte", "macrofage", "my cell, type 7"]
+    described = attributes_from_ontology(names, small_cl, own=True)
+    assert described.loc["my cell, type 7", "natural killer cell"] == 1
+    table.loc[1, "suggestion"] = "pericyte"  # but its id is still that of macrophage
+    table.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"may be 'pericyte' \(F:10\) or 'macrophage' \(F:9\)"):
+        attributes_from_ontology(read_names(str(path)), small_cl)
+
+
+# --- what is refused -------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     "terms, message",
     [
         (["henn", "cow"], r"'henn' is unknown; did you mean 'hen' \(F:3\)\?"),
         (["henn", "zebra"], r"did you mean .* 'zebra' is unknown; give its id"),
-        (list("uvwxyz"), r"\(and 1 more\)"),
+        (
+            list("uvwxyz"),
+            "'u' is .*'v' is .*'w' is .*'x' is .*'y' is .*'z' is .*mapping_template",
+        ),
         (["aurochs", "hen"], r"'aurochs' is obsolete; use 'cow' \(F:5\)\."),
         (["group", "hen"], r"may be 'group' \(F:9\) or 'group' \(F:10\); give the id"),
-        (["hen", "Duck"], "no ancestor tells the 2 classes apart.*own=True"),
+        (["hen", "Duck"], "no ancestor separates the 2 classes.*own=True"),
         (["hen", "hen"], "class 'hen' is given more than once"),
-        (["hen", "chicken", "cow"], "'hen', 'chicken' are the same class.*map labels"),
         (["F:03", "cow"], r"'F:03' is unknown; did you mean 'hen' \(F:3\)"),
-        ([None, "cow"], "'None' is unknown"),
+        ([None, "cow"], "'None' is unknown; if it marks samples without a label, leave it out"),
+        (["hen", "Unknown"], "'Unknown' is unknown; if it marks samples without a label"),
+        (["hen (F:5)", "Duck"], r"'hen \(F:5\)' may be 'hen' \(F:3\) or 'cow' \(F:5\)"),
         ([], "terms is empty"),
     ],
 )
@@ -125,7 +304,11 @@ def test_what_is_no_list_of_classes_is_refused(farm, terms):
         ("a.obo", OBO.replace("is_a: F:1\n", "is_a: F:99\n").encode(), "'F:99' is the parent"),
         ("a.obo", OBO.replace("hen", "h\xe9n").encode("latin-1"), "UTF-8"),
         ("a.owl", b"<html><body>404</body></html>", "not a readable ontology"),
-        ("a.json", b'{"graphs": []}', "OBO or OWL was expected"),
+        ("a.json", b'{"graphs": []}', "holds no classes"),
+        ("a.json", b'{"nodes": []}', "without graphs; .*OBO or OWL. was expected"),
+        ("a.json", b'{"graphs": [{"nodes": [1]}]}', "not a readable ontology"),
+        ("a.json", b'{"graphs": [', "not a readable ontology"),
+        ("a.json", b'{"graphs": ' + b"[" * 100_000, "not a readable ontology"),
     ],
 )
 def test_a_garbled_file_is_one_clear_error(tmp_path, name, content, message):

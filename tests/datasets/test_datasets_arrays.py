@@ -8,7 +8,8 @@ from numpy.testing import assert_array_equal
 from scipy.io import loadmat, savemat
 
 import semfs.io.safety
-from semfs.datasets import load_npz, read_features
+from semfs.datasets import load_npz, load_table, read_features
+from semfs.datasets.files import class_descriptions
 from semfs.io.mat import names_in_mat, read_mat
 from semfs.io.safety import FileError
 
@@ -65,7 +66,7 @@ SPARSE = {"X_data": np.ones(2), "X_indices": np.array([0, 99]), "X_shape": np.ar
     [
         ({"X": None}, "has no array 'X'; found A"),
         ({"y": None}, "has no array 'y'"),
-        ({"A": None}, "no class attributes .NPZ: array A."),
+        ({"A": None}, "no class descriptions given. Pass attributes: .*array A"),
         ({"X": X.ravel()}, r"has shape \(12,\)"),
         ({"X": X.astype(str)}, "a matrix of numbers"),
         ({"A": np.eye(2)}, "classes has 3 names but the attribute table has 2 rows"),
@@ -85,6 +86,45 @@ def test_wrong_content_of_npz_is_explained(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message) as caught:
         load_npz(save_farm(tmp_path / "x.npz", **changes))
     assert "\n" not in str(caught.value)
+
+
+# --- class descriptions of a file ------------------------------------------------------
+
+
+def write_cells(path):
+    path.write_text("kind,g1,g2\nB,0,1\nT,1,0\nB,0,2\n")
+    return path
+
+
+def test_without_descriptions_classes_are_described_by_their_labels_alone(tmp_path):
+    path = write_cells(tmp_path / "cells.csv")
+    assert class_descriptions(path, None, ["B", "T"]) == (None, [])
+    assert class_descriptions(path, "labels", ["B", "T"]) == (None, [])
+    farm = save_farm(tmp_path / "farm.npz", A=None)
+    table, unseen = class_descriptions(farm, None, ["cat", "ant", "hen"])
+    assert table is None
+    assert unseen == ["hen"]
+
+
+def test_a_data_set_needs_descriptions_or_the_word_labels(tmp_path):
+    path = write_cells(tmp_path / "cells.csv")
+    data = load_table(path, "kind", "labels")
+    assert_array_equal(data.attributes, np.eye(2))
+    assert data.attributes.index.tolist() == data.attributes.columns.tolist() == ["B", "T"]
+    with pytest.raises(
+        FileError, match=r"no class descriptions given\. Pass attributes"
+    ) as caught:
+        load_table(path, "kind")
+    assert "--" not in str(caught.value)  # options of the command line are not the library's
+
+
+def test_given_descriptions_go_before_those_of_the_file(tmp_path):
+    farm = save_farm(tmp_path / "farm.npz")
+    stored, unseen = class_descriptions(farm, None, ())
+    assert stored.loc["ant"].tolist() == [6.0, 0.0]
+    given, unseen_too = class_descriptions(farm, {"ant": [1.0], "cat": [2.0]}, ())
+    assert given.loc["ant"].tolist() == [1.0]
+    assert unseen == unseen_too == ["hen"]
 
 
 # --- features --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import savemat
 
 from semfs.datasets import CIFAR10_CLASSES, load_apy, load_cifar10, load_sun, load_xlsa17
-from semfs.datasets.images import read_splits
+from semfs.datasets.xlsa17 import read_splits
 from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
@@ -126,12 +126,12 @@ def test_arbitrary_folders_are_read_or_explained(tmp_path, features, att, labels
     savemat(folder / "res101.mat", {"features": np.zeros(features), "labels": labels})
     splits = {"att": np.ones(att), "test_unseen_loc": unseen}
     savemat(folder / "att_splits.mat", splits | {"allclasses_names": cells(NAMES[: att[1]])})
-    said = ""
+    message = ""
     try:
         load_xlsa17(tmp_path, "ZOO")
     except ValueError as error:
-        said = str(error)
-    assert "\n" not in said
+        message = str(error)
+    assert "\n" not in message
 
 
 # --- the real tables and splits ------------------------------------------------------------

@@ -9,12 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import (
+    adjusted_rand_score,
+    balanced_accuracy_score,
+    normalized_mutual_info_score,
+)
+from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 
 from semfs import evaluation
-from semfs.evaluation import cluster_scores, clustering_accuracy, normalized_mutual_info
+from semfs.evaluation import (
+    adjusted_rand,
+    cluster_scores,
+    clustering_accuracy,
+    knn_balanced_accuracy,
+    normalized_mutual_info,
+)
 
+# Inputs and results of the reference programs; reading an archive computes nothing.
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "kmeans_metrics.npz")
 
 
@@ -128,6 +140,39 @@ def test_nmi_divides_by_the_larger_entropy():
     assert normalized_mutual_info([7, 8], ["a", "a"]) == 0.0
 
 
+def test_adjusted_rand_is_scikit_learns_for_labels_of_any_type():
+    true, predicted = list("aabbbccc"), [0, 0, 0, 1, 1, 2, 2, 3]
+    codes = [ord(label) for label in true]
+    assert_allclose(adjusted_rand(true, predicted), adjusted_rand_score(codes, predicted))
+    pairs = [(label, "x") for label in true]
+    assert adjusted_rand(pairs, true) == 1.0
+    assert adjusted_rand([0, 0, 1, 1], [0, 1, 0, 1]) == -0.5
+
+
+# --- nearest neighbors ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array, sp.csc_array])
+def test_knn_balanced_accuracy_is_the_mean_recall_of_scikit_learns_classifier(container):
+    X, y = load_digits(return_X_y=True)
+    noise = np.random.default_rng(0).normal(size=(400, 8))  # no two distances are equal
+    X = X[:400, ::8] + noise
+    names = np.array(list("abcdefghij"))[y[:400]]
+    classifier = KNeighborsClassifier(3).fit(X[:250], names[:250])
+    expected = balanced_accuracy_score(names[250:], classifier.predict(X[250:]))
+    parts = (container(X[:250]), names[:250], container(X[250:]), names[250:])
+    assert_allclose(knn_balanced_accuracy(*parts, n_neighbors=3), expected)
+    assert expected < 1
+
+
+def test_knn_classes_count_alike_and_one_without_training_samples_counts_as_zero():
+    X_train, y_train = [[0.0], [1.0], [5.0]], ["ant", "ant", "cat"]
+    X_test, y_test = [[0.1], [0.2], [0.3], [5.1]], ["ant", "ant", "ant", "cat"]
+    assert knn_balanced_accuracy(X_train, y_train, X_test, y_test, n_neighbors=1) == 1.0
+    y_test[3] = "cow"
+    assert knn_balanced_accuracy(X_train, y_train, X_test, y_test, n_neighbors=1) == 0.5
+
+
 # --- bad input ------------------------------------------------------------------------
 
 X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
@@ -152,6 +197,10 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, Y4, starts=[[0.0, 1.0]]), "whole numbers"),
         (lambda: evaluation.starting_rows(3, 5), "3 rows cannot start 5 clusters"),
         (lambda: evaluation.cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
+        (lambda: adjusted_rand([0, 1], [0]), r"inconsistent .* \[2, 1\]"),
+        (lambda: knn_balanced_accuracy(X4, Y4[:3], X4, Y4), "X has 4 rows but y has 3"),
+        (lambda: knn_balanced_accuracy(X4, Y4, X4, Y4, 0), "n_neighbors must be .* got 0"),
+        (lambda: knn_balanced_accuracy(X4, Y4, X4, Y4), "n_neighbors=5, but there are 4 train"),
     ],
 )
 def test_bad_input_is_answered_with_what_was_found_and_what_to_do(call, message):

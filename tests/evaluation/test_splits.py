@@ -57,14 +57,26 @@ def test_cross_validation_scores_a_selector_on_classes_it_has_not_seen():
     assert_allclose(scores, by_hand)
 
 
+def test_the_scorer_takes_accuracy_by_both_of_its_names():
+    X, y = digits()
+    selector = SelectKBest(k=20).fit(X, y)
+    scores = [cluster_scorer(name, n_repeats=2)(selector, X, y) for name in ("acc", "accuracy")]
+    assert scores[0] == scores[1]
+
+
 X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
     "splitter, y, message",
     [
-        (ClassKFold(5), Y4, "2 classes, too few for n_splits=5"),
-        (ClassKFold(2), [0, 1, 2, 2], "3 classes, too few for n_splits=2.* n_splits=1 or less"),
+        (ClassKFold(5), Y4, "ClassKFold needs at least 4 classes; y has 2"),
+        (ClassKFold(2), [0, 1, 2, 2], "ClassKFold needs at least 4 classes; y has 3"),
+        (
+            ClassKFold(3),
+            [0, 1, 2, 3],
+            "least 6 classes, 2 in each fold; y has 4. .*n_splits=2 or",
+        ),
         (ClassKFold(2), None, "y is None"),
         (ClassKFold(1), Y4, "n_splits"),
         (ClassShuffleSplit(test_size=1), Y4, "at least 2"),

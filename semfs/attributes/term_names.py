@@ -1,0 +1,270 @@
+"""Which class of an ontology a name stands for, and which one may be meant.
+
+A name that is not found gets the class that shares most of its words. Words count by how rare
+they are in the ontology: "fibroblast" says more than "cell". Only if no class shares words with
+a name, the nearest spelling is taken.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semfs.attributes.terms import Terms
+
+#: Labels by which people mark samples without a label.
+_NO_LABELS = ("", "na", "nan", "none", "null", "unknown", "unassigned", "unlabeled")
+#: Abbreviations and words of cell biology, as the Cell Ontology writes them.
+_SYNONYMS = {
+    "treg": "regulatory t",
+    "tregs": "regulatory t",
+    "nk": "natural killer",
+    "nkt": "natural killer t",
+    "dc": "dendritic",
+    "dcs": "dendritic",
+    "pdc": "plasmacytoid dendritic",
+    "cdc": "conventional dendritic",
+    "rbc": "erythrocyte",
+    "hsc": "hematopoietic stem",
+    "smc": "smooth muscle",
+    "ec": "endothelial",
+    "at1": "pulmonary alveolar type 1",
+    "at2": "pulmonary alveolar type 2",
+    "pneumocyte": "pulmonary alveolar",
+    "i": "1",
+    "ii": "2",
+}
+#: Credit for a word of the ontology that begins like the given one ("reg"), or is spelled
+#: nearly like it; the same word has 1. Judged on labels of published atlases.
+_PREFIX_CREDIT = 0.8
+_SIMILAR_CREDIT = 0.7
+#: Letters from which on the beginning of a word counts: "reg", but not "t" or "b".
+_SHORTEST_PREFIX = 3
+#: How alike two words (names) must be spelled, by difflib's ratio.
+_SIMILAR_WORDS = 0.8
+_SIMILAR_NAMES = 0.75
+#: Weight of a word that all names have; a word of one name in a thousand has 7 more.
+_LEAST_WEIGHT = 0.1
+#: Weight of a word that no name has: it may be anything, a tissue or a number.
+_UNKNOWN_WEIGHT = 2.0
+#: Score below which a suggestion by words would mislead more than help; see `_WordIndex`.
+_LOWEST_SCORE = 0.45
+#: Score of the same words in another order: 1 is left to the name itself.
+_HIGHEST_SCORE = 0.99
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The class that a name may stand for."""
+
+    id: str
+    score: float  # 1: found as given; less: by words or spelling in common
+
+
+class TermIndex:
+    """Finds classes of an ontology by id, name or exact synonym."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self._ids_by_key = _ids_by_key(terms)
+
+    def find(self, name: str) -> list[str]:
+        """Return the ids of the classes that are called so; several if it is ambiguous.
+
+        "hen (F:3)" is the class F:3, and must be called hen.
+        """
+        ids = self._ids_by_key.get(_key(name), [])
+        both = re.fullmatch(r"(.+) \((\S+[:_]\S+)\)", name.strip())
+        if ids or both is None:
+            return ids
+        by_name = self._ids_by_key.get(_key(both[1]), [])
+        by_id = self._ids_by_key.get(_key(both[2]), [])
+        shared = [id_ for id_ in by_id if id_ in by_name]
+        return shared or list(dict.fromkeys([*by_name, *by_id]))
+
+    def problem(self, name: str) -> str:
+        """Return why a name does not stand for one class in use; "" if it does."""
+        ids = self.find(name)
+        if len(ids) > 1:
+            return f"{name!r} may be {self._shown(ids)}; give the id."
+        if not ids:
+            return f"{name!r} is unknown; {self._remedy(name)}"
+        term = self.terms[ids[0]]
+        if term.obsolete:
+            instead = self._shown(term.replacements) or "another class"
+            return f"{name!r} is obsolete; use {instead}."
+        return ""
+
+    def suggest(self, name: str) -> Suggestion | None:
+        """Return the class that a name most likely stands for, if any is likely."""
+        ids = self.find(name)
+        if ids:
+            term = self.terms[ids[0]]
+            usable = [id_ for id_ in term.replacements if id_ in self.terms]
+            if term.obsolete:
+                return Suggestion(usable[0], 1.0) if usable else None
+            return Suggestion(ids[0], 1.0 / len(ids))
+        if is_no_label(name):
+            return None
+        if not _looks_like_id(name):
+            by_words = self._words.nearest(name)
+            if by_words is not None and by_words.score >= _LOWEST_SCORE:
+                return by_words
+        return self._nearest_spelling(name)
+
+    def _remedy(self, name: str) -> str:
+        if is_no_label(name):
+            return "if it marks samples without a label, leave it out (None or NaN in y)."
+        suggestion = self.suggest(name)
+        if suggestion is None:
+            return "give its id, or the name of a class of the ontology."
+        return f"did you mean {self._shown([suggestion.id])}?"
+
+    def _shown(self, ids: Iterable[str]) -> str:
+        """Return classes for a message: ``'hen' (F:3) or 'cow' (F:5)``."""
+        texts = []
+        for id_ in ids:
+            term = self.terms.get(id_)
+            texts.append(id_ if term is None else f"{term.name!r} ({id_})")
+        return " or ".join(texts)
+
+    @functools.cached_property
+    def _words(self) -> _WordIndex:
+        return _WordIndex(self.terms)
+
+    def _nearest_spelling(self, name: str) -> Suggestion | None:
+        """Return the class in use that is called nearly so, letter by letter."""
+        in_use = {
+            key: ids[0]
+            for key, ids in self._ids_by_key.items()
+            if not self.terms[ids[0]].obsolete
+        }
+        key = _key(name)
+        near = difflib.get_close_matches(key, in_use, n=1, cutoff=_SIMILAR_NAMES)
+        if not near:
+            return None
+        ratio = difflib.SequenceMatcher(None, near[0], key).ratio()
+        return Suggestion(in_use[near[0]], round(ratio, 3))
+
+
+class _WordIndex:
+    """Finds the class whose name has most words in common with a given one."""
+
+    def __init__(self, terms: Terms) -> None:
+        """Index the words of all names of the classes in use."""
+        self.ids: list[str] = []  # of each name: a class has one entry per name or synonym
+        self.words: list[list[str]] = []  # of each name
+        self.entries: dict[str, list[int]] = defaultdict(list)  # with each word
+        for id_, term in terms.items():
+            if term.obsolete:
+                continue
+            for name in [term.name, *term.other_names]:
+                words = _words_of(name)
+                for word in words:
+                    self.entries[word].append(len(self.ids))
+                self.ids.append(id_)
+                self.words.append(words)
+
+    def nearest(self, name: str) -> Suggestion | None:
+        """Return the class whose name overlaps most with the given one.
+
+        The overlap is the Dice coefficient of the two sets of words by their weights,
+        2 · (weight in common) / (weight of the given name + weight of the candidate).
+        """
+        given_weight = 0.0
+        common: dict[int, float] = defaultdict(float)
+        for word in _words_of(name):
+            matches = self._matches(word)
+            if not matches:
+                given_weight += _UNKNOWN_WEIGHT
+                continue
+            weight = min(self._weight(match) for match in matches)
+            given_weight += weight
+            credit_of: dict[int, float] = {}
+            for match, credit in matches.items():
+                for entry in self.entries[match]:
+                    credit_of[entry] = max(credit, credit_of.get(entry, 0.0))
+            for entry, credit in credit_of.items():
+                common[entry] += credit * weight
+        best: Suggestion | None = None
+        for entry, weight in common.items():
+            candidate_weight = sum(self._weight(word) for word in self.words[entry])
+            score = round(2 * weight / (given_weight + candidate_weight), 3)
+            score = min(score, _HIGHEST_SCORE)
+            if best is None or score > best.score:
+                best = Suggestion(self.ids[entry], score)
+        return best
+
+    def _weight(self, word: str) -> float:
+        """Return how much a word says: -log of the share of names that have it, and some."""
+        return _LEAST_WEIGHT - math.log(len(self.entries[word]) / len(self.ids))
+
+    def _matches(self, word: str) -> dict[str, float]:
+        """Return the words of the ontology that a word may stand for, with their credit."""
+        if word in self.entries:
+            return {word: 1.0}
+        if len(word) >= _SHORTEST_PREFIX:
+            longer = [known for known in self.entries if known.startswith(word)]
+            if longer:
+                return dict.fromkeys(longer, _PREFIX_CREDIT)
+        similar = difflib.get_close_matches(word, self.entries, n=3, cutoff=_SIMILAR_WORDS)
+        return dict.fromkeys(similar, _SIMILAR_CREDIT)
+
+
+def is_no_label(name: str) -> bool:
+    """Whether a label says that there is none: "Unknown", "nan"."""
+    return name.strip().casefold() in _NO_LABELS
+
+
+def _ids_by_key(terms: Terms) -> dict[str, list[str]]:
+    """Return ids by what classes are called.
+
+    If two classes are called the same, ids go before names, synonyms and obsolete classes.
+    """
+    by_id: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
+    by_synonym: dict[str, list[str]] = {}
+    by_obsolete: dict[str, list[str]] = {}
+
+    def enter(table: dict[str, list[str]], name: str, id_: str) -> None:
+        ids = table.setdefault(_key(name), [])
+        if id_ not in ids:
+            ids.append(id_)
+
+    for id_, term in terms.items():
+        enter(by_id, id_, id_)
+        enter(by_obsolete if term.obsolete else by_name, term.name, id_)
+        for name in term.other_names:
+            enter(by_obsolete if term.obsolete else by_synonym, name, id_)
+    return by_obsolete | by_synonym | by_name | by_id
+
+
+def _key(name: str) -> str:
+    """Return a name without regard to case and spaces; CL_0000236 is CL:0000236."""
+    text = " ".join(name.split()).casefold().removeprefix("obsolete ")
+    return re.sub(r"^([a-z]+)_(\d+)$", r"\1:\2", text)
+
+
+def _looks_like_id(name: str) -> bool:
+    return re.fullmatch(r"[a-z]+:\d+", _key(name)) is not None
+
+
+def _words_of(name: str) -> list[str]:
+    """Return the distinct words of a name: "CD4+ T cells" has cd4, positive, t and cell."""
+    text = name.casefold()
+    text = re.sub(r"(?<=\w)\+", " positive ", text)
+    # A marker that is absent, "CD25-" or "CD25-negative", must not match the marker.
+    text = re.sub(r"(\w+)-(negative|(?!\w))", r"without\1 ", text)
+    words: dict[str, None] = {}
+    for word in re.findall(r"[^\W_]+", text):
+        single = word
+        if len(word) > 3:  # plurals: cells, but not thymus, epidermis or mass
+            single = re.sub(r"(?<=[^sui])s$", "", word)
+        for part in _SYNONYMS.get(single, single).split():
+            words[part] = None
+    return list(words)

@@ -1,0 +1,148 @@
+"""Data sets in the layout of the zero-shot benchmark xlsa17 (Xian et al. 2017).
+
+Its matrices have one *column* per image or class, and indices start at 1. Everything leaves
+this module with one row per image or class, indices from 0 and names for classes.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from semfs._typing import PathLike
+from semfs.datasets.base import ZeroShotDataset
+from semfs.datasets.catalog import STANDARD
+from semfs.datasets.matrices import check_columns
+from semfs.io.mat import names_in_mat, read_mat
+from semfs.io.safety import FileError
+from semfs.system import import_optional
+from semfs.validation import check_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Groups of images that ``att_splits.mat`` may have; the file calls them ``trainval_loc``, ….
+_GROUPS = ("trainval", "test_seen", "test_unseen", "train", "val")
+
+Rows = dict[str, npt.NDArray[np.int64]]
+
+
+def load_xlsa17(
+    root: PathLike, name: str, split: str = "proposed", *, table: str = "att"
+) -> ZeroShotDataset:
+    """Return a data set of the zero-shot benchmark layout.
+
+    All N images in the order of the file, in the file's own precision. Labels are class names;
+    attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based rows of
+    ``trainval``, ``test_seen`` and ``test_unseen``: to leave out the test images of seen
+    classes use ``data.X[data.info["trainval"]]``.
+
+    Parameters
+    ----------
+    root : path-like
+        Folder that holds the data sets' folders (``xlsa17/data`` as unpacked).
+    name : str
+        "AWA1", "AWA2", "CUB", "SUN", "APY", "FLO" or another folder of the same layout.
+    split : {"proposed", "standard"}, default="proposed"
+        "proposed": the classes of ``test_unseen_loc`` are unseen. "standard": those of the
+        older literature, known for AWA1, AWA2 and APY.
+    table : {"att", "original_att"}, default="att"
+        "att" has unit length per class; "original_att" is as published, with -1 for
+        values the annotators left open (AWA).
+    """
+    check_option("split", split, ("proposed", "standard"))
+    splits_path, attributes, rows = read_splits(root, name, table)
+    folder = splits_path.parent.name
+    classes = np.array(attributes.index)
+    X, labels = _read_images(splits_path.with_name("res101.mat"), len(classes))
+    if split == "standard" and folder not in STANDARD:
+        raise ValueError(
+            f"the standard split of {folder} is not known, only those of "
+            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
+        )
+    last = max((index.max() for index in rows.values() if index.size), default=-1)
+    if last >= len(labels):
+        raise FileError(
+            f"{splits_path} names image {last + 1}, but there are only {len(labels)} images. "
+            "Features and splits belong to different versions."
+        )
+    y = classes[labels]
+    if split == "standard":
+        unseen = [label for label in STANDARD[folder] if label in y]
+        return ZeroShotDataset(folder, X, y, attributes, unseen)
+    proposed = classes[np.unique(labels[rows["test_unseen"]])]
+    return ZeroShotDataset(folder, X, y, attributes, proposed, info=rows)
+
+
+def _read_images(path: Path, n_classes: int) -> tuple[npt.NDArray, npt.NDArray[np.int64]]:
+    """Return the features (n, d) and the 0-based class (n,) of each image."""
+    features = read_mat(path, "features")
+    labels = _read_zero_based(path, "labels")
+    check_columns(path, "features", features, len(labels), "labels")
+    highest = labels.max(initial=-1) + 1
+    if highest > n_classes:
+        raise FileError(
+            f"{path}: labels go up to {highest}, but the attribute matrix has {n_classes} "
+            "columns; one column per class was expected."
+        )
+    # MATLAB stores columns together, so that the rows of the transposed matrix are contiguous.
+    return features.T, labels
+
+
+def read_splits(
+    root: PathLike, name: str, table: str = "att"
+) -> tuple[Path, pd.DataFrame, Rows]:
+    """Return the path of ``att_splits.mat``, its attributes (C, m) and its groups of rows."""
+    path = _find_folder(root, name) / "att_splits.mat"
+    att = read_mat(path, table)  # (m, C)
+    stored = names_in_mat(path)
+    if "allclasses_names" in stored:
+        classes = [text.strip() for text in read_mat(path, "allclasses_names", list)]
+        check_columns(path, "the attribute matrix", att, len(classes), "class names")
+    else:  # FLO comes without names
+        classes = list(range(att.shape[1]))
+    A = np.ascontiguousarray(att.T, dtype=np.float64)
+    names = _attribute_names(path.parent.name, len(att))
+    frame = import_optional("pandas", "data").DataFrame(A, classes, names)
+    rows = {}
+    for group in _GROUPS:
+        variable = f"{group}_loc"
+        if variable in stored or group == "test_unseen":  # without which there is no split
+            rows[group] = _read_zero_based(path, variable)
+    return path, frame, rows
+
+
+def _find_folder(root: PathLike, name: str) -> Path:
+    """Return the folder of a data set, in the root or where the archive unpacks it."""
+    places = [Path(root) / name, Path(root) / "data" / name, Path(root) / "xlsa17/data" / name]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(
+        f"no folder {name!r} in {root}. Expected {places[0] / 'att_splits.mat'} and "
+        f"{places[0] / 'res101.mat'}; run `semfs datasets` for where to get them."
+    )
+
+
+def _attribute_names(folder: str, n_attributes: int) -> list[str]:
+    """Return the published names of the attributes; a0, a1, … if they do not fit."""
+    text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
+    published = json.loads(text)
+    names = published.get(folder.rstrip("12"), [])  # AWA1 and AWA2 have the same
+    if len(names) != n_attributes:
+        return [f"a{j}" for j in range(n_attributes)]
+    return names
+
+
+def _read_zero_based(path: Path, name: str) -> npt.NDArray[np.int64]:
+    """Return a variable of 1-based indices as indices from 0."""
+    numbers = read_mat(path, name).reshape(-1)
+    wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
+    if wrong.size:
+        raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
+    return numbers.astype(np.int64) - 1
