@@ -197,6 +197,8 @@ def demo(
 
 
 def _print_demo(found: Any) -> None:
+    from semfs.lab.demo import OURS
+
     facts, data = found.facts, found.data
     say(
         f"{facts['n_seen']} labeled lung cells of {len(facts['seen'])} types, "
@@ -215,7 +217,7 @@ def _print_demo(found: Any) -> None:
         limits = "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
         leads.append((measure, other, f"{lead.mean:+.3f}", limits, lead.verdict))
     columns = ["measure", "against", ">lead", "95 % interval", ""]
-    print_table("Lead of SemFS + descriptions, paired over the splits", columns, leads)
+    print_table(f"Lead of {OURS}, paired over the splits", columns, leads)
 
 
 @dataclass
@@ -249,8 +251,8 @@ def evaluate(options: Evaluation) -> None:
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
     from semfs.lab import versions
-    from semfs.lab.paper import evaluate as evaluate_methods
-    from semfs.lab.paper import open_data
+    from semfs.lab.data import open_data
+    from semfs.lab.evaluate import evaluate as evaluate_methods
     from semfs.lab.report import write_report
 
     if options.unseen and options.n_splits is not None:
@@ -269,6 +271,7 @@ def evaluate(options: Evaluation) -> None:
         _print_scores(rows)
     if options.out is not None:
         info = {"command": shlex.join(["semfs", *sys.argv[1:]]), "versions": versions()}
+        info |= summary.info
         page = write_report(rows, options.out, info=info | {"notes": summary.notes})
         if not options.as_json:
             say(f"Wrote {page}")
@@ -312,13 +315,13 @@ def reproduce(options: Reproduction) -> None:
             "continues."
         ) from None
     say(
-        f"{done.n_cells} cells: {done.n_before} finished before, {done.n_computed} computed in "
+        f"{done.n_total} jobs: {done.n_before} finished before, {done.n_computed} computed in "
         f"{done.seconds:.0f} s, {len(done.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
     )
     for note in done.notes:
         say(note)
-    _report_failures(done.failures, "failed cells are tried again by the same command")
+    _report_failures(done.failures, "failed jobs are tried again by the same command")
 
 
 def report(
@@ -386,7 +389,7 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _report_failures(failures: list[tuple[Any, str]], advice: str = "failed cells") -> None:
+def _report_failures(failures: list[tuple[Any, str]], advice: str = "failed jobs") -> None:
     """Say what failed, and end with exit code 1."""
     for cell, error in failures[:10]:
         where = f"{cell.experiment}, {cell.dataset}, {cell.split}"
