@@ -251,8 +251,8 @@ def evaluate(options: Evaluation) -> None:
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
     from semfs.lab import versions
-    from semfs.lab.data import open_data
-    from semfs.lab.evaluate import evaluate as evaluate_methods
+    from semfs.lab.paper import evaluate as evaluate_methods
+    from semfs.lab.paper import open_data
     from semfs.lab.report import write_report
 
     if options.unseen and options.n_splits is not None:

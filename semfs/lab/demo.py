@@ -208,14 +208,15 @@ def _select_genes(data: ZeroShotDataset, n_genes: int) -> list[Gene]:
         # About ancestors in the ontology that no seen type has.
         warnings.simplefilter("ignore", UserWarning)
         selector = SemFS(n_genes, split.attributes).fit(split.X, split.y)
-    explanation = selector.explain(n_bootstraps=0)
-    attributes = explanation.attributes  # (genes, attributes), standardized coefficients
-    strongest = attributes.abs().idxmax(axis=1)
-    genes = []
     names = split.names_of(selector.order_[:n_genes])
+    explanation = selector.explain(n_bootstraps=0)
+    # (genes, attributes), in the order of selection; the fit was on columns without names.
+    coefficients = explanation.attributes.set_axis(names, axis="index")
+    strongest = coefficients.abs().idxmax(axis=1)
+    genes = []
     for name, share in zip(names, explanation.features["share"]):
         attribute = strongest[name]
-        sign = "+" if attributes.loc[name, attribute] > 0 else "−"
+        sign = "+" if coefficients.loc[name, attribute] > 0 else "−"
         genes.append((name, float(share), f"{sign} {attribute}"))
     return genes
 
