@@ -106,6 +106,7 @@ def paired_interval(differences: Sequence[float]) -> Interval:
     """Return the mean of paired differences and its Student t interval of 95 %."""
     n = len(differences)
     mean = fmean(differences)
+    # A single difference has no spread.
     if n == 1:
         return Interval(mean, None, None, 1)
     standard_error = stdev(differences) / math.sqrt(n)
@@ -113,7 +114,11 @@ def paired_interval(differences: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, n)
 
 
-def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Point]]:
+def curves(
+    rows: Iterable[Row],
+    metric: str,
+    x: str = "k",
+) -> dict[str, list[Point]]:
     """Return the curve of every method on one data set: ``metric`` against ``x``.
 
     ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
@@ -126,6 +131,7 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
         by_x: dict[Any, list[float]] = defaultdict(list)
         for (_, at), value in values.items():
             by_x[at].append(value)
+        # With one split, the spread over the K-means runs is all there is.
         run_spread = {at: sd for (_, at), sd in sd_of_runs.get(label, {}).items()}
         points = []
         for at, repetitions in sorted(by_x.items()):
@@ -136,11 +142,17 @@ def curves(rows: Iterable[Row], metric: str, x: str = "k") -> dict[str, list[Poi
     return result
 
 
-def lead(rows: Iterable[Row], metric: str, label: str, other: str) -> Interval:
+def lead(
+    rows: Iterable[Row],
+    metric: str,
+    label: str,
+    other: str,
+) -> Interval:
     """Return by how much ``label`` is ahead of ``other``: means over k, paired over splits."""
     values = _values_by_label(rows, metric, "k")
     of_label = values.get(label, {})
     of_other = values.get(other, {})
+    # Pairing removes what splits differ in: some unseen classes are easier than others.
     differences = {
         position: of_label[position] - of_other[position]
         for position in of_label
@@ -159,6 +171,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     """
     values = _values_by_label(rows, metric, "k")
     expected = {position for of_label in values.values() for position in of_label}
+    # A mean over other splits or k would not be comparable.
     shares = {label: len(of_label) / len(expected) for label, of_label in values.items()}
     incomplete = {label: share for label, share in shares.items() if share < 1}
     means = {
@@ -170,6 +183,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     fair = [label for label in order if not is_oracle(label)]
     oracles = [label for label in order if is_oracle(label)]
     has_several_splits = len({split for split, _ in expected}) > 1
+    # One split gives no interval, so nothing can be called a tie.
     tied = []
     if has_several_splits:
         tied = [label for label in fair[1:] if _lead(means, fair[0], label).verdict != "ahead"]
@@ -200,7 +214,11 @@ def _standing(means: _Means, label: str, fair: Sequence[str]) -> Standing:
     return Standing(label, fmean(by_split), sd, _lead(means, label, rival))
 
 
-def _verdict(n_methods: int, has_several_splits: bool, has_ties: bool) -> str:
+def _verdict(
+    n_methods: int,
+    has_several_splits: bool,
+    has_ties: bool,
+) -> str:
     """What can be said about the first of the ranked methods."""
     if n_methods < 2:
         return "too few"
@@ -209,7 +227,11 @@ def _verdict(n_methods: int, has_several_splits: bool, has_ties: bool) -> str:
     return "unclear" if has_ties else "clear"
 
 
-def _values_by_label(rows: Iterable[Row], metric: str, x: str) -> dict[str, Values]:
+def _values_by_label(
+    rows: Iterable[Row],
+    metric: str,
+    x: str,
+) -> dict[str, Values]:
     """One number per label, split and x, averaged over k."""
     found: dict[str, dict[Position, dict[int | None, list[float]]]] = {}
     for row in rows:
@@ -238,6 +260,7 @@ def _values_by_label(rows: Iterable[Row], metric: str, x: str) -> dict[str, Valu
 
 def value_of(row: Row, name: str) -> Any:
     """Return a column of a row, or an entry of its ``extra`` or ``params``; else None."""
+    # Rows of the user's own may lack extra and params.
     for source in (row, row.get("extra") or {}, row.get("params") or {}):
         if source.get(name) is not None:
             return source[name]

@@ -58,14 +58,16 @@ def open_data(
     **reading
         ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
     """
+    # A file wins over a data set of that name.
     if Path(name).is_file():
         data = load_table(name, label, attributes, **reading)
     else:
         if label is not None or attributes is not None or reading:
             raise ValueError(
-                f"'{name}' is not a file; label, attributes and the options of reading apply "
-                f"to files only. Known data sets: {', '.join(BUNDLED)}, and those that "
-                "`semfs datasets` lists as found."
+                f"'{name}' is not a file; label, attributes and the "
+                "options of reading apply to files only. Known data "
+                f"sets: {', '.join(BUNDLED)}, and those that `semfs "
+                "datasets` lists as found."
             )
         data = _known_loader(str(name))()
     if not unseen:
@@ -82,21 +84,27 @@ def _known_loader(name: str) -> Loader:
     for entry in CATALOG:
         if entry.name.lower() != name.lower():
             continue
+        # Known, but without features: we say which step is missing.
         folder = find_files(entry)
         if folder is None:
             raise ValueError(f"{entry.name} was not found. To get it: {entry.source}")
         raise ValueError(
-            f"{entry.name} was found in {folder}; features must be computed from it first: "
-            f"load it with {entry.loader}, then pass it to semfs.lab.evaluate.evaluate."
+            f"{entry.name} was found in {folder}; features must be "
+            f"computed from it first: load it with {entry.loader}, then "
+            "pass it to semfs.lab.evaluate.evaluate."
         )
     hint = did_you_mean(name, loaders) or "."
     raise ValueError(
-        f"There is no data set {name!r}{hint} Give sample, a file of yours (.h5ad, .csv, "
-        ".parquet, .npz), or a name that `semfs datasets` lists as found."
+        f"There is no data set {name!r}{hint} Give sample, a file of "
+        "yours (.h5ad, .csv, .parquet, .npz), or a name that `semfs "
+        "datasets` lists as found."
     )
 
 
-def find_data(folder: PathLike | None, wanted: Sequence[str] = ()) -> dict[str, Loader]:
+def find_data(
+    folder: PathLike | None,
+    wanted: Sequence[str] = (),
+) -> dict[str, Loader]:
     """Return loaders of the data sets of a folder by name; without a folder, of the sample.
 
     They are its ``.npz`` files with the arrays X, y and A, and its folders in the format of
@@ -111,6 +119,7 @@ def find_data(folder: PathLike | None, wanted: Sequence[str] = ()) -> dict[str, 
         return found
     chosen: dict[str, Loader] = {}
     for start in wanted:
+        # Bundled data sets can be asked for beside those of a folder.
         matching = starting_with(BUNDLED | found, start)
         if not matching:
             raise ValueError(f"There is no data set {start!r}. Found: {', '.join(found)}.")
@@ -118,7 +127,10 @@ def find_data(folder: PathLike | None, wanted: Sequence[str] = ()) -> dict[str, 
     return chosen
 
 
-def starting_with(data: Mapping[str, Loader], start: str) -> dict[str, Loader]:
+def starting_with(
+    data: Mapping[str, Loader],
+    start: str,
+) -> dict[str, Loader]:
     """Return the entries whose name starts with ``start``, in any case."""
     return {
         name: loader for name, loader in data.items() if name.lower().startswith(start.lower())
@@ -142,17 +154,19 @@ def _loaders_in(folder: Path) -> dict[str, Loader]:
 def _nothing_found(folder: Path) -> str:
     """What was expected in a folder without data sets, and what to do with other files."""
     expected = (
-        f"{folder} holds no data set. Expected are .npz files with the arrays 'X' (samples × "
-        "features), 'y' (number of the class of each sample, from 0) and 'A' (classes × "
-        "attributes), or folders with res101.mat and att_splits.mat."
+        f"{folder} holds no data set. Expected are .npz files with the "
+        "arrays 'X' (samples × features), 'y' (number of the class of "
+        "each sample, from 0) and 'A' (classes × attributes), or folders "
+        "with res101.mat and att_splits.mat."
     )
     tables = sorted(file for file in folder.iterdir() if file.suffix in TABLE_SUFFIXES)
     if not tables:
         return f"{expected} See: semfs datasets"
     name = tables[0].name
     return (
-        f"{expected} {name} is not one of them: write such a file with numpy.savez, or compare "
-        f"methods on it with: semfs evaluate {tables[0]} --label COLUMN --attributes TABLE"
+        f"{expected} {name} is not one of them: write such a file with "
+        "numpy.savez, or compare methods on it with: semfs evaluate "
+        f"{tables[0]} --label COLUMN --attributes TABLE"
     )
 
 
@@ -161,6 +175,7 @@ def _is_dataset(file: Path) -> bool:
     try:
         names = set(names_in_npz(file))
     except zipfile.BadZipFile:
+        # Another program's file of that name does not concern us.
         return False
     return {"y", "A"} <= names and bool({"X", "X_data"} & names)
 

@@ -55,12 +55,12 @@ MOST_DRAWN = 30
 
 DOTS_TITLE = "Selected genes by cell type"
 DOTS_TEXT = (
-    "Dots: the size is the share of cells that express a gene, the color is the mean "
-    "expression."
+    "Dots: the size is the share of cells that express a gene, the color "
+    "is the mean expression."
 )
 LEADS_TEXT = (
-    "Paired over class splits, with 95 % intervals, which are too narrow because splits share "
-    "classes."
+    "Paired over class splits, with 95 % intervals, which are too narrow "
+    "because splits share classes."
 )
 
 #: A gene: its name, its share of the fit, and the attribute that it marks most.
@@ -149,7 +149,11 @@ class Demo:
 
 
 def run_demo(
-    n_genes: int = 20, n_splits: int = 20, *, seed: int = 0, verbose: bool = False
+    n_genes: int = 20,
+    n_splits: int = 20,
+    *,
+    seed: int = 0,
+    verbose: bool = False,
 ) -> Demo:
     """Select genes on the seen cell types of the sample and cluster the unseen ones.
 
@@ -165,9 +169,11 @@ def run_demo(
     ]
     store = Store(None)
     summary = run(jobs, store, partial(_compute, splits), verbose=verbose)
+    # The data are bundled: a failure is an error of the program.
     if summary.failures:
         _, error = summary.failures[0]
         raise RuntimeError(error)
+    # In the order of the legend, not of the alphabet.
     order = list(LINES)
     rows = sorted(store.rows(), key=lambda row: order.index(row["label"]))
     return Demo(data, _select_genes(data, n_genes), rows)
@@ -265,6 +271,7 @@ def _lead_point(
 ) -> tuple[int, float, float, str]:
     """Our lead at k genes: k, mean, half of the interval, remark."""
     interval = lead([row for row in rows if row["k"] == k], metric, OURS, other)
+    # One split has no interval.
     half = 0.0 if interval.low is None else interval.mean - interval.low
     return k, interval.mean, half, f"{interval.n} splits"
 
@@ -294,6 +301,7 @@ def _draw_curves(figure: SubFigure, demo: Demo) -> None:
     color_of = colors(LINES)
     for ax, panel in zip(figure.subplots(1, 2), panels):
         for shape, (name, points) in zip(MARKER_SHAPES, panel.series.items()):
+            # A reference, not a selection: dotted and without markers.
             style = ":" if name == ALL_GENES else f"{shape}-"
             means = [mean for _, mean, *_ in points]
             ax.plot(range(len(KS)), means, style, color=color_of[name], ms=4, label=name)
@@ -337,6 +345,7 @@ def _draw_dots(ax: Axes, demo: Demo) -> None:
     names = [name for name, *_ in demo.genes[:n_genes]]
     ax.set_xticks(range(n_genes), names, rotation=60)
     ax.set_yticks(range(len(types)), types)
+    # Unseen types are bold and in the color of our line.
     for text in ax.get_yticklabels()[n_seen:]:
         text.set(color=colors(LINES)[OURS], weight="bold")
     ax.axhline(n_seen - 0.5, color="0.4", lw=0.8)

@@ -29,8 +29,9 @@ DOMINANT_SHARE = 0.95
 
 #: Said in every report of a run with a method that uses unlabeled samples.
 HALVED = (
-    "Half of the samples of each unseen class may be seen, without labels, by methods that use "
-    "unlabeled samples ({}). The other half is clustered, for all methods."
+    "Half of the samples of each unseen class may be seen, without "
+    "labels, by methods that use unlabeled samples ({}). The other half "
+    "is clustered, for all methods."
 )
 
 
@@ -79,6 +80,7 @@ def evaluate(
     chosen = _named_methods(methods)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
+    # Asked for a number of splits, all of them are random: they can be averaged.
     if n_splits is None:
         splits = class_splits(data, seed=seed)
     else:
@@ -87,6 +89,7 @@ def evaluate(
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
     protocol = Protocol(tuple(ks), n_repeats, seed, unlabeled_half=bool(uses_unlabeled))
+    # The store is in memory: results are returned as rows, and not kept.
     started = datetime.now(UTC).isoformat(timespec="seconds")
     store = Store(None)
     runner = make_runner(
@@ -118,6 +121,7 @@ def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Meth
         if not isinstance(given, str | Method):
             n_selectors += 1
             label = method.label
+            # Two selectors of one class need two names.
             if any(label == other.name for other in found):
                 label = f"{label} #{n_selectors}"
             method = replace(method, name=label, label=label)
@@ -135,7 +139,10 @@ def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
     assert_all_finite(data.X, input_name=data.name)
 
 
-def _without_repetition(methods: list[Method], data: ZeroShotDataset) -> list[Method]:
+def _without_repetition(
+    methods: list[Method],
+    data: ZeroShotDataset,
+) -> list[Method]:
     """The methods without "semfs-described" if the table describes classes by their label.
 
     Such a table says nothing about unseen classes, so the numbers would be those of "semfs".
@@ -158,6 +165,7 @@ def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
 def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     """Warnings about a feature that dominates, and about numbers of features left out."""
     notes = []
+    # StandardScaler computes the variances of sparse matrices, too.
     variances = StandardScaler(with_mean=False).fit(data.X).var_
     # A constant matrix has no variance to share.
     share = variances.max() / max(variances.sum(), np.finfo(np.float64).tiny)
@@ -166,7 +174,7 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
         notes.append(f"{name} has {share:.0%} of the variance. If units differ, use --scale.")
     if ks[-1] > data.X.shape[1]:
         notes.append(
-            f"{data.name} has {data.X.shape[1]} features; larger numbers of features were "
-            "left out."
+            f"{data.name} has {data.X.shape[1]} features; larger numbers "
+            "of features were left out."
         )
     return notes

@@ -55,9 +55,10 @@ class HighlyVariableGenes(SelectorMixin, BaseEstimator):
         largest = X.max()
         if smallest < 0 or largest > LARGEST_LOGARITHM:
             raise ValueError(
-                f"X has values from {smallest:.3g} to {largest:.3g}; highly variable genes "
-                "need logarithms of normalized counts, log(1 + x). Normalize counts first; "
-                "pass data that were not centered or scaled."
+                f"X has values from {smallest:.3g} to {largest:.3g}; "
+                "highly variable genes need logarithms of normalized "
+                "counts, log(1 + x). Normalize counts first; pass data "
+                "that were not centered or scaled."
             )
         mean, variance = _moments_of_counts(X)
         self.scores_ = _normalized_dispersions(mean, variance)
@@ -95,6 +96,7 @@ def _normalized_dispersions(mean: Float64, variance: Float64) -> Float64:
     varying = variance > 0
     if not varying.any():
         return scores
+    # scanpy takes logarithms of both, because dispersions are skewed.
     dispersion = np.log(variance[varying] / mean[varying])
     # The bins span all genes, also those that do not vary.
     bins = _equal_width_bins(np.log1p(mean))[varying]

@@ -150,12 +150,16 @@ def find_method(name: str | BaseEstimator | Method) -> Method:
     return _user_method(name, _import_selector(name))
 
 
-def _user_method(name: str, selector: BaseEstimator | type[BaseEstimator]) -> Method:
+def _user_method(
+    name: str,
+    selector: BaseEstimator | type[BaseEstimator],
+) -> Method:
     """The method of a user's selector, which gets class descriptions if it takes them."""
     if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
         raise ValueError(
             f"{name} is not a scikit-learn selector: it has no methods fit and get_params."
         )
+    # Whether it records an objective is known after a fit only.
     method = Method(name, name.rpartition(":")[2], selector, has_objective=None)
     return replace(method, attributes=method.takes(["attributes"]) or None)
 
@@ -173,8 +177,9 @@ def _import_selector(name: str) -> type[BaseEstimator]:
         else:
             reason = did_you_mean(name, METHODS) or "."
         raise ValueError(
-            f"There is no method {name!r}{reason} Known: {', '.join(METHODS)}; or give your "
-            "own as module:Selector, the module in this directory or installed."
+            f"There is no method {name!r}{reason} Known: "
+            f"{', '.join(METHODS)}; or give your own as module:Selector, "
+            "the module in this directory or installed."
         ) from error
     return found
 
@@ -191,7 +196,9 @@ class PanelSelector(BaseEstimator):
     """
 
     def __init__(
-        self, features: Sequence[str] = (), feature_names: Sequence[str] | None = None
+        self,
+        features: Sequence[str] = (),
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         self.features = features
         self.feature_names = feature_names
@@ -206,8 +213,9 @@ class PanelSelector(BaseEstimator):
         if missing:
             hint = did_you_mean(missing[0], position) or "."
             raise ValueError(
-                f"{len(missing)} of {len(self.features)} features of the panel are not in the "
-                f"data, the first is {missing[0]!r}{hint} Leave them out of the panel."
+                f"{len(missing)} of {len(self.features)} features of the "
+                "panel are not in the data, the first is "
+                f"{missing[0]!r}{hint} Leave them out of the panel."
             )
         self.order_ = np.array([position[name] for name in self.features], dtype=np.intp)
         return self
@@ -258,11 +266,12 @@ def _mcfs_grid(size: Size) -> list[Params]:
 
 def _fsasl_params(size: Size) -> Params:
     params = _mcfs_params(size)
-    params["n_iter_no_change"] = 3
+    params["n_iter_no_change"] = 3  # rounds with the same selection, then it stops
+    # Its time grows with n³.
     if size.n_samples > FSASL_SAMPLES:
         params["max_samples"] = FSASL_SAMPLES
     if size.fast:
-        params["max_iter"] = 6
+        params["max_iter"] = 6  # instead of 20
     return params
 
 
@@ -270,12 +279,15 @@ def _wknn_params(size: Size) -> Params:
     params: Params = {}
     if size.fast:
         params["max_iter"] = 100
+    # The kernel of a full batch has n² entries.
     if size.n_samples > WKNN_FULL_BATCH:
         params["batch_size"] = WKNN_BATCH
     return params
 
 
 def _lasso_params(size: Size) -> Params:
+    # The tolerance that the selector itself takes for large problems; its default for
+    # small ones, 1e-12, costs many more steps.
     return {"tol": 1e-4, "max_iter": 1000}
 
 
@@ -290,7 +302,12 @@ class FixedParams:
         return dict(self.params)
 
 
-def _semfs(name: str, label: str, attributes: bool = True, **params: Any) -> Method:
+def _semfs(
+    name: str,
+    label: str,
+    attributes: bool = True,
+    **params: Any,
+) -> Method:
     """A variant of SemFS."""
     fixed = FixedParams(tuple(params.items()))
     return Method(name, label, SemFS, fixed, attributes=attributes, has_objective=True)
@@ -355,7 +372,11 @@ METHODS: dict[str, Method] = {method.name: method for method in _methods()}
 
 
 def prepare(
-    method: Method, params: Params, split: SplitData, ks: Sequence[int], seed: int = 0
+    method: Method,
+    params: Params,
+    split: SplitData,
+    ks: Sequence[int],
+    seed: int = 0,
 ) -> tuple[BaseEstimator, SplitData]:
     """Return an unfitted selector for up to max(ks) features, and the samples it can take.
 
@@ -372,8 +393,10 @@ def prepare(
         split = split.keep_samples(shuffled[:max_samples])
     factor = params.pop("heat_width_factor", None)
     if factor is not None:
+        # The automatic width of MCFS is the mean distance between samples.
         params["heat_width"] = factor * mean_distance(split.X, check_random_state(0))
-    # What a selector takes besides X and y, unless its user has set it.
+    # What a selector takes besides X and y, unless its user has set it. Descriptions are
+    # offered only if the experiment does not ask for labels as targets.
     offered = {"random_state": seed, "feature_names": split.feature_names}
     if method.attributes:
         offered["attributes"] = split.attributes
@@ -384,7 +407,11 @@ def prepare(
     return selector.set_params(**params), split
 
 
-def _samples_for(method: Method, selector: BaseEstimator, split: SplitData) -> SplitData:
+def _samples_for(
+    method: Method,
+    selector: BaseEstimator,
+    split: SplitData,
+) -> SplitData:
     """The samples in a form that the selector takes: dense, with labels as numbers."""
     if sparse.issparse(split.X) and not method.takes_sparse():
         split = replace(split, X=sparse.csr_array(split.X).toarray())
@@ -398,7 +425,10 @@ def _samples_for(method: Method, selector: BaseEstimator, split: SplitData) -> S
 
 
 def fit_selector(
-    selector: BaseEstimator, split: SplitData, ks: Sequence[int], uses_unlabeled: bool = False
+    selector: BaseEstimator,
+    split: SplitData,
+    ks: Sequence[int],
+    uses_unlabeled: bool = False,
 ) -> tuple[dict[int, Indices], BaseEstimator]:
     """Fit a selector to the seen samples.
 
@@ -427,14 +457,19 @@ def fit_selector(
     return {k: order[:k] for k in ks if k <= len(order)}, selector
 
 
-def _selected(selector: BaseEstimator, split: SplitData, k: int) -> Indices:
+def _selected(
+    selector: BaseEstimator,
+    split: SplitData,
+    k: int,
+) -> Indices:
     """The features of a selector that does not rank them, fitted again for k of them."""
     fitted = _set_size(clone(selector), k).fit(split.X, split.y)
     features = np.flatnonzero(fitted.get_support())
     if len(features) != k:
         raise ValueError(
-            f"{type(selector).__name__} selected {len(features)} features when {k} were asked "
-            "for, and has no order_, ranking_ or scores_ to rank them by."
+            f"{type(selector).__name__} selected {len(features)} features "
+            f"when {k} were asked for, and has no order_, ranking_ or "
+            "scores_ to rank them by."
         )
     return features
 
@@ -443,6 +478,7 @@ def ranking_of(selector: BaseEstimator) -> Indices | None:
     """Return the feature indices of a fitted selector, best first, if it ranks them all."""
     if hasattr(selector, "order_"):
         return np.asarray(selector.order_)
+    # RFE gives all selected features rank 1: with ties the order within them is unknown.
     ranking = getattr(selector, "ranking_", None)
     if ranking is not None:
         if len(np.unique(ranking)) < len(ranking):
@@ -452,6 +488,7 @@ def ranking_of(selector: BaseEstimator) -> Indices | None:
         scores = getattr(selector, name, None)
         if scores is not None and np.ndim(scores) == 1:
             scores = np.asarray(scores, dtype=np.float64)
+            # SelectKBest gives constant columns NaN; they come last.
             finite = np.where(np.isnan(scores), -np.inf, scores)
             return np.argsort(-finite, kind="stable")
     return None

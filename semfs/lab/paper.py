@@ -108,6 +108,7 @@ def reproduce(
         raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
     experiments = find_experiments(study.experiments)
     protocol = study.protocol()  # also checks the names of the methods
+    # Timings use synthetic data and need no data set.
     is_synthetic = all("n" in experiment.settings[0] for experiment in experiments)
     loaders = {} if is_synthetic else find_data(study.data, study.datasets)
     with closing(Store(run_folder)) as store:
@@ -115,6 +116,7 @@ def reproduce(
             name: class_splits(load(loader), study.splits, study.seed, fast=study.fast)
             for name, loader in loaders.items()
         }
+        # Refuses data or a protocol that differ from those of earlier jobs of this run.
         runner = make_runner(store, loaders, splits, protocol)
         store.pin(
             "protocol",
@@ -139,12 +141,16 @@ def _is_timed(job: Job) -> bool:
     return "n" in job.setting
 
 
-def _nothing_to_run(experiments: Sequence[Experiment], left_out: Sequence[str]) -> str:
+def _nothing_to_run(
+    experiments: Sequence[Experiment],
+    left_out: Sequence[str],
+) -> str:
     """The error of methods that are all left out."""
     defaults = dict.fromkeys(name for entry in experiments for name in entry.methods)
     return (
-        f"None of the methods given can run this experiment: {' '.join(left_out)} Omit "
-        f"--method to use its defaults: {', '.join(defaults)}."
+        "None of the methods given can run this experiment: "
+        f"{' '.join(left_out)} Omit --method to use its defaults: "
+        f"{', '.join(defaults)}."
     )
 
 
@@ -163,6 +169,7 @@ def _notes(study: Study, loaders: Mapping[str, Loader]) -> list[str]:
 
 def _store_facts(store: Store, command: str, notes: list[str]) -> None:
     """Store what the report says of the run."""
+    # A continued run keeps the time at which it was started first.
     now = datetime.now(UTC).isoformat(timespec="seconds")
     store.set_info("started", store.info().get("started", now))
     store.set_info("command", command)

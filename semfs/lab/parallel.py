@@ -122,6 +122,7 @@ def run(
     """
     if n_jobs is not None:
         check_integer("n_jobs", n_jobs, 1)
+    # The same job may be part of two experiments; it is computed once.
     jobs = list({job.key: job for job in jobs}.values())
     todo = [job for job in jobs if not store.is_done(job)]
     summary = Summary(n_total=len(jobs))
@@ -139,6 +140,7 @@ def run(
             todo = claims.refused
             if todo:
                 time.sleep(WATCH_SECONDS)
+    # Also what other processes finished while this one was running.
     summary.n_before = len(jobs) - summary.n_computed - len(summary.failures)
     summary.seconds = time.perf_counter() - started
     return summary
@@ -169,6 +171,7 @@ class _Claims:
         if not self.store.claim(job):
             self.refused.append(job)
             return False
+        # It may have been finished between the listing of jobs and this claim.
         if self.store.is_done(job):
             self.store.release(job)
             return False
@@ -176,9 +179,14 @@ class _Claims:
 
 
 def _outcomes(
-    function: Function, todo: Sequence[Job], claims: _Claims, n_jobs: int | None
+    function: Function,
+    todo: Sequence[Job],
+    claims: _Claims,
+    n_jobs: int | None,
 ) -> Outcomes:
     """Compute jobs, in this process or in workers."""
+    # A run directory always gets workers, so that a job which crashes Python does not end
+    # the run.
     if claims.store.path is None and n_jobs == 1:
         return _in_this_process(function, todo, claims)
     n_workers = min(n_jobs or cpu_count(), len(todo))
@@ -210,7 +218,11 @@ def _progress_line(outcome: Outcome) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def _in_this_process(function: Function, todo: Sequence[Job], claims: _Claims) -> Outcomes:
+def _in_this_process(
+    function: Function,
+    todo: Sequence[Job],
+    claims: _Claims,
+) -> Outcomes:
     """Compute jobs one after the other."""
     for job in todo:
         if claims.claim(job):
@@ -218,7 +230,10 @@ def _in_this_process(function: Function, todo: Sequence[Job], claims: _Claims) -
 
 
 def _in_workers(
-    function: Function, todo: Sequence[Job], claims: _Claims, n_workers: int
+    function: Function,
+    todo: Sequence[Job],
+    claims: _Claims,
+    n_workers: int,
 ) -> Outcomes:
     """Compute jobs in worker processes, also if some of them make a worker die.
 
@@ -256,6 +271,8 @@ def _in_one_pool(
         # After Ctrl-C workers are in the middle of a job, and must not go on.
         stack.callback(pool.shutdown, kill_workers=True)
         while busy or (waiting and is_whole):
+            # One job per worker at a time: a job waiting in the pool could not be given to
+            # another process, and would be a suspect if the pool breaks.
             while waiting and is_whole and len(busy) < n_workers:
                 job = waiting.popleft()
                 if claims.claim(job):
@@ -279,12 +296,14 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Outcome]:
     Workers start here. They inherit that SIGINT is ignored, so that Ctrl-C, which a terminal
     sends to all processes, is handled by the parent alone.
     """
+    # Only the main thread may set signal handlers.
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread:
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         future: Future[Outcome] = pool.submit(_compute_in_worker, job)
     except BrokenProcessPool as error:
+        # An idle worker died. The caller handles this like a job that broke the pool.
         future = Future()
         future.set_exception(error)
     finally:
@@ -310,7 +329,7 @@ def _end_with_parent(parent: int) -> None:
     """End this process, in the middle of a job if need be, when the parent is gone."""
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
-    os._exit(0)
+    os._exit(0)  # sys.exit would only end this thread
 
 
 def _compute_in_worker(job: Job) -> Outcome:
@@ -326,6 +345,7 @@ def _compute(function: Function, job: Job) -> Outcome:
         with threadpool_limits(BLAS_THREADS):
             return Outcome(job, function(job))
     except Exception as error:
+        # Not BaseException: Ctrl-C in this process must end the run.
         return Outcome(job, None, _describe(error))
 
 

@@ -53,7 +53,9 @@ class _Place(NamedTuple):
 
 
 def plan(
-    experiments: Iterable[Experiment], runner: Runner, methods: Sequence[str] = ()
+    experiments: Iterable[Experiment],
+    runner: Runner,
+    methods: Sequence[str] = (),
 ) -> tuple[list[Job], list[str]]:
     """Return the jobs of the experiments, and sentences about methods that are left out.
 
@@ -77,8 +79,9 @@ def plan(
             for place in _places(settings, runner):
                 if not method.fits_in_memory(place.size):
                     notes.append(
-                        f"{method.label} needs dense samples, and {place.dataset} has too "
-                        "many of them for the memory: left out."
+                        f"{method.label} needs dense samples, and "
+                        f"{place.dataset} has too many of them for the "
+                        "memory: left out."
                     )
                     continue
                 jobs += _jobs_at(place, method, experiment, runner)
@@ -91,8 +94,13 @@ def plan(
     return jobs + grid_jobs, list(dict.fromkeys(notes))
 
 
-def _obstacle(method: Method, experiment: Experiment, settings: Sequence[Setting]) -> str:
+def _obstacle(
+    method: Method,
+    experiment: Experiment,
+    settings: Sequence[Setting],
+) -> str:
     """Why a method cannot take part in an experiment, or an empty text."""
+    # Settings change the samples or targets and concern no parameter of the selector.
     varied = {name for setting in settings for name in setting if name not in SETTINGS}
     if not method.takes(varied):
         return f"{method.label} has no parameter that {experiment.name} varies: left out."
@@ -101,7 +109,10 @@ def _obstacle(method: Method, experiment: Experiment, settings: Sequence[Setting
     return ""
 
 
-def _places(settings: Iterable[Setting], runner: Runner) -> Iterator[_Place]:
+def _places(
+    settings: Iterable[Setting],
+    runner: Runner,
+) -> Iterator[_Place]:
     """Each setting with the data sets and splits where it is run."""
     for setting in settings:
         if "n" in setting:
@@ -127,6 +138,7 @@ def _jobs_at(
     label = method.label
     if "targets" in setting:
         label = f"{label} ({setting['targets']})"
+    # All samples can be drawn in one way only.
     n_draws = 1
     if setting.get("ratio", 1.0) < 1.0:
         n_draws = FAST_DRAWS if runner.protocol.fast else DRAWS

@@ -136,6 +136,7 @@ def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
 
 
 def _write(text: str, path: PathLike) -> Path:
+    # Lone surrogates in names cannot be encoded; "replace" writes a question mark.
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
     return Path(path)
@@ -160,7 +161,9 @@ def render(
     panels = [panel for part in parts for panel in part.panels]
     drawn = [name for panel in panels if panel.kind == "lines" for name in panel.series]
     color_of = colors(drawn)
+    # The same text is embedded and hashed: a browser runs the script only if both agree.
     script = HERE.joinpath("report.js").read_text("utf-8")
+    # A page without figures does without plotly's 2 MB.
     plotly = ""
     if panels:
         plotly = import_optional("plotly.offline", "plots", what="The report").get_plotlyjs()
@@ -213,6 +216,7 @@ def _hidden(panels: Sequence[Panel]) -> set[str]:
     means: dict[str, float] = {}
     for panel in crowded:
         for name, points in panel.series.items():
+            # The first panel decides; a method is hidden in all panels or in none.
             means.setdefault(name, fmean(point[1] for point in points))
     best_first = sorted(means, key=lambda name: (*label_order(name), -means[name]))
     return set(best_first[MOST_CURVES:])

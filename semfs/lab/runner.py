@@ -109,6 +109,7 @@ class Runner:
         method = self.method(job.method)
         if "targets" in job.setting:
             method = replace(method, attributes=job.setting["targets"] == "attributes")
+        # Preparation, such as making samples dense, is not part of the time of a method.
         seed = self.protocol.seed
         selector, samples = prepare(method, dict(job.params), split, ks, seed)
         start = time.perf_counter()
@@ -134,6 +135,7 @@ class Runner:
         data = load(self.loaders[job.dataset])
         unseen = tuple(self.splits[job.dataset][job.split])
         split = split_data(data, unseen, job.split)
+        # For all methods of the run, so that they are scored on the same samples.
         if self.protocol.unlabeled_half:
             split = split.with_unlabeled_half(self.protocol.seed)
         return split.with_ratio(setting.get("ratio", 1.0), job.seed)
@@ -155,8 +157,9 @@ def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
     if job.experiment == "convergence":
         if not hasattr(fitted, "objective_"):
             raise ValueError(
-                f"{type(fitted).__name__} has no objective_ after fit, which the experiment "
-                "convergence shows. Leave it out, or store the objective of each iteration."
+                f"{type(fitted).__name__} has no objective_ after fit, "
+                "which the experiment convergence shows. Leave it out, "
+                "or store the objective of each iteration."
             )
         facts["objective"] = np.asarray(fitted.objective_).tolist()
     knowledge: Mapping[str, str] = getattr(fitted, "knowledge_", {})
@@ -171,6 +174,7 @@ def _feature_names(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Names for the largest k, and by k if these do not begin with those for a smaller k."""
     names = {str(k): split.names_of(features) for k, features in features_by_k.items()}
+    # Most methods rank features: one list says it for all k.
     longest = max(names.values(), key=len, default=[])
     is_nested = all(chosen == longest[: len(chosen)] for chosen in names.values())
     return longest, {} if is_nested else names
@@ -185,6 +189,7 @@ def make_runner(
 ) -> Runner:
     """Return a runner, after a check that the data are those of earlier jobs of the store."""
     sizes: dict[Place, Size] = {}
+    # A continued run may have other data sets than before; keep the facts of both.
     facts = store.info().get("datasets", {})
     for name, loader in loaders.items():
         data = load(loader)
@@ -203,12 +208,17 @@ def make_runner(
 def _fingerprint(data: ZeroShotDataset) -> str:
     """Hash of everything that results depend on."""
     X = data.X
+    # joblib hashes arrays by their contents, but sparse matrices by their pickle.
     parts = [X.data, X.indices, X.indptr, X.shape] if sparse.issparse(X) else [X]
     fingerprint: str = joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
     return fingerprint
 
 
-def _size(data: ZeroShotDataset, facts: Mapping[str, Any], fast: bool) -> Size:
+def _size(
+    data: ZeroShotDataset,
+    facts: Mapping[str, Any],
+    fast: bool,
+) -> Size:
     """The size of the seen part of a split."""
     dense_bytes = 0
     if sparse.issparse(data.X):

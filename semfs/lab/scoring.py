@@ -19,7 +19,10 @@ Scores: TypeAlias = dict[int, dict[str, tuple[float, float]]]
 
 
 def score_features(
-    split: SplitData, features_by_k: Mapping[int, Indices], n_repeats: int, seed: int
+    split: SplitData,
+    features_by_k: Mapping[int, Indices],
+    n_repeats: int,
+    seed: int,
 ) -> Scores:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen samples, for each k.
 
@@ -36,7 +39,11 @@ def score_features(
 
 
 def score_random_draws(
-    split: SplitData, selector: RandomSelector, ks: Sequence[int], n_repeats: int, seed: int
+    split: SplitData,
+    selector: RandomSelector,
+    ks: Sequence[int],
+    n_repeats: int,
+    seed: int,
 ) -> Scores:
     """Return the scores of random features, with a new draw for each K-means run.
 
@@ -46,6 +53,7 @@ def score_random_draws(
     if len(split.y_unseen) == 0:
         return {}
     starts = _starts(split, n_repeats, seed)
+    # One seed per run, from a generator that depends on the split.
     draws = np.random.RandomState(split.seed(seed)).randint(2**31 - 1, size=n_repeats)
     orders = []
     for draw in draws:

@@ -129,13 +129,17 @@ def label_order(label: str) -> tuple[bool, bool]:
 
 def data_title(name: str) -> str:
     """Return a readable title of a data set, by default its name without dashes."""
+    # Files are called "apy_lite0_head1280" and the like; the beginning is the name.
     for start, title in PAPER["titles"].items():
         if name.lower().startswith(start):
             return str(title)
     return re.sub(r"[_-]+", " ", name).strip() or name
 
 
-def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]:
+def build_sections(
+    rows: Sequence[Row],
+    findings: bool = False,
+) -> list[Section]:
     """Return the sections of all experiments that have rows.
 
     ``findings`` adds what the paper says.
@@ -146,6 +150,7 @@ def build_sections(rows: Sequence[Row], findings: bool = False) -> list[Section]
         if experiment not in by_experiment:
             continue
         built = build(by_experiment[experiment])
+        # The first section of an experiment is the one with its summary.
         if findings:
             finding = PAPER["experiments"][experiment]["finding"]
             built[0].text.append(f"What the paper says: {finding}")
@@ -160,6 +165,7 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     found: dict[tuple[str, str], Standings] = {}
     figures = []
     for name, of_dataset in _group_by(rows, "dataset").items():
+        # The summary and the table of standings show the same comparison.
         for metric, title in METRICS.items():
             found[name, title] = standings(of_dataset, metric)
         n_splits = len({str(row["split"]) for row in of_dataset})
@@ -182,6 +188,7 @@ def _selected_features(rows: Sequence[Row]) -> Section:
     lists: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
     for row in _with_largest_k(rows):
         place = (row["dataset"], row["label"])
+        # No list: any list would name features that were not scored.
         if _draws_at_random(row):
             lists[place] = []
         elif row.get("features") and not is_oracle(row["label"]):
@@ -238,6 +245,7 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
                 method = with_attributes.removesuffix(" (attributes)")
                 with_labels = f"{method} (labels)"
                 if method != with_attributes and with_labels in labels:
+                    # Methods that ran with one kind of targets only have no lead.
                     pair = (with_attributes, with_labels)
                     leads[name, title, method] = lead(of_dataset, metric, *pair)
     text = "The same method fitted to class attributes and to labels; the lead of attributes."
@@ -247,6 +255,7 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
     """The objective after each iteration, and whether it ever rises."""
+    # Failed or older fits may lack the objective.
     fits = [row for row in _with_largest_k(rows) if (row.get("extra") or {}).get("objective")]
     panels = []
     for name, of_dataset in _group_by(fits, "dataset").items():
@@ -289,7 +298,11 @@ BUILDERS: dict[str, Callable[[Sequence[Row]], list[Section]]] = {
 }
 
 
-def score_panels(datasets: Mapping[str, Sequence[Row]], x: str, x_title: str) -> list[Panel]:
+def score_panels(
+    datasets: Mapping[str, Sequence[Row]],
+    x: str,
+    x_title: str,
+) -> list[Panel]:
     """Return one panel per data set and measure."""
     panels = []
     for name, rows in datasets.items():
@@ -300,7 +313,9 @@ def score_panels(datasets: Mapping[str, Sequence[Row]], x: str, x_title: str) ->
     return panels
 
 
-def _spans_orders_of_magnitude(found: Mapping[str, Sequence[Point]]) -> bool:
+def _spans_orders_of_magnitude(
+    found: Mapping[str, Sequence[Point]],
+) -> bool:
     """Whether x is better drawn on a logarithmic axis."""
     values = [point.x for line in found.values() for point in line]
     if not values or min(values) <= 0:
@@ -308,7 +323,13 @@ def _spans_orders_of_magnitude(found: Mapping[str, Sequence[Point]]) -> bool:
     return bool(max(values) / min(values) >= LOGARITHMIC_RATIO)
 
 
-def _panel(title: str, found: Mapping[str, Sequence[Point]], x: str, y: str, log: str) -> Panel:
+def _panel(
+    title: str,
+    found: Mapping[str, Sequence[Point]],
+    x: str,
+    y: str,
+    log: str,
+) -> Panel:
     """A panel of curves."""
     series = {}
     for label, line in found.items():
@@ -327,6 +348,7 @@ def _group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
 def _with_largest_k(rows: Sequence[Row]) -> list[Row]:
     """The row with the largest k of every job: it names all the features selected."""
     largest: dict[str, Row] = {}
+    # Sorted by k, so that the row with the largest k is the one that stays.
     for row in sorted(rows, key=lambda row: row["k"] or 0):
         names = ("dataset", "split", "label", "params", "seed")
         identity = json.dumps([row.get(name) for name in names], sort_keys=True, default=str)

@@ -115,22 +115,33 @@ class SplitData:
 
     def seed(self, seed: int) -> int:
         """Return a seed for random draws that differ between splits."""
+        # Not hash(), which differs between processes.
         return zlib.crc32(f"{seed} {self.name}".encode("utf-8", "replace"))
 
 
 @lru_cache(maxsize=2)  # jobs come sorted by split: the next ones need the same samples
-def split_data(data: ZeroShotDataset, unseen: tuple[Label, ...], name: str) -> SplitData:
+def split_data(
+    data: ZeroShotDataset,
+    unseen: tuple[Label, ...],
+    name: str,
+) -> SplitData:
     """Return the samples of a split given by its unseen classes."""
     return SplitData.of(data.with_unseen(list(unseen)), name)
 
 
-def synthetic_data(n: int, d: int, seed: int, n_classes: int = 20) -> SplitData:
+def synthetic_data(
+    n: int,
+    d: int,
+    seed: int,
+    n_classes: int = 20,
+) -> SplitData:
     """Return n seen samples of d features made from class attributes plus noise, in float32.
 
     A fifth of the features depend on the 50 attributes; there are no unseen samples.
     """
     n_attributes = 50
     rng = np.random.RandomState(seed)
+    # Each class has about a third of the attributes; the noise has twice their strength.
     A = (rng.uniform(size=(n_classes, n_attributes)) < 0.3).astype(np.float64)
     mixing = rng.standard_normal((n_attributes, d)) * (rng.uniform(size=d) < 0.2)
     y = np.arange(n) % n_classes
@@ -140,7 +151,11 @@ def synthetic_data(n: int, d: int, seed: int, n_classes: int = 20) -> SplitData:
 
 
 def class_splits(
-    data: ZeroShotDataset, n_splits: int | None = None, seed: int = 0, *, fast: bool = False
+    data: ZeroShotDataset,
+    n_splits: int | None = None,
+    seed: int = 0,
+    *,
+    fast: bool = False,
 ) -> Splits:
     """Return the class splits on which methods are compared.
 
@@ -154,6 +169,7 @@ def class_splits(
     """
     if n_splits is not None:
         check_integer("n_splits", n_splits, 1)
+    # A comparison with the literature needs the split that comes with the data.
     if len(data.unseen):
         return _given_and_random(data, n_splits or 1, seed)
     if data.name.lower().startswith("cifar10") and len(data.classes) == 10:
@@ -161,14 +177,18 @@ def class_splits(
     return random_splits(data, n_splits or (FAST_SPLITS if fast else RANDOM_SPLITS), seed)
 
 
-def _given_and_random(data: ZeroShotDataset, n_splits: int, seed: int) -> Splits:
+def _given_and_random(
+    data: ZeroShotDataset,
+    n_splits: int,
+    seed: int,
+) -> Splits:
     """The split that the data set names, then random ones."""
     n_seen = len(data.seen)
     n_unseen = len(data.unseen)
     if min(n_seen, n_unseen) < FEWEST_CLASSES:
         raise ValueError(
-            f"{data.name} has {n_seen} seen and {n_unseen} unseen classes; at least "
-            f"{FEWEST_CLASSES} of each are needed."
+            f"{data.name} has {n_seen} seen and {n_unseen} unseen "
+            f"classes; at least {FEWEST_CLASSES} of each are needed."
         )
     splits: Splits = {GIVEN: data.unseen.tolist()}
     if n_splits > 1:
@@ -176,9 +196,14 @@ def _given_and_random(data: ZeroShotDataset, n_splits: int, seed: int) -> Splits
     return splits
 
 
-def _pairs_of_seen_classes(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:
+def _pairs_of_seen_classes(
+    data: ZeroShotDataset,
+    n_splits: int | None,
+    seed: int,
+) -> Splits:
     """The first splits with two seen classes, in random order; None: all of them."""
     pairs = list(data.every_split(n_seen=2))
+    # Random order, because the first pairs in alphabetic order share their first class.
     order = np.random.RandomState(seed).permutation(len(pairs))[:n_splits]
     splits: Splits = {}
     for i in order:
@@ -187,22 +212,30 @@ def _pairs_of_seen_classes(data: ZeroShotDataset, n_splits: int | None, seed: in
     return splits
 
 
-def random_splits(data: ZeroShotDataset, n_splits: int, seed: int) -> Splits:
+def random_splits(
+    data: ZeroShotDataset,
+    n_splits: int,
+    seed: int,
+) -> Splits:
     """Return random splits with as many unseen classes as the data set has, or 30 %."""
     check_integer("n_splits", n_splits, 1)
     n_classes = len(data.classes)
     if n_classes < 2 * FEWEST_CLASSES:
         raise ValueError(
-            f"{data.name} has {n_classes} classes; a split needs {FEWEST_CLASSES} seen and "
-            f"{FEWEST_CLASSES} unseen."
+            f"{data.name} has {n_classes} classes; a split needs "
+            f"{FEWEST_CLASSES} seen and {FEWEST_CLASSES} unseen."
         )
+    # At least two of each kind, whatever the share says.
     n_wanted = len(data.unseen) or round(UNSEEN_SHARE * n_classes)
     n_unseen = min(max(FEWEST_CLASSES, n_wanted), n_classes - FEWEST_CLASSES)
     draws = data.random_splits(n_splits, n_unseen, random_state=seed)
     return {f"random-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
 
 
-def split_facts(data: ZeroShotDataset, unseen: Sequence[Label]) -> dict[str, Any]:
+def split_facts(
+    data: ZeroShotDataset,
+    unseen: Sequence[Label],
+) -> dict[str, Any]:
     """Return sizes and classes of a split, for reports."""
     unseen_classes = set(unseen)
     is_unseen = np.array([label in unseen_classes for label in data.y.tolist()])

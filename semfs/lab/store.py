@@ -83,6 +83,7 @@ class Job:
     dataset: str
     split: str
     method: str
+    # Values that JSON can hold, so that the same job has the same key in every process.
     params: Mapping[str, Any] = field(default_factory=dict)
     setting: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -153,7 +154,12 @@ class Store:
     [('SemFS', 5, 0.5)]
     """
 
-    def __init__(self, run: PathLike | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self,
+        run: PathLike | None = None,
+        *,
+        create: bool = True,
+    ) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
         self._locks: IO[bytes] | None = None
         if self.path is not None:
@@ -169,13 +175,14 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.is_file() or path.stat().st_size == 0:
             raise ValueError(
-                f"{path} is missing or empty: not a run directory, or nothing has been "
-                "computed yet. Make one with: semfs reproduce clustering --out "
-                f"{path.parent}"
+                f"{path} is missing or empty: not a run directory, or "
+                "nothing has been computed yet. Make one with: semfs "
+                f"reproduce clustering --out {path.parent}"
             )
 
     def _initialize(self) -> None:
         """Create the table in a new file; check the pages of an old one."""
+        # A file without pages is one that SQLite has just created.
         n_pages = self._db.execute("PRAGMA page_count").fetchone()[0]
         if n_pages == 0:
             self._db.execute(_SCHEMA)
@@ -191,14 +198,16 @@ class Store:
         ``into`` is a new run directory, with which the run can be continued, or None for a
         store in memory. If no record is intact, that is an error and nothing is written.
         """
+        # Never write into a run that has results.
         if into is not None and (Path(into) / FILE_NAME).exists():
             raise ValueError(f"{into} already has a {FILE_NAME}. Name a new directory.")
         path = Path(run).absolute() / FILE_NAME
         records = _intact_records(path)
         if not records:
             raise DamagedStore(
-                f"{path} is damaged or not a semfs store, and not one record of it is intact. "
-                "Nothing was written. Give the directory of a run of `semfs reproduce`."
+                f"{path} is damaged or not a semfs store, and not one "
+                "record of it is intact. Nothing was written. Give the "
+                "directory of a run of `semfs reproduce`."
             )
         store = cls(into)
         for record in records:
@@ -215,6 +224,7 @@ class Store:
         """Reserve a job for this process until `release`; False if another has claimed it."""
         if self.path is None:
             return True
+        # Opened late: a store that is only read leaves no lock file behind.
         if self._locks is None:
             self._locks = (self.path.parent / LOCK_FILE_NAME).open("ab")
         return _lock_byte(self._locks, _lock_position(job))
@@ -230,7 +240,10 @@ class Store:
             return self._db.execute(_SELECT_DONE, [job.key]).fetchone() is not None
 
     def finish(
-        self, job: Job, result: Result, versions: Mapping[str, str] | None = None
+        self,
+        job: Job,
+        result: Result,
+        versions: Mapping[str, str] | None = None,
     ) -> None:
         """Commit the result of a job."""
         value = {
@@ -251,14 +264,17 @@ class Store:
     def pin(self, name: str, value: object, advice: str) -> None:
         """Store a value that must stay the same for all results of this run directory."""
         before = self.info().get(name)
+        # The first run decides; later ones must agree.
         if before is None:
             self.set_info(name, value)
             return
+        # Compared as JSON, because tuples come back as lists.
         text_before = _as_json(before)
         text_now = _as_json(value)
         if text_before != text_now:
             raise ValueError(
-                f"{self.path} was made with {name} = {text_before[:QUOTED_VALUE]}, now it is "
+                f"{self.path} was made with {name} = "
+                f"{text_before[:QUOTED_VALUE]}, now it is "
                 f"{text_now[:QUOTED_VALUE]}. {advice}"
             )
 
@@ -289,7 +305,10 @@ class Store:
                 found[name] = json.loads(value)
         return found
 
-    def _values(self, wanted_kind: str) -> list[tuple[Job, dict[str, Any]]]:
+    def _values(
+        self,
+        wanted_kind: str,
+    ) -> list[tuple[Job, dict[str, Any]]]:
         """The jobs of one kind of record, each with the value of its record."""
         found = []
         for _, kind, text, *_ in self._records():
@@ -314,6 +333,7 @@ class Store:
 
     def _put(self, name: str, kind: str, value: object) -> None:
         """Write a record, in place of one of the same name."""
+        # The time is not used to sort or select; it tells when a result was computed.
         content = (name, kind, _as_json(value), datetime.now(UTC).isoformat())
         with self._errors():
             self._insert((*content, _checksum(repr(content))))
@@ -321,6 +341,7 @@ class Store:
     def _insert(self, record: Record) -> None:
         """Write a record and the new number of records: both or neither."""
         with self._db:
+            # IMMEDIATE takes the write lock before the count is read.
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute(_INSERT_RECORD, record)
             n_records = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
@@ -335,12 +356,14 @@ class Store:
             code = getattr(error, "sqlite_errorname", "")
             if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 advice = (
-                    "The disk is full or failing; what was finished before is safe. "
-                    "Free some space and give the same command again."
+                    "The disk is full or failing; what was finished "
+                    "before is safe. Free some space and give the same "
+                    "command again."
                 )
             elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_BUSY")):
                 advice = "Check that the directory can be written and is on a local disk."
             else:
+                # Any other error comes from the contents of the file.
                 raise self._damaged(str(error)) from error
             raise StoreError(f"{self.path}: {error}. {advice}") from error
 
@@ -349,9 +372,10 @@ class Store:
         run = None if self.path is None else self.path.parent
         reason = " ".join(reason.split())[:QUOTED_MESSAGE]
         return DamagedStore(
-            f"{self.path} is damaged or not a semfs store ({reason}). Save "
-            f"what is intact as a table with `semfs report {run} --csv FILE`, or as a new run "
-            f"directory with semfs.lab.Store.salvage({str(run)!r}, NEW)."
+            f"{self.path} is damaged or not a semfs store ({reason}). "
+            f"Save what is intact as a table with `semfs report {run} "
+            "--csv FILE`, or as a new run directory with "
+            f"semfs.lab.Store.salvage({str(run)!r}, NEW)."
         )
 
 
@@ -366,6 +390,7 @@ def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
         "semfs_version": value["versions"].get("semfs"),
     }
     scores_by_k = result["scores"]
+    # Timings and fits without unseen samples have no scores, but a row all the same.
     if not scores_by_k:
         return [common | _score_columns(None, {}) | {"features": result["features"]}]
     rows = []
@@ -375,7 +400,10 @@ def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _score_columns(k: int | None, scores: Mapping[str, Sequence[float]]) -> Row:
+def _score_columns(
+    k: int | None,
+    scores: Mapping[str, Sequence[float]],
+) -> Row:
     """The columns k, acc, acc_sd, nmi and nmi_sd; None where there is no score."""
     columns: Row = {"k": k}
     for name in SCORE_NAMES:
