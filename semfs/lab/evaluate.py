@@ -80,7 +80,7 @@ def evaluate(
     chosen = _named_methods(methods)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
-    # Asked for a number of splits, all of them are random: they can be averaged.
+    # A number asks for random splits, also of a data set that names one.
     if n_splits is None:
         splits = class_splits(data, seed=seed)
     else:

@@ -154,12 +154,7 @@ class Store:
     [('SemFS', 5, 0.5)]
     """
 
-    def __init__(
-        self,
-        run: PathLike | None = None,
-        *,
-        create: bool = True,
-    ) -> None:
+    def __init__(self, run: PathLike | None = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
         self._locks: IO[bytes] | None = None
         if self.path is not None:
