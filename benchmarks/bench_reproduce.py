@@ -18,8 +18,8 @@ from typing import Any
 from record import write_results
 
 from semfs.lab import Store
+from semfs.lab.comparison import METRICS, standings
 from semfs.lab.paper import Study, reproduce
-from semfs.lab.report import METRICS, standings
 
 
 def exported(run: Any, names: list[str]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def main() -> None:
         run = options.run or folder
         done = reproduce(study, run, command=command, verbose=True)
         found = exported(run, names)
-    print(f"{len(found['rows'])} rows, {len(done.failures)} cells failed")
+    print(f"{len(found['rows'])} rows, {len(done.failures)} jobs failed")
     if not options.small:
         write_results("reproduce", found, command)
 

@@ -103,12 +103,12 @@ def all_rows(names: list[str] | None = None) -> list[dict[str, Any]]:
 
 
 def failures() -> list[dict[str, Any]]:
-    """Two failed cells, one with a hostile message."""
+    """Two failed jobs, one with a hostile message."""
     place = {"experiment": "clustering", "dataset": "apy", "split": "given"}
-    cell = place | {"params": {"mu": 1.0}}
+    job = place | {"params": {"mu": 1.0}}
     return [
-        {**cell, "method": "l20alm", "error": "LinAlgError: singular matrix"},
-        {**cell, "method": "wknn", "error": f"ValueError: {EVIL}\nsecond line"},
+        {**job, "method": "l20alm", "error": "LinAlgError: singular matrix"},
+        {**job, "method": "wknn", "error": f"ValueError: {EVIL}\nsecond line"},
     ]
 
 

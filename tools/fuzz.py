@@ -108,16 +108,16 @@ def selector(path: Path, **options: Any) -> None:
 
 def filled(run: Path | None) -> Any:
     """A store with six results of a run, a failure and a note."""
-    from semfs.lab import Cell, Result, Store
+    from semfs.lab import Job, Result, Store
 
     store = Store(run)
     for i in range(7):
-        cell = Cell("toy", "numbers", "given", "square", {"i": i})
+        job = Job("toy", "numbers", "given", "square", {"i": i})
         if i < 6:
             scores = {k: {"acc": (i / 3, 0.1), "nmi": (i / 7, 0.0)} for k in (5, 20)}
-            store.finish(cell, Result(scores, 0.5, ["a", "b"]), {"semfs": "1"})
+            store.finish(job, Result(scores, 0.5, ["a", "b"]), {"semfs": "1"})
         else:
-            store.fail(cell, "ValueError: no")
+            store.fail(job, "ValueError: no")
     store.set_info("command", "semfs")
     return store
 

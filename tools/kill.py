@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from semfs.lab import Store, runner
+from semfs.lab import Store, parallel
 from semfs.lab.paper import Study, reproduce
 
 ALLOWED_TO_DIFFER = ("seconds",)  # between two runs
@@ -49,13 +49,13 @@ def attempt(study: Study, run: Path, workers: bool) -> int:
     with contextlib.suppress(BaseException), open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 2)
         if not workers:
-            runner._from_workers = in_this_process
+            parallel._in_workers = in_this_process
         status = len(reproduce(study, run, n_jobs=1).failures)
     os._exit(status)
 
 
-def in_this_process(function: Any, todo: list, n_workers: int, mine: Any) -> Any:
-    return (runner._outcome(cell, function) for cell in todo if mine(cell))
+def in_this_process(function: Any, todo: list, claims: Any, n_workers: int) -> Any:
+    return parallel._in_this_process(function, todo, claims)
 
 
 def rows_of(run: Path) -> dict[str, dict]:
@@ -91,9 +91,10 @@ def disturb(
     study: Study, folder: Path, rng: np.random.Generator, n_kills: int, workers: bool
 ) -> dict[str, int]:
     """Kill runs so many times and return what was counted."""
-    runner._from_workers, workers_of = in_this_process, runner._from_workers
+    in_workers = parallel._in_workers
+    parallel._in_workers = in_this_process
     reproduce(study, folder / "warm")  # what this imports, no fork has to
-    runner._from_workers = workers_of
+    parallel._in_workers = in_workers
     started = time.perf_counter()
     if os.waitpid(attempt(study, folder / "whole", workers), 0)[1]:
         raise RuntimeError("the undisturbed run failed")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from semfs.lab.paper import evaluate
-from semfs.lab.report import curves
+from semfs.lab.comparison import curves
+from semfs.lab.evaluate import evaluate
 
 # %%
 # Ours ranks features by the ratio of between-class to within-class variance, weighting all classes
@@ -55,7 +55,7 @@ rows, summary = evaluate(
     n_repeats=10,
     n_jobs=1,
 )
-print(f"{summary.n_computed} cells computed, {len(summary.failures)} failed")
+print(f"{summary.n_computed} jobs computed, {len(summary.failures)} failed")
 
 # %%
 # The rows hold everything that was measured; ``curves`` averages them over the splits.

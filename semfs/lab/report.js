@@ -53,7 +53,7 @@
   function curve(panel, name, points) {
     const place = names.indexOf(name);
     const color = colors[name];
-    const oracle = /\((oracle|reference)\)$/i.test(name); // nobody could choose like that
+    const oracle = /\((oracle|reference)\)$/i.test(name); // cannot be used in practice
     const text = ([x, y, spread, remark]) =>
       hover(name, `${panel.x}: ${x}`,
         `${panel.y}: ${number(y)}` + (spread === null ? "" : ` ± ${number(spread)}`), remark);
@@ -145,9 +145,9 @@
       input.addEventListener("change", () => { toggle(input.dataset.key, input.checked); apply(); });
     }
     for (const button of all("button[data-all]")) {
-      const own = [...button.closest("fieldset").querySelectorAll("input[data-key]")];
+      const inFieldset = [...button.closest("fieldset").querySelectorAll("input[data-key]")];
       button.addEventListener("click", () => {
-        for (const input of own) toggle(input.dataset.key, button.dataset.all === "show");
+        for (const input of inFieldset) toggle(input.dataset.key, button.dataset.all === "show");
         apply();
       });
     }

@@ -1,217 +1,226 @@
-"""Run a grid of cells: resumable and in parallel.
+"""`Runner`: computes one job of a comparison of methods on class splits.
 
-A finished cell is never computed again, a failed one is recorded and tried again by the next
-run, and a run may be killed at any moment.
+One fit on the seen classes gives the features for all numbers of features k. Scores are means
+over single K-means runs on the unseen classes, from the same starting samples for all methods.
 """
 
-import importlib.metadata
-import os
-import signal
-import sys
-import threading
+from __future__ import annotations
+
 import time
-import traceback
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from joblib import cpu_count
-from joblib.externals.loky import ProcessPoolExecutor
-from threadpoolctl import threadpool_limits
+import joblib
+import numpy as np
+from scipy import sparse
 
-from semfs.lab.store import Cell, Result, Store
-from semfs.progress import Progress
-from semfs.validation import check_integer
+from semfs._typing import Indices
+from semfs.baselines import RandomSelector
+from semfs.lab.data import Loader, load
+from semfs.lab.methods import Method, Size, find_method, fit_selector, prepare
+from semfs.lab.scoring import score_features, score_random_draws
+from semfs.lab.splits import SplitData, Splits, dataset_facts, split_data, synthetic_data
+from semfs.lab.store import Job, Result, Store
 
-WATCH_SECONDS = 0.5
-BLAS_THREADS = 1  # sums depend on it in their last digits: the same for any number of workers
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
-Function = Callable[[Cell], Result]
-Outcome = tuple[Cell, Result | None, str]  # the result, or what went wrong
-Outcomes = Generator[Outcome, None, None]
+    from semfs.datasets import ZeroShotDataset
 
+#: Numbers of selected features, as in the paper: 5, 10, …, 50.
+KS = tuple(range(5, 55, 5))
 
-@dataclass
-class Summary:
-    """What a run did: cells in all, finished before, computed now; errors by cell; remarks."""
+#: Settings of a job that change its samples or targets; others are selector parameters.
+SETTINGS = ("ratio", "targets", "n", "d")
 
-    n_cells: int = 0
-    n_before: int = 0
-    n_computed: int = 0
-    failures: list[tuple[Cell, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+#: Bytes of a float64, to which methods convert sparse samples that they cannot take.
+FLOAT_BYTES = 8
 
-    def __add__(self, other: Self) -> Self:
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return type(self)(*(a + b for a, b in pairs))
+#: A data set and a split.
+Place: TypeAlias = tuple[str, str]
 
 
-def run(
-    cells: Iterable[Cell],
-    store: Store,
-    function: Function,
-    *,
-    n_jobs: int | None = None,
-    verbose: bool = False,
-) -> Summary:
-    """Compute the cells that the store does not have yet, and commit each as it is done.
+@dataclass(frozen=True)
+class Protocol:
+    """What all jobs of a run have in common.
 
     Parameters
     ----------
-    cells : iterable of Cell
-    store : Store
-    function : callable
-        Computes one cell. It runs in worker processes, each with one BLAS thread, so that
-        results do not depend on ``n_jobs``.
-    n_jobs : int, optional
-        Number of worker processes; by default one per core. With 1 and a store in memory,
-        cells are computed in this process.
-    verbose : bool, default=False
-        Show progress and the time left.
+    ks : tuple of int
+        Numbers of selected features.
+    n_repeats : int
+        K-means runs per score.
+    seed : int
+    fast : bool
+        Whether this is a quick trial.
+    unlabeled_half : bool
+        Whether half of each unseen class may be seen without labels by methods that use
+        unlabeled samples. Then the other half is clustered, for all methods.
     """
-    if n_jobs is not None:
-        check_integer("n_jobs", n_jobs, 1)
-    cells = list({cell.key: cell for cell in cells}.values())
-    todo = [cell for cell in cells if not store.is_done(cell)]
-    summary = Summary(len(cells))
-    started = time.perf_counter()
-    with Progress("cells", len(todo), verbose) as progress:
-        while todo:
-            others: list[Cell] = []  # other processes are at these; perhaps they give them up
-            if store.path is None and n_jobs == 1:
-                outcomes: Outcomes = (_outcome(cell, function) for cell in todo)
-            else:
-                mine = partial(_is_mine, store, others)
-                n_workers = min(n_jobs or cpu_count(), len(todo))
-                outcomes = _from_workers(function, todo, n_workers, mine)
-            with closing(outcomes):
-                for cell, result, error in outcomes:
-                    if result is not None:
-                        store.finish(cell, result, versions())
-                        summary.n_computed += 1
-                    else:
-                        store.fail(cell, error)
-                        summary.failures.append((cell, error))
-                    store.release(cell)
-                    progress.step(_line(cell, error))
-            todo = others
-            time.sleep(WATCH_SECONDS if todo else 0.0)
-    summary.n_before = len(cells) - summary.n_computed - len(summary.failures)
-    summary.seconds = time.perf_counter() - started
-    return summary
+
+    ks: tuple[int, ...] = KS
+    n_repeats: int = 20
+    seed: int = 0
+    fast: bool = False
+    unlabeled_half: bool = False
+
+    def as_stored(self) -> dict[str, Any]:
+        """Return the protocol as runs store it; earlier versions had no `unlabeled_half`."""
+        stored = asdict(self)
+        if not self.unlabeled_half:
+            del stored["unlabeled_half"]
+        return stored
 
 
-def _is_mine(store: Store, others: list[Cell], cell: Cell) -> bool:
-    """Claim a cell; not if another process is at it (``others`` gets it) or has finished it."""
-    if not store.claim(cell):
-        others.append(cell)
-        return False
-    if store.is_done(cell):
-        store.release(cell)
-        return False
-    return True
+@dataclass(frozen=True)
+class Runner:
+    """Computes jobs, in worker processes.
 
-
-def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
-    import semfs
-
-    names = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn"}
-    found = {name: importlib.metadata.version(package) for name, package in names.items()}
-    return {"semfs": semfs.__version__, "python": sys.version.split()[0]} | found
-
-
-def _line(cell: Cell, error: str) -> str:
-    """What became of a cell, without control characters: a terminal may be given it."""
-    values = ", ".join(f"{name}={value}" for name, value in cell.setting.items())
-    place = (cell.experiment, cell.dataset, cell.split, cell.label or cell.method, values)
-    note = f"FAILED: {error.splitlines()[0]}" if error else "done"
-    text = f"{' · '.join(word for word in place if word)}: {note}"
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-
-
-def _from_workers(
-    function: Function, todo: Sequence[Cell], n_workers: int, mine: Callable[[Cell], bool]
-) -> Outcomes:
-    """Compute cells in worker processes; what was under way when one died goes one by one.
-
-    They are joblib's (loky), which do not run the user's script a second time.
+    Parameters
+    ----------
+    loaders : mapping
+        Data sets by name.
+    splits : mapping
+        Unseen classes by data set and split.
+    protocol : Protocol
+    sizes : mapping
+        Size of the seen part by data set and split.
+    user_methods : mapping
+        Methods by name that `find_method` does not know.
     """
-    left, suspects = deque(todo), deque[Cell]()
-    while left or suspects:
-        cells, n_at_once = (suspects, 1) if suspects else (left, n_workers)
-        busy: dict[Future[Outcome], Cell] = {}
-        whole = True
-        with ExitStack() as stack:
-            given = (function, os.getpid())
-            pool = ProcessPoolExecutor(n_at_once, initializer=_begin, initargs=given)
-            stack.callback(pool.shutdown, kill_workers=True)  # in mid-task after Ctrl-C
-            while busy or (cells and whole):
-                while cells and whole and len(busy) < n_at_once:
-                    cell = cells.popleft()
-                    if mine(cell):
-                        busy[_submit(pool, cell)] = cell
-                for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                    cell, error = busy.pop(future), future.exception()
-                    whole = whole and not isinstance(error, BrokenProcessPool)
-                    if error is None:
-                        yield future.result()
-                    elif whole or cells is suspects:
-                        yield cell, None, _describe(error)
-                    else:
-                        suspects.append(cell)
+
+    loaders: Mapping[str, Loader]
+    splits: Mapping[str, Splits]
+    protocol: Protocol
+    sizes: Mapping[Place, Size] = field(default_factory=dict)
+    user_methods: Mapping[str, Method] = field(default_factory=dict)
+
+    def method(self, name: str) -> Method:
+        """Return a method by name."""
+        if name in self.user_methods:
+            return self.user_methods[name]
+        return find_method(name)
+
+    def compute(self, job: Job) -> Result:
+        """Compute one job."""
+        split = self.samples(job)
+        ks = self._possible_ks(job, split)
+        method = self.method(job.method)
+        if "targets" in job.setting:
+            method = replace(method, attributes=job.setting["targets"] == "attributes")
+        # Preparation, such as making samples dense, is not part of the time of a method.
+        seed = self.protocol.seed
+        selector, samples = prepare(method, dict(job.params), split, ks, seed)
+        start = time.perf_counter()
+        features_by_k, fitted = fit_selector(selector, samples, ks, method.uses_unlabeled)
+        seconds = time.perf_counter() - start
+        extra = _facts_of_fit(job, fitted)
+        n_repeats = self.protocol.n_repeats
+        if isinstance(fitted, RandomSelector):
+            extra["random_draws"] = True
+            scores = score_random_draws(split, fitted, ks, n_repeats, seed)
+            return Result(scores, seconds, extra=extra)
+        scores = score_features(split, features_by_k, n_repeats, seed)
+        features, by_k = _feature_names(split, features_by_k)
+        if by_k:
+            extra["features_by_k"] = by_k
+        return Result(scores, seconds, features, extra)
+
+    def samples(self, job: Job) -> SplitData:
+        """Return the samples of a job."""
+        setting = job.setting
+        if "n" in setting:
+            return synthetic_data(setting["n"], setting["d"], job.seed)
+        data = load(self.loaders[job.dataset])
+        unseen = tuple(self.splits[job.dataset][job.split])
+        split = split_data(data, unseen, job.split)
+        # For all methods of the run, so that they are scored on the same samples.
+        if self.protocol.unlabeled_half:
+            split = split.with_unlabeled_half(self.protocol.seed)
+        return split.with_ratio(setting.get("ratio", 1.0), job.seed)
+
+    def _possible_ks(self, job: Job, split: SplitData) -> tuple[int, ...]:
+        """The numbers of features for which there are enough; one for timings."""
+        n_features = split.X.shape[1]
+        if "n" in job.setting:
+            return (min(max(self.protocol.ks), n_features),)
+        ks = tuple(k for k in self.protocol.ks if k <= n_features)
+        if not ks:
+            raise ValueError(f"{job.dataset} has only {n_features} features. Ask for fewer.")
+        return ks
 
 
-def _submit(pool: Any, cell: Cell) -> Future[Outcome]:
-    """Hand over a cell. Workers start here, and inherit that Ctrl-C is for their parent."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
-    try:
-        return pool.submit(_outcome, cell)
-    except BrokenProcessPool as error:
-        broken: Future[Outcome] = Future()
-        broken.set_exception(error)
-        return broken
-    finally:
-        if in_main_thread:
-            signal.signal(signal.SIGINT, before)
+def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
+    """What the report says of a fit: its objective, and what it could not use."""
+    facts: dict[str, Any] = {}
+    if job.experiment == "convergence":
+        if not hasattr(fitted, "objective_"):
+            raise ValueError(
+                f"{type(fitted).__name__} has no objective_ after fit, "
+                "which the experiment convergence shows. Leave it out, "
+                "or store the objective of each iteration."
+            )
+        facts["objective"] = np.asarray(fitted.objective_).tolist()
+    knowledge: Mapping[str, str] = getattr(fitted, "knowledge_", {})
+    not_used = {source: text for source, text in knowledge.items() if "not used" in text}
+    if not_used:
+        facts["not_used"] = not_used
+    return facts
 
 
-_function: Function | None = None  # of a worker process
+def _feature_names(
+    split: SplitData, features_by_k: Mapping[int, Indices]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Names for the largest k, and by k if these do not begin with those for a smaller k."""
+    names = {str(k): split.names_of(features) for k, features in features_by_k.items()}
+    # Most methods rank features: one list says it for all k.
+    longest = max(names.values(), key=len, default=[])
+    is_nested = all(chosen == longest[: len(chosen)] for chosen in names.values())
+    return longest, {} if is_nested else names
 
 
-def _begin(function: Function, parent: int) -> None:
-    """The first thing a worker does: it leaves stdout to its parent."""
-    global _function
-    _function = function
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+def make_runner(
+    store: Store,
+    loaders: Mapping[str, Loader],
+    splits: Mapping[str, Splits],
+    protocol: Protocol,
+    user_methods: Mapping[str, Method] | None = None,
+) -> Runner:
+    """Return a runner, after a check that the data are those of earlier jobs of the store."""
+    sizes: dict[Place, Size] = {}
+    # A continued run may have other data sets than before; keep the facts of both.
+    facts = store.info().get("datasets", {})
+    for name, loader in loaders.items():
+        data = load(loader)
+        store.pin(
+            f"fingerprint of {name}",
+            _fingerprint(data),
+            "Its contents have changed; use another --out for the new data.",
+        )
+        facts[name] = {**dataset_facts(data, splits[name]), "name": name}
+        for split, of_split in facts[name]["splits"].items():
+            sizes[name, split] = _size(data, of_split, protocol.fast)
+    store.set_info("datasets", facts)
+    return Runner(loaders, splits, protocol, sizes, user_methods or {})
 
 
-def _end_with(parent: int) -> None:
-    """When the parent is gone, however it ended, so are we, in mid-task."""
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
-    os._exit(0)
+def _fingerprint(data: ZeroShotDataset) -> str:
+    """Hash of everything that results depend on."""
+    X = data.X
+    # joblib hashes arrays by their contents, but sparse matrices by their pickle.
+    parts = [X.data, X.indices, X.indptr, X.shape] if sparse.issparse(X) else [X]
+    fingerprint: str = joblib.hash([*parts, data.y.tolist(), data.attributes.to_numpy()])
+    return fingerprint
 
 
-def _outcome(cell: Cell, function: Function | None = None) -> Outcome:
-    """Compute a cell with one BLAS thread; an exception becomes text."""
-    compute: Any = function or _function
-    try:
-        with threadpool_limits(BLAS_THREADS):
-            return cell, compute(cell), ""
-    except Exception as error:
-        return cell, None, _describe(error)
-
-
-def _describe(error: BaseException) -> str:
-    """Type and message on the first line, then where it happened."""
-    lines = traceback.format_exception(error, limit=-4)
-    return f"{type(error).__name__}: {error}\n{''.join(lines)}"
+def _size(
+    data: ZeroShotDataset,
+    facts: Mapping[str, Any],
+    fast: bool,
+) -> Size:
+    """The size of the seen part of a split."""
+    dense_bytes = 0
+    if sparse.issparse(data.X):
+        dense_bytes = facts["n_seen"] * facts["n_features"] * FLOAT_BYTES
+    return Size(facts["n_seen"], len(facts["seen"]), fast, dense_bytes)

@@ -1,9 +1,15 @@
-"""Cells, the units of an experiment, and the store of their results: one SQLite file per run.
+"""Jobs, the units of an experiment, and the store of their results: one SQLite file per run.
 
-A result is committed in one transaction, so a run may be killed at any moment. Every record
-carries a checksum: what was damaged is never read as a result. A cell under way is a locked
-byte of the file beside it, so that processes can share a run; locks end with their process.
+A run may be killed at any moment, and several processes may share a run directory:
+
+- A result is committed in one transaction, so it is stored whole or not at all.
+- Every record has a checksum, and the file holds the number of records, so a damaged record
+  is never read as a result.
+- A job under way is a locked byte of a second file. The operating system releases the lock
+  when the process ends, however it ends.
 """
+
+from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -14,20 +20,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self, TypeAlias
+
+from semfs._typing import PathLike
 
 FILE_NAME = "results.sqlite"
-LOCKS = "results.lock"
+LOCK_FILE_NAME = "results.lock"
+
+#: Measures of a clustering, in the order of tables and figures.
+SCORE_NAMES = ("acc", "nmi")
+
+#: Seconds to wait for another process that writes to the database. A commit takes
+#: milliseconds; a minute allows for a slow disk and many processes.
+BUSY_SECONDS = 60.0
+
+#: Characters of SQLite's own message, and of a value, that an error message quotes.
+QUOTED_MESSAGE = 200
+QUOTED_VALUE = 60
+
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS records"
     " (name TEXT PRIMARY KEY, kind TEXT, value TEXT, time TEXT, checksum TEXT)"
 )
-_RECORDS = "SELECT name, kind, value, time, checksum FROM records ORDER BY rowid"
+_SELECT_RECORDS = "SELECT name, kind, value, time, checksum FROM records ORDER BY rowid"
+_SELECT_DONE = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
+_INSERT_RECORD = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)"
 
-Row = dict[str, Any]
-Record = tuple[Any, ...]  # name, kind ("done", "failed" or "info"), value, time, checksum
+#: One flat dict, as reports and tables read it.
+Row: TypeAlias = dict[str, Any]
+#: A line of the database: name, kind ("done", "failed" or "info"), value, time, checksum.
+Record: TypeAlias = tuple[Any, ...]
 
 
 class StoreError(OSError):
@@ -35,21 +58,32 @@ class StoreError(OSError):
 
 
 class DamagedStore(StoreError):
-    """The store holds something else than was written, or is none; see `Store.salvage`."""
+    """The store does not hold what was written, or is not a store; see `Store.salvage`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
-    """One fit, identified by everything that decides its numbers.
+class Job:
+    """One fit of one method, identified by everything that decides its numbers.
 
-    ``params`` are the method's, as JSON values; ``setting`` is what the experiment varies
-    besides, for example ``{"ratio": 0.1}``; ``label`` is shown instead of the method's name.
+    Parameters
+    ----------
+    experiment, dataset, split, method : str
+        Names: of the experiment, the data set, the class split and the method.
+    params : mapping
+        Parameters of the method, as JSON values.
+    setting : mapping
+        What the experiment varies besides, for example ``{"ratio": 0.1}``.
+    seed : int
+    label : str
+        Name of the method in tables and figures; by default ``method``.
     """
 
+    # The key of a job hashes these fields: renaming one would orphan all stored results.
     experiment: str
     dataset: str
     split: str
     method: str
+    # Values that JSON can hold, so that the same job has the same key in every process.
     params: Mapping[str, Any] = field(default_factory=dict)
     setting: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -57,25 +91,48 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the identifying values."""
-        return _checksum(_as_json(vars(self)))
+        """Hash of the identifying values, the name of the job's record in the store."""
+        return _checksum(_as_json(asdict(self)))
 
     @property
-    def place(self) -> Row:
-        """What rows and failures say of the cell."""
-        names = ("experiment", "dataset", "split", "method", "seed")
-        own = {"label": self.label or self.method, "params": {**self.params, **self.setting}}
-        return {name: getattr(self, name) for name in names} | own
+    def columns(self) -> Row:
+        """The job's part of a row, or of a failure."""
+        return {
+            "experiment": self.experiment,
+            "dataset": self.dataset,
+            "split": self.split,
+            "method": self.method,
+            "label": self.label or self.method,
+            "params": {**self.params, **self.setting},
+            "seed": self.seed,
+        }
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell yields: ``scores[k][metric] = (mean, sd)``, fit time, features by name."""
+    """What a job gives.
+
+    Parameters
+    ----------
+    scores : mapping
+        ``scores[k][measure] = (mean, standard deviation)`` for k features; empty if nothing
+        was clustered.
+    seconds : float
+        Time of the fit.
+    features : sequence of str
+        Names of the selected features, best first.
+    extra : mapping
+        Further JSON values. ``features_by_k`` holds the features for each k if those for a
+        smaller k are not the first ones for a larger k.
+    """
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
     seconds: float
     features: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)  # features_by_k, if not nested
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Cell = Job  # alias until all branches are merged
 
 
 class Store:
@@ -90,157 +147,200 @@ class Store:
 
     Examples
     --------
-    >>> store, cell = Store(None), Cell("alpha", "sample", "given", "semfs", label="SemFS")
-    >>> store.finish(cell, Result({5: {"acc": (0.5, 0.1), "nmi": (0.4, 0.1)}}, seconds=0.2))
+    >>> store = Store(None)
+    >>> job = Job("alpha", "sample", "given", "semfs", label="SemFS")
+    >>> store.finish(job, Result({5: {"acc": (0.5, 0.1), "nmi": (0.4, 0.1)}}, seconds=0.2))
     >>> [(row["label"], row["k"], row["acc"]) for row in store.rows()]
     [('SemFS', 5, 0.5)]
     """
 
-    def __init__(self, run: Any = None, *, create: bool = True) -> None:
+    def __init__(self, run: PathLike | None = None, *, create: bool = True) -> None:
         self.path = None if run is None else Path(run) / FILE_NAME
-        self._locks: Any = None
-        if self.path is not None and create:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        elif self.path is not None and not (self.path.is_file() and self.path.stat().st_size):
-            raise ValueError(
-                f"{self.path} is missing or empty: not a run directory, or nothing has been "
-                f"computed yet. Make one with: semfs reproduce clustering --out {run}"
-            )
+        self._locks: IO[bytes] | None = None
+        if self.path is not None:
+            self._check_path(self.path, create)
         with self._errors():
             self._db = _connect(str(self.path or ":memory:"))
-            if not self._db.execute("PRAGMA page_count").fetchone()[0]:
-                self._db.execute(_SCHEMA)
-            elif (found := self._db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
-                raise self._damaged(found)
+            self._initialize()
+
+    @staticmethod
+    def _check_path(path: Path, create: bool) -> None:
+        """Make the run directory, or check that it holds results."""
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.is_file() or path.stat().st_size == 0:
+            raise ValueError(
+                f"{path} is missing or empty: not a run directory, or "
+                "nothing has been computed yet. Make one with: semfs "
+                f"reproduce clustering --out {path.parent}"
+            )
+
+    def _initialize(self) -> None:
+        """Create the table in a new file; check the pages of an old one."""
+        # A file without pages is one that SQLite has just created.
+        n_pages = self._db.execute("PRAGMA page_count").fetchone()[0]
+        if n_pages == 0:
+            self._db.execute(_SCHEMA)
+            return
+        message = self._db.execute("PRAGMA integrity_check").fetchone()[0]
+        if message != "ok":
+            raise self._damaged(message)
 
     @classmethod
-    def salvage(cls, run: Any, into: Any = None) -> Self:
-        """Return a store of what is undamaged in a damaged one, which is left as it is.
+    def salvage(cls, run: PathLike, into: PathLike | None = None) -> Self:
+        """Return a store of the intact records of a damaged one, which is left as it is.
 
-        ``into`` is a new run directory, with which the run can be continued, or None: memory.
+        ``into`` is a new run directory, with which the run can be continued, or None for a
+        store in memory. If no record is intact, that is an error and nothing is written.
         """
+        # Never write into a run that has results.
         if into is not None and (Path(into) / FILE_NAME).exists():
             raise ValueError(f"{into} already has a {FILE_NAME}. Name a new directory.")
-        found: dict[str, Record] = {}
-        for order in ("ASC", "DESC"):  # from both ends up to what cannot be read
-            with contextlib.suppress(sqlite3.Error, UnicodeError):
-                source = _connect(f"{(Path(run).absolute() / FILE_NAME).as_uri()}?mode=ro")
-                with contextlib.closing(source):
-                    for record in source.execute(f"{_RECORDS} {order}"):
-                        if record[-1] == _checksum(repr(record[:-1])):
-                            found[record[0]] = record
+        path = Path(run).absolute() / FILE_NAME
+        records = _intact_records(path)
+        if not records:
+            raise DamagedStore(
+                f"{path} is damaged or not a semfs store, and not one "
+                "record of it is intact. Nothing was written. Give the "
+                "directory of a run of `semfs reproduce`."
+            )
         store = cls(into)
-        for record in found.values():
+        for record in records:
             store._insert(record)
         return store
 
     def close(self) -> None:
-        """Close the files; what was claimed is free."""
+        """Close the files and release the jobs that were claimed."""
         self._db.close()
         if self._locks is not None:
             self._locks.close()
 
-    def claim(self, cell: Cell) -> bool:
-        """Reserve a cell for this process, until `release`; False if another one is at it."""
+    def claim(self, job: Job) -> bool:
+        """Reserve a job for this process until `release`; False if another has claimed it."""
         if self.path is None:
             return True
-        self._locks = self._locks or (self.path.parent / LOCKS).open("ab")
-        return _lock(self._locks, int(cell.key[:12], 16))
+        # Opened late: a store that is only read leaves no lock file behind.
+        if self._locks is None:
+            self._locks = (self.path.parent / LOCK_FILE_NAME).open("ab")
+        return _lock_byte(self._locks, _lock_position(job))
 
-    def release(self, cell: Cell) -> None:
-        """Give back a cell that was claimed."""
+    def release(self, job: Job) -> None:
+        """Give back a job that was claimed."""
         if self._locks is not None:
-            _lock(self._locks, int(cell.key[:12], 16), release=True)
+            _unlock_byte(self._locks, _lock_position(job))
 
-    def is_done(self, cell: Cell) -> bool:
-        """Whether a cell is finished."""
+    def is_done(self, job: Job) -> bool:
+        """Whether the job has a result."""
         with self._errors():
-            sql = "SELECT 1 FROM records WHERE name = ? AND kind = 'done'"
-            return self._db.execute(sql, [cell.key]).fetchone() is not None
+            return self._db.execute(_SELECT_DONE, [job.key]).fetchone() is not None
 
-    def finish(self, cell: Cell, result: Result, versions: Mapping | None = None) -> None:
-        """Commit a result."""
-        value = {"cell": asdict(cell), "result": asdict(result), "versions": versions or {}}
-        self._put(cell.key, "done", value)
+    def finish(
+        self,
+        job: Job,
+        result: Result,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        """Commit the result of a job."""
+        value = {
+            "cell": asdict(job),  # the file format's name for a job, from earlier versions
+            "result": asdict(result),
+            "versions": versions or {},
+        }
+        self._put(job.key, "done", value)
 
-    def fail(self, cell: Cell, error: str) -> None:
-        """Record why a cell failed; the next run tries it again."""
-        self._put(cell.key, "failed", {"cell": asdict(cell), "error": error})
+    def fail(self, job: Job, error: str) -> None:
+        """Record why a job failed; the next run tries it again."""
+        self._put(job.key, "failed", {"cell": asdict(job), "error": error})
 
-    def set_info(self, name: str, value: Any) -> None:
+    def set_info(self, name: str, value: object) -> None:
         """Store a JSON value under a name."""
         self._put(name, "info", value)
 
-    def pin(self, name: str, value: Any, advice: str) -> None:
+    def pin(self, name: str, value: object, advice: str) -> None:
         """Store a value that must stay the same for all results of this run directory."""
-        now, before = _as_json(value), self.info().get(name)
+        before = self.info().get(name)
+        # The first run decides; later ones must agree.
         if before is None:
             self.set_info(name, value)
-        elif _as_json(before) != now:
+            return
+        # Compared as JSON, because tuples come back as lists.
+        text_before = _as_json(before)
+        text_now = _as_json(value)
+        if text_before != text_now:
             raise ValueError(
-                f"{self.path} was made with {name} = {_as_json(before)[:60]}, now it is "
-                f"{now[:60]}. {advice}"
+                f"{self.path} was made with {name} = "
+                f"{text_before[:QUOTED_VALUE]}, now it is "
+                f"{text_now[:QUOTED_VALUE]}. {advice}"
             )
 
     def rows(self) -> list[Row]:
-        """Return one flat dict per finished cell and number of features k, in stable order.
+        """Return one flat dict per finished job and number of features k, in stable order.
 
         Keys: experiment, dataset, split, method, label, params (with the setting of the
         experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra,
-        semfs_version. A cell without clustering scores gives one row whose k is None.
+        semfs_version. A job without clustering scores gives one row whose k is None.
         """
         rows: list[Row] = []
-        for cell, value in self._values("done"):
-            result, version = value["result"], value["versions"].get("semfs")
-            extra = dict(result["extra"])
-            by_k = extra.pop("features_by_k", {})
-            more = {"seconds": result["seconds"], "extra": extra, "semfs_version": version}
-            for k, scores in result["scores"].items() or [(None, {})]:
-                row = cell.place | more | {"k": None if k is None else int(k)}
-                row["features"] = by_k.get(k) or result["features"][: row["k"]]
-                for metric in ("acc", "nmi"):
-                    row[metric], row[f"{metric}_sd"] = scores.get(metric, (None, None))
-                rows.append(row)
-        rows.sort(key=lambda row: (_as_json(row["params"]), row["seed"], row["k"] or 0))
-        return sorted(rows, key=itemgetter("experiment", "dataset", "split", "method", "label"))
+        for job, value in self._values("done"):
+            rows.extend(_rows_of(job, value))
+        rows.sort(key=_row_order)
+        return rows
 
     def failures(self) -> list[Row]:
-        """Return one dict per failed cell: its identity and ``error``."""
-        found = self._values("failed")
-        return [cell.place | {"error": value["error"]} for cell, value in found]
+        """Return one dict per failed job: its columns and ``error``."""
+        return [
+            job.columns | {"error": value["error"]} for job, value in self._values("failed")
+        ]
 
     def info(self) -> dict[str, Any]:
-        """Return what is known of the run: command, started, datasets by name, …"""
-        records = self._records()
-        return {name: json.loads(value) for name, kind, value, *_ in records if kind == "info"}
+        """Return the facts of the run by name: command, started, datasets, …"""
+        found = {}
+        for name, kind, value, *_ in self._records():
+            if kind == "info":
+                found[name] = json.loads(value)
+        return found
 
-    def _values(self, wanted: str) -> list[tuple[Cell, dict[str, Any]]]:
-        values = [json.loads(value) for _, kind, value, *_ in self._records() if kind == wanted]
-        return [(Cell(**value["cell"]), value) for value in values]
+    def _values(
+        self,
+        wanted_kind: str,
+    ) -> list[tuple[Job, dict[str, Any]]]:
+        """The jobs of one kind of record, each with the value of its record."""
+        found = []
+        for _, kind, text, *_ in self._records():
+            if kind == wanted_kind:
+                value = json.loads(text)
+                found.append((Job(**value["cell"]), value))
+        return found
 
     def _records(self) -> list[Record]:
-        """All records there should be, each checked against its checksum."""
+        """All records, after a check that none is missing or changed."""
         with self._errors(), self._db:
-            self._db.execute("BEGIN")  # both are of the same moment
-            expected = self._db.execute("PRAGMA user_version").fetchone()[0]
-            records = self._db.execute(_RECORDS).fetchall()
-        if len(records) != expected:
-            raise self._damaged(f"{len(records)} of {expected} records are there")
-        if bad := sum(record[-1] != _checksum(repr(record[:-1])) for record in records):
-            raise self._damaged(f"{bad} of {len(records)} records are not what was written")
+            # One transaction, so that count and records are of the same moment.
+            self._db.execute("BEGIN")
+            n_expected = self._db.execute("PRAGMA user_version").fetchone()[0]
+            records = self._db.execute(_SELECT_RECORDS).fetchall()
+        if len(records) != n_expected:
+            raise self._damaged(f"it holds {len(records)} records instead of {n_expected}")
+        n_changed = sum(not _is_intact(record) for record in records)
+        if n_changed:
+            raise self._damaged(f"{n_changed} of {len(records)} records were changed")
         return records
 
-    def _put(self, name: str, kind: str, value: Any) -> None:
-        record = (name, kind, _as_json(value), datetime.now(UTC).isoformat())
+    def _put(self, name: str, kind: str, value: object) -> None:
+        """Write a record, in place of one of the same name."""
+        # The time is not used to sort or select; it tells when a result was computed.
+        content = (name, kind, _as_json(value), datetime.now(UTC).isoformat())
         with self._errors():
-            self._insert((*record, _checksum(repr(record))))
+            self._insert((*content, _checksum(repr(content))))
 
     def _insert(self, record: Record) -> None:
-        with self._db:  # a record, and how many there are: both or neither
+        """Write a record and the new number of records: both or neither."""
+        with self._db:
+            # IMMEDIATE takes the write lock before the count is read.
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", record)
-            found = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
-            self._db.execute(f"PRAGMA user_version = {found}")
+            self._db.execute(_INSERT_RECORD, record)
+            n_records = self._db.execute("SELECT count(*) FROM records").fetchone()[0]
+            self._db.execute(f"PRAGMA user_version = {n_records}")
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -248,54 +348,153 @@ class Store:
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            name = getattr(error, "sqlite_errorname", "")
-            if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-                advice = "The disk is full or failing; what was finished before is safe. "
-                advice += "Free some space and give the same command again."
-            elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_BUSY")):
+            code = getattr(error, "sqlite_errorname", "")
+            if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+                advice = (
+                    "The disk is full or failing; what was finished "
+                    "before is safe. Free some space and give the same "
+                    "command again."
+                )
+            elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_BUSY")):
                 advice = "Check that the directory can be written and is on a local disk."
             else:
+                # Any other error comes from the contents of the file.
                 raise self._damaged(str(error)) from error
             raise StoreError(f"{self.path}: {error}. {advice}") from error
 
-    def _damaged(self, found: str) -> DamagedStore:
-        run, found = self.path.parent if self.path else None, " ".join(found.split())[:200]
+    def _damaged(self, reason: str) -> DamagedStore:
+        """The error for a file that is damaged or not ours, with what can be done."""
+        run = None if self.path is None else self.path.parent
+        reason = " ".join(reason.split())[:QUOTED_MESSAGE]
         return DamagedStore(
-            f"{self.path} is damaged or not a semfs store ({found}). Save "
-            f"what is intact as a table with `semfs report {run} --csv FILE`, or as a new run "
-            f"directory with semfs.lab.Store.salvage({str(run)!r}, NEW)."
+            f"{self.path} is damaged or not a semfs store ({reason}). "
+            f"Save what is intact as a table with `semfs report {run} "
+            "--csv FILE`, or as a new run directory with "
+            f"semfs.lab.Store.salvage({str(run)!r}, NEW)."
         )
 
 
+def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
+    """The rows of one finished job, one per number of features k."""
+    result = value["result"]
+    extra = dict(result["extra"])
+    features_by_k = extra.pop("features_by_k", {})
+    common = job.columns | {
+        "seconds": result["seconds"],
+        "extra": extra,
+        "semfs_version": value["versions"].get("semfs"),
+    }
+    scores_by_k = result["scores"]
+    # Timings and fits without unseen samples have no scores, but a row all the same.
+    if not scores_by_k:
+        return [common | _score_columns(None, {}) | {"features": result["features"]}]
+    rows = []
+    for k, scores in scores_by_k.items():  # JSON has text as keys
+        features = features_by_k.get(k) or result["features"][: int(k)]
+        rows.append(common | _score_columns(int(k), scores) | {"features": features})
+    return rows
+
+
+def _score_columns(
+    k: int | None,
+    scores: Mapping[str, Sequence[float]],
+) -> Row:
+    """The columns k, acc, acc_sd, nmi and nmi_sd; None where there is no score."""
+    columns: Row = {"k": k}
+    for name in SCORE_NAMES:
+        mean, sd = scores.get(name, (None, None))
+        columns[name] = mean
+        columns[f"{name}_sd"] = sd
+    return columns
+
+
+def _row_order(row: Row) -> tuple[Any, ...]:
+    """Sort key that depends on the contents of a row, not on when it was computed."""
+    return (
+        row["experiment"],
+        row["dataset"],
+        row["split"],
+        row["method"],
+        row["label"],
+        _as_json(row["params"]),
+        row["seed"],
+        row["k"] or 0,
+    )
+
+
+def _intact_records(path: Path) -> list[Record]:
+    """The records of a damaged file whose checksum is right.
+
+    SQLite stops at the first page it cannot read, so we read from both ends.
+    """
+    found: dict[str, Record] = {}
+    for order in ("ASC", "DESC"):
+        with contextlib.suppress(sqlite3.Error, UnicodeError):
+            source = _connect(f"{path.as_uri()}?mode=ro")
+            with contextlib.closing(source):
+                for record in source.execute(f"{_SELECT_RECORDS} {order}"):
+                    if _is_intact(record):
+                        found[record[0]] = record
+    return list(found.values())
+
+
+def _is_intact(record: Record) -> bool:
+    """Whether the checksum of a record is that of its contents."""
+    *content, checksum = record
+    return bool(checksum == _checksum(repr(tuple(content))))
+
+
 def _connect(path: str) -> sqlite3.Connection:
-    """Open a database; every statement is a transaction."""
-    db = sqlite3.connect(path, timeout=60.0, isolation_level=None, uri=True)
-    db.text_factory = lambda data: data.decode("utf-8", "replace")  # checksums find it
+    """Open a database in which every statement is a transaction unless we begin one."""
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+    # Bytes that are not UTF-8 must reach the checksum, which then finds the damage.
+    db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _lock(file: Any, place: int, release: bool = False) -> bool:
-    """Lock one byte of a file, or release it; False if another process has it."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            file.seek(place)
-            how = msvcrt.LK_UNLCK if release else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
-            msvcrt.locking(file.fileno(), how, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            how = fcntl.LOCK_UN if release else fcntl.LOCK_EX | fcntl.LOCK_NB
-            fcntl.lockf(file, how, 1, place)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
 def _checksum(text: str) -> str:
+    """The first 96 bits of SHA-256, in hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _lock_position(job: Job) -> int:
+    """The byte of the lock file that stands for a job; 48 bits make collisions unlikely."""
+    return int(job.key[:12], 16)
+
+
+if os.name == "nt":
+    import msvcrt
+
+    def _lock_byte(file: IO[bytes], position: int) -> bool:
+        """Lock one byte of a file; False if another process has locked it."""
+        file.seek(position)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock_byte(file: IO[bytes], position: int) -> None:
+        """Release a byte that this process has locked."""
+        file.seek(position)
+        with contextlib.suppress(BlockingIOError, PermissionError):
+            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]
+
+else:
+    import fcntl
+
+    def _lock_byte(file: IO[bytes], position: int) -> bool:
+        """Lock one byte of a file; False if another process has locked it."""
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock_byte(file: IO[bytes], position: int) -> None:
+        """Release a byte that this process has locked."""
+        fcntl.lockf(file, fcntl.LOCK_UN, 1, position)

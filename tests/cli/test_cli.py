@@ -152,7 +152,7 @@ def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm, in
     (farm / "rows.csv").write_text(text, "utf-8")
     more = ("-a", "labels", "-k", "2", "--repeats", "1", "-j", "1", "--unseen", "hen,cow")
     text = invoke(*rows, *more).stdout
-    assert text.count("SemFS") == 2  # of two measures, and no SemFS, new classes described
+    assert text.count("SemFS") == 2  # of two measures, and no SemFS, unseen classes described
     frame = pytest.importorskip("pandas").read_csv(farm / "rows.csv")
     frame.assign(noise=1e4 * frame["noise"]).to_csv(farm / "rows.csv", index=False)
     assert "noise has 100% of the variance." in invoke(*rows, *more).stderr
@@ -225,9 +225,9 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ("evaluate sample -k 5:x", "-k is '5:x'"),
         ("evaluate sample -k 0:5", "-k is '0:5'"),
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
-        ("evaluate nowhere.csv --label kind", "no file nowhere.csv"),
+        ("evaluate nowhere.csv --label kind", "'nowhere.csv' is not a file"),
         ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
-        ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for (-k)."),
+        ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for."),
         ("evaluate sample --out page.pdf", "written as .html"),
         ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),

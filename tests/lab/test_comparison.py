@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row, rows_of
 from scipy import stats
 
-from semfs.lab.report import PAPER, curves, lead, paired_interval
+from semfs.lab.comparison import curves, lead, paired_interval
+from semfs.lab.sections import PAPER
 
 
 def test_interval_is_that_of_scipys_one_sample_t_test():

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from semfs.cli import app
 from semfs.lab.demo import LINES, OURS, run_demo
-from semfs.lab.report import colors
+from semfs.lab.sections import colors
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(
         assert text in done.output
     page = (tmp_path / "new" / "report.html").read_text()
     assert "S100A9" in page
-    assert "Chosen genes by cell type" in page
+    assert "Selected genes by cell type" in page
     picture = image.imread(tmp_path / "new" / "demo.png")[..., :3]
     curves, dots = np.split((255 * picture).round().astype(int), 2)
     ours = [int(colors(LINES)[OURS][i : i + 2], 16) for i in (1, 3, 5)]
@@ -37,8 +37,11 @@ def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(
 def test_every_line_is_scored_on_every_split_and_k(demo):
     assert len(demo.rows) == 2 * len(LINES) * 4
     assert {row["k"] for row in demo.rows} == {5, 10, 20, 50}
-    chosen = [row for row in demo.rows if row["label"] != "All genes (reference)"]
-    assert all(len(row["features"]) == row["k"] for row in chosen)
+    for row in demo.rows:
+        if row["label"] in ("All genes (reference)", "Random"):
+            assert row["features"] == []
+        else:
+            assert len(row["features"]) == row["k"]
 
 
 def test_few_genes_beat_chance_and_all_genes_are_the_same_for_every_k(demo):
@@ -51,7 +54,7 @@ def test_few_genes_beat_chance_and_all_genes_are_the_same_for_every_k(demo):
     assert len(set(everything)) == 2
 
 
-def test_chosen_genes_are_named_with_what_they_speak_of(demo):
+def test_selected_genes_are_named_with_the_attribute_they_mark(demo):
     assert demo.genes[0][0] == "S100A9"
     assert demo.genes[0][2] == "+ mononuclear phagocyte"
     assert sum(share for _, share, _ in demo.genes) == pytest.approx(1.0)

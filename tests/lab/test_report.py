@@ -16,8 +16,9 @@ pytest.importorskip("plotly")
 from typer.testing import CliRunner
 
 from semfs.cli import app
-from semfs.lab import Cell, Result, Store
-from semfs.lab.report import Panel, Section, build_sections, render, write_csv, write_report
+from semfs.lab import Job, Result, Store
+from semfs.lab.report import render, write_csv, write_report
+from semfs.lab.sections import RANDOM_DRAWS, Panel, Section, build_sections
 
 
 class Page(HTMLParser):
@@ -70,7 +71,7 @@ def section_of(rows, title):
 
 def test_every_experiment_has_a_section_and_pictures_come_before_tables(page):
     text = render(all_rows(), failures(), info())
-    names = ("Objects (aPascal and aYahoo)", "Animals", "Small images (CIFAR-10)")
+    names = ("Objects (aPY)", "Animals", "Small images (CIFAR-10)")
     drawn = ["Labeled share of seen classes", "Attributes or labels as targets"]
     drawn += ["Effect of α", "Convergence", "Scaling"]
     tables = ["Standings", "Selected features", "Failures", "How this was made"]
@@ -95,12 +96,13 @@ def test_a_quick_run_absent_data_and_findings_are_told():
     [
         ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "A wins. A is highest: 0.513"),
         ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. A is highest"),
-        ({"A": [0.9], "B": [0.1]}, "No tested winner. A is highest: 0.900, 0.8 above B."),
+        ({"A": [0.9], "B": [0.1]}, "No tested winner. A is highest: 0.900, 0.800 above B."),
         ({"A": [0.5, 0.6]}, "Fewer than two methods have finished: nothing to compare."),
         ({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}, "results are missing: C (50% done)"),
         ({"A": [0.5, 0.6], "B (oracle)": [0.9, 0.9]}, "for reference: B (oracle), 0.900"),
         ({"A": [0.5, 0.5], "B": [0.5, 0.5]}, "exactly as B"),
         ({"A": [0.50001, 0.50003, 0.50002], "B": [0.5, 0.5, 0.5]}, "2e-05 above B"),
+        ({"A": [0.50099], "B": [0.5]}, "A is highest: 0.501, 0.001 above B."),
     ],
 )
 def test_who_wins_is_said_only_as_far_as_it_can_be_told(scores, said):
@@ -111,7 +113,7 @@ def test_who_wins_is_said_only_as_far_as_it_can_be_told(scores, said):
 
 def test_a_page_of_nothing_says_so_and_carries_no_plotting_library():
     text = render([], [], {})
-    assert "No cell of this run has finished yet." in text
+    assert "No job of this run has finished yet." in text
     assert len(text) < 40_000
 
 
@@ -131,6 +133,22 @@ def test_features_of_several_splits_are_counted():
     rows = [row("SemFS", 0.5, split=s, features=f) for s, f in names.items()]
     (line,) = section_of(rows, "Selected features").table.rows
     assert line[1:] == ["SemFS", [("b", "2/2"), ("a", "1/2"), ("c", "1/2")]]
+
+
+def test_random_features_are_not_listed_because_every_run_draws_new_ones():
+    rows = [
+        row("Random", 0.5, split=split, extra={"random_draws": True}) for split in ("0", "1")
+    ]
+    rows.append(row("Random", 0.5, split="2", features=["a"]))  # of an earlier version
+    (line,) = section_of(rows, "Selected features").table.rows
+    assert line[1:] == ["Random", RANDOM_DRAWS]
+    assert RANDOM_DRAWS in page_of(rows).shown
+
+
+def test_rows_are_written_as_csv_only(tmp_path):
+    with pytest.raises(ValueError, match=r"t.tex: rows are written as CSV"):
+        write_csv([row("SemFS", 0.5)], tmp_path / "t.tex")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_convergence_says_whether_the_objective_ever_rises():
@@ -179,7 +197,7 @@ def test_tables_have_captions_and_headers_and_figures_have_words(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     for _, attributes in page.elements:
-        assert attributes.get("aria-labeledby", ids[0]) in ids
+        assert attributes.get("aria-labelledby", ids[0]) in ids
 
 
 def test_the_csv_in_the_page_holds_all_rows_with_full_precision(page):
@@ -257,10 +275,10 @@ def test_the_command_writes_a_page_or_csv_also_of_what_is_left_of_a_damaged_run(
     store = Store(run)
     for method, label, acc in (("semfs", "SemFS", 0.6), ("mcfs", "MCFS", 0.5)):
         for split in ("0", "1", "2"):
-            cell = Cell("clustering", "toy", split, method, label=label)
+            job = Job("clustering", "toy", split, method, label=label)
             scores = {k: {"acc": (acc + k / 1000, 0.1), "nmi": (acc, 0.1)} for k in (5, 10)}
-            store.finish(cell, Result(scores, 0.1, [EVIL, "b"]))
-    store.fail(Cell("clustering", "toy", "0", "wknn", label="WkNN"), "ValueError: no")
+            store.finish(job, Result(scores, 0.1, [EVIL, "b"]))
+    store.fail(Job("clustering", "toy", "0", "wknn", label="WkNN"), "ValueError: no")
     result = invoke("--csv", table)
     assert result.exit_code == 0, result.output
     assert len(table.read_text(encoding="utf-8").splitlines()) == 1 + 12

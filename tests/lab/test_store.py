@@ -1,42 +1,68 @@
-"""Cells and their store: nothing is lost, and what was damaged is never read as a result."""
+"""Jobs and their store: nothing is lost, and what was damaged is never read as a result."""
 
 import csv
 import random
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from lab_jobs import make_job, square
+from typer.testing import CliRunner
 
-from semfs.lab import Cell, Result, Store
+from semfs.cli import app
+from semfs.lab import Job, Store
 from semfs.lab.report import write_csv
 from semfs.lab.store import DamagedStore, StoreError
 
-
-def cell(i=0, method="square", **given):
-    return Cell("toy", "numbers", "given", method, {"i": i}, label="Square", **given)
-
-
-def square(task):
-    i = task.params["i"]
-    return Result({5: {"acc": (i * i, 0.0), "nmi": (i / 3, 0.1)}}, 0.5, ["a", "b"], {"i": i})
+#: A run of version 0.1, when a job was called a cell: four results and a failure.
+EARLIER_RUN = Path(__file__).parent / "data" / "run-of-0.1.sqlite"
 
 
 def filled(run, order=(0, 1, 2)):
     store = Store(run)
     for i in order:
-        store.finish(cell(i), square(cell(i)), {"semfs": "1.2"})
+        store.finish(make_job(i), square(make_job(i)), {"semfs": "1.2"})
     return store
 
 
-def test_the_key_of_a_cell_depends_on_all_its_values():
-    others = [cell(1), cell(0, "cube"), cell(0, seed=1), cell(0, setting={"ratio": 0.1})]
-    assert len({c.key for c in [cell(0), *others]}) == 5
+def test_the_key_of_a_job_depends_on_all_its_values():
+    jobs = [
+        make_job(0),
+        make_job(1),
+        make_job(0, "cube"),
+        make_job(0, seed=1),
+        make_job(0, setting={"ratio": 0.1}),
+    ]
+    assert len({job.key for job in jobs}) == 5
 
 
-def test_rows_are_flat_and_failures_are_told_apart(tmp_path):
+def test_the_key_of_a_job_never_changes_so_that_old_runs_can_be_continued():
+    job = Job("a", "b", "c", "d", {"x": 1.0, "y": [1, 2]}, {"ratio": 0.1}, 3, "L")
+    assert job.key == "ff5eaabc09319c46dc2fd914"
+
+
+def test_a_run_of_an_earlier_version_is_read(tmp_path):
+    shutil.copy(EARLIER_RUN, tmp_path / "results.sqlite")
+    with closing(Store(tmp_path, create=False)) as store:
+        rows = store.rows()
+        (failure,) = store.failures()
+        info = store.info()
+    assert [row["params"].get("alpha") for row in rows] == [0.001, 1.0, 1000.0, None]
+    assert {(row["dataset"], row["split"], row["k"]) for row in rows} == {
+        ("toy", "random-0", 5)
+    }
+    assert [row["acc"] for row in rows] == pytest.approx([0.55] * 4)
+    assert (failure["method"], failure["error"][:14]) == ("wknn", "ValueError: no")
+    assert info["command"] == "semfs reproduce clustering alpha"
+    assert info["protocol"] == {"ks": [5, 20, 50], "n_repeats": 5, "seed": 0, "fast": True}
+
+
+def test_rows_are_flat_and_failures_are_separate(tmp_path):
     store = filled(tmp_path, [2])
-    store.fail(cell(-1), "ValueError: no\nTraceback …")
+    store.fail(make_job(-1), "ValueError: no\nTraceback …")
     (row,) = store.rows()
     place = {"experiment": "toy", "dataset": "numbers", "split": "given", "method": "square"}
     scores = {"k": 5, "acc": 4.0, "nmi": 2 / 3, "acc_sd": 0.0, "nmi_sd": 0.1, "seconds": 0.5}
@@ -44,7 +70,7 @@ def test_rows_are_flat_and_failures_are_told_apart(tmp_path):
     assert row == place | scores | rest | {"seed": 0, "params": {"i": 2}, "label": "Square"}
     (failure,) = store.failures()
     assert failure["error"].startswith("ValueError: no")
-    assert [store.is_done(cell(i)) for i in (2, -1, 5)] == [True, False, False]
+    assert [store.is_done(make_job(i)) for i in (2, -1, 5)] == [True, False, False]
 
 
 def test_rows_and_csv_come_in_an_order_that_does_not_depend_on_time(tmp_path):
@@ -111,6 +137,24 @@ def test_the_undamaged_part_becomes_a_run_that_can_be_continued(tmp_path):
         Store(tmp_path / "old").rows()  # as it was
 
 
+def salvaged_rows(run):
+    """Rows of the intact records, of which there may be none."""
+    try:
+        return Store.salvage(run).rows()
+    except DamagedStore:
+        return []
+
+
+def test_a_file_without_an_intact_record_is_refused_and_nothing_is_written(tmp_path):
+    (tmp_path / "results.sqlite").write_bytes(b"a diary, not a database " * 50)
+    with pytest.raises(DamagedStore, match="Nothing was written"):
+        Store.salvage(tmp_path, tmp_path / "new")
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(tmp_path / "t.csv")])
+    assert done.exit_code == 2
+    assert "not one record of it is intact" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["results.sqlite"]
+
+
 def test_mutated_stores_give_the_same_rows_or_that_one_error(tmp_path):
     store = filled(tmp_path / "good", range(6))
     store.set_info("command", "semfs")
@@ -134,7 +178,7 @@ def test_mutated_stores_give_the_same_rows_or_that_one_error(tmp_path):
             said = str(error)
         refused += bool(said)
         assert not said or str(path) in said
-        assert all(row in expected[0] for row in Store.salvage(path.parent).rows())
+        assert all(row in expected[0] for row in salvaged_rows(path.parent))
         for left in path.parent.iterdir():
             left.unlink()
     assert 20 < refused < 180

@@ -1,4 +1,4 @@
-"""Running cells: in parallel, resumable, killable, shared; nothing is computed twice."""
+"""Running jobs: in parallel, resumable, killable, shared; nothing is computed twice."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_store import cell, square
+from lab_jobs import make_job, square
 from threadpoolctl import threadpool_info
 
 from semfs.lab import Result, Store, run
@@ -26,7 +26,7 @@ unix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and limits")
 
 def python(code, *arguments, **environment):
     """A process that knows this file as ``t``."""
-    command = [sys.executable, "-c", f"import test_runner as t; {code}", *map(str, arguments)]
+    command = [sys.executable, "-c", f"import test_parallel as t; {code}", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": HERE} | environment
     return subprocess.Popen(command, env=environment, **PIPES)
 
@@ -38,7 +38,7 @@ def careful(task):
 
 
 def unruly(task):
-    """Dies, prints, tells its threads."""
+    """Dies, prints, returns its number of threads."""
     if task.params["i"] == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     print("a library that prints", flush=True)
@@ -64,36 +64,36 @@ def logged(task):
 
 
 def share(folder):
-    """Work at the cells of a run when another process is ready to do so, too."""
+    """Work at the jobs of a run when another process is ready to do so, too."""
     (folder / f"ready-{os.getpid()}").touch()
     while len(list(folder.glob("ready-*"))) < 2:
         time.sleep(0.02)
-    print(run([cell(i) for i in range(12)], Store(folder), logged, n_jobs=1).n_computed)
+    print(run([make_job(i) for i in range(12)], Store(folder), logged, n_jobs=1).n_computed)
 
 
 def test_a_run_continues_and_retries_what_failed(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    cells = [cell(2), cell(-1), cell(3)]
-    first = run(cells, Store(tmp_path), careful, n_jobs=2, verbose=True)
+    jobs = [make_job(2), make_job(-1), make_job(3)]
+    first = run(jobs, Store(tmp_path), careful, n_jobs=2, verbose=True)
     assert (first.n_before, first.n_computed) == (0, 2)
     ((failed, error),) = first.failures
     assert failed.params == {"i": -1}
     assert error.startswith("ValueError: -1 is negative\n")
     assert "in careful" in error
-    assert re.match(r"cells 1/3.* toy · numbers · given · Square", capfd.readouterr().err)
+    assert re.match(r"jobs 1/3.* toy · numbers · given · Square", capfd.readouterr().err)
     before = _finished_at(tmp_path)
 
     Path("allowed").touch()
-    second = run(cells, Store(tmp_path), careful, n_jobs=1)
+    second = run(jobs, Store(tmp_path), careful, n_jobs=1)
     assert (second.n_before, second.n_computed, second.failures) == (2, 1, [])
     assert before.items() <= _finished_at(tmp_path).items()
     assert len(Store(tmp_path).rows()) == 3
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_worker_that_dies_or_prints_costs_its_own_cell_only(tmp_path, n_jobs):
+def test_a_worker_that_dies_or_prints_costs_its_own_job_only(tmp_path, n_jobs):
     store = Store(tmp_path)
-    summary = run([cell(i) for i in range(3)], store, unruly, n_jobs=n_jobs)
+    summary = run([make_job(i) for i in range(3)], store, unruly, n_jobs=n_jobs)
     ((failed, error),) = summary.failures
     assert failed.params == {"i": 1}
     assert "SIGKILL" in error
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_or_prints_costs_its_own_cell_only(tmp_path, n_jobs):
 
 def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
     pid = tmp_path / "pid"
-    parent = python("t.run([t.cell()], t.Store(None), t.nap, n_jobs=2)", NAPPING=str(pid))
+    parent = python("t.run([t.make_job()], t.Store(None), t.nap, n_jobs=2)", NAPPING=str(pid))
     while not (pid.exists() and pid.read_text()):
         assert parent.poll() is None
         time.sleep(0.05)
@@ -115,9 +115,11 @@ def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
 
 def test_zero_jobs_are_refused_and_functions_of_a_notebook_can_be_sent():
     with pytest.raises(ValueError, match="at least 1"):
-        run([cell()], Store(None), square, n_jobs=0)
+        run([make_job()], Store(None), square, n_jobs=0)
     for n_jobs in (1, 2):
-        assert run([cell()], Store(None), lambda task: square(task), n_jobs=n_jobs).n_computed
+        assert run(
+            [make_job()], Store(None), lambda task: square(task), n_jobs=n_jobs
+        ).n_computed
 
 
 @unix
@@ -126,7 +128,8 @@ def test_a_full_disk_stops_the_run_with_one_line_and_keeps_what_was_finished(tmp
     code = (
         "import resource, sys; from semfs.cli import _command, app\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (250_000, 250_000))\n"
-        "def fill(out: str): t.run(t.map(t.cell, range(8)), t.Store(out), t.big, n_jobs=1)\n"
+        "jobs = t.map(t.make_job, range(8))\n"
+        "def fill(out: str): t.run(jobs, t.Store(out), t.big, n_jobs=1)\n"
         "app.command()(_command(fill)); app(['fill', sys.argv[1]])"
     )
     process = python(f"t.map = map; {code}", tmp_path)
@@ -136,7 +139,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_keeps_what_was_finished(tmp
     assert (err.count("\n"), "Free some space" in err) == (1, True)
     done = len(Store(tmp_path).rows())
     assert 0 < done < 8
-    summary = run([cell(i) for i in range(8)], Store(tmp_path), big, n_jobs=1)
+    summary = run([make_job(i) for i in range(8)], Store(tmp_path), big, n_jobs=1)
     assert (summary.n_before, summary.n_computed) == (done, 8 - done)
 
 
@@ -158,7 +161,7 @@ def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(
         process.kill()
         process.communicate()
         now = _finished_at(tmp_path / "killed")
-        assert known.items() <= now.items()  # no finished cell was lost or computed again
+        assert known.items() <= now.items()  # no finished job was lost or computed again
         known = now
     for name in ("killed", "whole"):
         process = start(*command, str(tmp_path / name))
@@ -171,13 +174,13 @@ def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(
 
 @unix
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("demo", ""),
         ("reproduce clustering --method fsasl --dataset blood --jobs 2", ". .* continues."),
     ],
 )
-def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, said):
+def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, message):
     process = start(*command.split(), "--out", str(tmp_path))
     workers: list[int] = []
     while len(workers) < 3:  # one of the three keeps count of joblib's resources
@@ -190,7 +193,7 @@ def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, s
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does
     _, err = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert re.fullmatch(rf"semfs: interrupted{said}\n", err.splitlines(keepends=True)[-1])
+    assert re.fullmatch(rf"semfs: interrupted{message}\n", err.splitlines(keepends=True)[-1])
     assert "resource_tracker" not in err
     assert "Traceback" not in err
     assert all(_gone_within(pid, 1.0) for pid in workers)
@@ -236,9 +239,9 @@ def test_two_processes_share_a_run_and_one_takes_over_from_one_that_was_killed(t
         time.sleep(0.02)
     if kill:
         both[0].kill()
-    printed, said = zip(*(process.communicate(timeout=60) for process in both))
+    printed, errors = zip(*(process.communicate(timeout=60) for process in both))
     found = sorted(row["params"]["i"] for row in Store(tmp_path).rows())
-    assert found == list(range(12)), said
+    assert found == list(range(12)), errors
     begun = [line.split() for line in log.read_text().splitlines()]
     twice = [i for i, n in Counter(i for i, _ in begun).items() if n > 1]
     if kill:

@@ -1,0 +1,275 @@
+"""Numbers that compare methods, from the rows of a run: curves, leads, standings.
+
+A row is a flat dict, see `Store.rows`. Results on several class splits are paired: a lead is
+the mean difference between two methods over the splits that both have, with an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, TypeAlias
+
+from scipy.special import stdtrit
+
+#: Measures of a clustering: column of a row, and title.
+METRICS = {"acc": "ACC", "nmi": "NMI"}
+
+#: Upper quantile of a two-sided interval of 95 %.
+UPPER_QUANTILE = 0.975
+
+Row: TypeAlias = Mapping[str, Any]
+#: Where a value was measured: the split (and the draw of samples), and x.
+Position: TypeAlias = tuple[str, Any]
+#: The value of one method at each position.
+Values: TypeAlias = dict[Position, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a curve: the mean over ``n`` splits (and draws) and their spread.
+
+    ``sd`` is the standard deviation over splits, or over K-means runs if there is one split.
+    """
+
+    x: Any
+    mean: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean of ``n`` paired differences with its confidence limits (None if n < 2)."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether a lead is real: "ahead", "behind", "undecided" or "not tested"."""
+        if self.low is None or self.high is None:
+            return "not tested"
+        if self.low > 0:
+            return "ahead"
+        if self.high < 0:
+            return "behind"
+        return "undecided"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method on one data set: its mean, and its paired lead over the best other."""
+
+    label: str
+    mean: float
+    sd: float | None
+    lead: Interval
+
+
+@dataclass(frozen=True)
+class Standings:
+    """All methods on one data set, best first.
+
+    Parameters
+    ----------
+    ranked : list of Standing
+        Methods that can be used in practice.
+    oracles : list of Standing
+        Methods that used the labels of the unseen classes, ranked separately.
+    tied : list of str
+        Methods that the first one is not clearly ahead of.
+    incomplete : dict
+        Methods that are not ranked because results are missing: the share they have.
+    verdict : str
+        "clear", "unclear" (some are tied), "one split" or "too few" (methods).
+    """
+
+    ranked: list[Standing]
+    oracles: list[Standing]
+    tied: list[str]
+    incomplete: dict[str, float]
+    verdict: str
+
+
+def is_oracle(label: str) -> bool:
+    """Whether a method is shown for reference only: it cannot be used in practice."""
+    return label.lower().endswith(("(oracle)", "(reference)"))
+
+
+def paired_interval(differences: Sequence[float]) -> Interval:
+    """Return the mean of paired differences and its Student t interval of 95 %."""
+    n = len(differences)
+    mean = fmean(differences)
+    # A single difference has no spread.
+    if n == 1:
+        return Interval(mean, None, None, 1)
+    standard_error = stdev(differences) / math.sqrt(n)
+    half = float(stdtrit(n - 1, UPPER_QUANTILE)) * standard_error
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def curves(
+    rows: Iterable[Row],
+    metric: str,
+    x: str = "k",
+) -> dict[str, list[Point]]:
+    """Return the curve of every method on one data set: ``metric`` against ``x``.
+
+    ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
+    ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
+    """
+    rows = list(rows)
+    sd_of_runs = _values_by_label(rows, f"{metric}_sd", x)
+    result = {}
+    for label, values in _values_by_label(rows, metric, x).items():
+        by_x: dict[Any, list[float]] = defaultdict(list)
+        for (_, at), value in values.items():
+            by_x[at].append(value)
+        # With one split, the spread over the K-means runs is all there is.
+        run_spread = {at: sd for (_, at), sd in sd_of_runs.get(label, {}).items()}
+        points = []
+        for at, repetitions in sorted(by_x.items()):
+            n = len(repetitions)
+            sd = stdev(repetitions) if n > 1 else run_spread.get(at)
+            points.append(Point(at, fmean(repetitions), sd, n))
+        result[label] = points
+    return result
+
+
+def lead(
+    rows: Iterable[Row],
+    metric: str,
+    label: str,
+    other: str,
+) -> Interval:
+    """Return by how much ``label`` is ahead of ``other``: means over k, paired over splits."""
+    values = _values_by_label(rows, metric, "k")
+    of_label = values.get(label, {})
+    of_other = values.get(other, {})
+    # Pairing removes what splits differ in: some unseen classes are easier than others.
+    differences = {
+        position: of_label[position] - of_other[position]
+        for position in of_label
+        if position in of_other
+    }
+    if not differences:
+        raise ValueError(f"{label!r} and {other!r} share no finished split and k.")
+    return paired_interval(list(_mean_by_split(differences).values()))
+
+
+def standings(rows: Iterable[Row], metric: str) -> Standings:
+    """Rank the methods of one data set by their mean over k and splits.
+
+    The lead of a method over the best other one is paired over splits. Methods that lack a
+    (split, k) which others have are not ranked; oracles are ranked separately.
+    """
+    values = _values_by_label(rows, metric, "k")
+    expected = {position for of_label in values.values() for position in of_label}
+    # A mean over other splits or k would not be comparable.
+    shares = {label: len(of_label) / len(expected) for label, of_label in values.items()}
+    incomplete = {label: share for label, share in shares.items() if share < 1}
+    means = {
+        label: _mean_by_split(of_label)
+        for label, of_label in values.items()
+        if label not in incomplete
+    }
+    order = sorted(means, key=lambda label: (-fmean(means[label].values()), label))
+    fair = [label for label in order if not is_oracle(label)]
+    oracles = [label for label in order if is_oracle(label)]
+    has_several_splits = len({split for split, _ in expected}) > 1
+    # One split gives no interval, so nothing can be called a tie.
+    tied = []
+    if has_several_splits:
+        tied = [label for label in fair[1:] if _lead(means, fair[0], label).verdict != "ahead"]
+    return Standings(
+        [_standing(means, label, fair) for label in fair],
+        [_standing(means, label, fair) for label in oracles],
+        tied,
+        incomplete,
+        _verdict(len(fair), has_several_splits, bool(tied)),
+    )
+
+
+#: label -> split -> mean over k.
+_Means: TypeAlias = Mapping[str, Mapping[str, float]]
+
+
+def _lead(means: _Means, label: str, other: str) -> Interval:
+    """The lead of a method over another one that has the same splits."""
+    differences = [means[label][split] - means[other][split] for split in means[label]]
+    return paired_interval(differences)
+
+
+def _standing(means: _Means, label: str, fair: Sequence[str]) -> Standing:
+    """The standing of a method: its rival is the best other one, itself if there is none."""
+    by_split = list(means[label].values())
+    rival = next((other for other in fair if other != label), label)
+    sd = stdev(by_split) if len(by_split) > 1 else None
+    return Standing(label, fmean(by_split), sd, _lead(means, label, rival))
+
+
+def _verdict(
+    n_methods: int,
+    has_several_splits: bool,
+    has_ties: bool,
+) -> str:
+    """What can be said about the first of the ranked methods."""
+    if n_methods < 2:
+        return "too few"
+    if not has_several_splits:
+        return "one split"
+    return "unclear" if has_ties else "clear"
+
+
+def _values_by_label(
+    rows: Iterable[Row],
+    metric: str,
+    x: str,
+) -> dict[str, Values]:
+    """One number per label, split and x, averaged over k."""
+    found: dict[str, dict[Position, dict[int | None, list[float]]]] = {}
+    for row in rows:
+        at = value_of(row, x)
+        value = row.get(metric)
+        if at is None or value is None or not math.isfinite(value):
+            continue
+        split = str(row["split"])
+        if x != "k":
+            # The draws of a sweep (their seeds) are repetitions, as splits are.
+            split = f"{split} seed {row.get('seed')}"
+        by_position = found.setdefault(row["label"], {})
+        by_k = by_position.setdefault((split, at), {})
+        by_k.setdefault(row.get("k"), []).append(float(value))
+    # Several parameter settings under one oracle label count with the best of them, for each
+    # k and metric separately (the paper's "best results"); other repetitions are averaged.
+    result: dict[str, Values] = {}
+    for label, by_position in found.items():
+        combine: Callable[[list[float]], float] = max if is_oracle(label) else fmean
+        result[label] = {
+            position: fmean(combine(repetitions) for repetitions in by_k.values())
+            for position, by_k in by_position.items()
+        }
+    return result
+
+
+def value_of(row: Row, name: str) -> Any:
+    """Return a column of a row, or an entry of its ``extra`` or ``params``; else None."""
+    # Rows of the user's own may lack extra and params.
+    for source in (row, row.get("extra") or {}, row.get("params") or {}):
+        if source.get(name) is not None:
+            return source[name]
+    return None
+
+
+def _mean_by_split(values: Mapping[Position, float]) -> dict[str, float]:
+    """The mean over x of every split."""
+    by_split: dict[str, list[float]] = defaultdict(list)
+    for (split, _), value in values.items():
+        by_split[split].append(value)
+    return {split: fmean(by_split[split]) for split in sorted(by_split)}

@@ -1,0 +1,180 @@
+"""`evaluate`: compare selectors on the unseen classes of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import assert_all_finite
+
+from semfs._typing import PathLike
+from semfs.datasets import ZeroShotDataset
+from semfs.lab.data import open_data
+from semfs.lab.methods import METHODS, Method, find_method
+from semfs.lab.parallel import Summary, run
+from semfs.lab.plan import Experiment, plan
+from semfs.lab.runner import KS, Protocol, make_runner
+from semfs.lab.splits import class_splits, random_splits
+from semfs.lab.store import Row, Store
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+#: A feature with more than this share of the total variance decides K-means nearly alone.
+DOMINANT_SHARE = 0.95
+
+#: Said in every report of a run with a method that uses unlabeled samples.
+HALVED = (
+    "Half of the samples of each unseen class may be seen, without "
+    "labels, by methods that use unlabeled samples ({}). The other half "
+    "is clustered, for all methods."
+)
+
+
+def evaluate(
+    data: ZeroShotDataset | PathLike,
+    methods: Sequence[str | BaseEstimator | Method] = ("semfs", "anova", "variance", "random"),
+    *,
+    n_splits: int | None = None,
+    ks: Sequence[int] = KS,
+    n_repeats: int = 20,
+    n_jobs: int | None = None,
+    seed: int = 0,
+    verbose: bool = False,
+) -> tuple[list[Row], Summary]:
+    """Select features on seen classes, cluster the unseen classes with them, and score that.
+
+    Parameters
+    ----------
+    data : ZeroShotDataset or str
+        A data set, or a name or file for `semfs.lab.data.open_data`. Its ``unseen`` classes
+        are clustered; if it names none, or with ``n_splits``, random ones.
+    methods : sequence of str or selectors
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
+        If one of them uses unlabeled samples ("semfs-unlabeled"), half of the samples of each
+        unseen class are kept for that, and the other half is clustered, for all methods.
+    n_splits : int, optional
+        Number of random class splits.
+    ks, n_repeats : sequence of int, int
+        Numbers of features; K-means runs per score.
+    n_jobs, verbose
+        See `semfs.lab.run`.
+
+    Returns
+    -------
+    rows : list of dict
+        One per split, method and k (see `semfs.lab.Store.rows`), for `write_report`.
+    summary : Summary
+        With failures and notes, and in ``info`` the facts that `write_report` shows.
+
+    Examples
+    --------
+    >>> rows, _ = evaluate("sample", ["variance"], ks=[5], n_repeats=2, n_jobs=1)
+    >>> rows[0]["split"], rows[0]["k"], len(rows[0]["features"])
+    ('given', 5, 5)
+    """
+    chosen = _named_methods(methods)
+    if not isinstance(data, ZeroShotDataset):
+        data = open_data(data)
+    # A number asks for random splits, also of a data set that names one.
+    if n_splits is None:
+        splits = class_splits(data, seed=seed)
+    else:
+        splits = random_splits(data, n_splits, seed)
+    ks = sorted(set(ks))
+    _check_data(data, ks)
+    uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
+    protocol = Protocol(tuple(ks), n_repeats, seed, unlabeled_half=bool(uses_unlabeled))
+    # The store is in memory: results are returned as rows, and not kept.
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    store = Store(None)
+    runner = make_runner(
+        store,
+        {data.name: lambda: data},
+        {data.name: splits},
+        protocol,
+        {method.name: method for method in chosen},
+    )
+    names = [method.name for method in _without_repetition(chosen, data)]
+    jobs, notes = plan([Experiment("clustering", names)], runner)
+    summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
+    rows = store.rows()
+    if uses_unlabeled:
+        summary.notes.append(HALVED.format(", ".join(uses_unlabeled)))
+    summary.notes += notes
+    summary.notes += _notes_on_knowledge(rows)
+    summary.notes += _notes_on_data(data, ks)
+    summary.info = {"started": started, "datasets": store.info()["datasets"]}
+    return rows, summary
+
+
+def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Method]:
+    """The methods, each selector of the user's under a label of its own."""
+    found: list[Method] = []
+    n_selectors = 0
+    for given in methods:
+        method = find_method(given)
+        if not isinstance(given, str | Method):
+            n_selectors += 1
+            label = method.label
+            # Two selectors of one class need two names.
+            if any(label == other.name for other in found):
+                label = f"{label} #{n_selectors}"
+            method = replace(method, name=label, label=label)
+        found.append(method)
+    return found
+
+
+def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
+    """Refuse data with fewer features than the smallest k, or with missing values."""
+    n_features = data.X.shape[1]
+    if ks[0] > n_features:
+        raise ValueError(
+            f"{data.name} has {n_features} features, {ks[0]} were asked for. Ask for fewer."
+        )
+    assert_all_finite(data.X, input_name=data.name)
+
+
+def _without_repetition(
+    methods: list[Method],
+    data: ZeroShotDataset,
+) -> list[Method]:
+    """The methods without "semfs-described" if the table describes classes by their label.
+
+    Such a table says nothing about unseen classes, so the numbers would be those of "semfs".
+    """
+    table = data.attributes
+    if len(methods) == 1 or not np.array_equal(table, np.eye(len(table))):
+        return methods
+    return [method for method in methods if method is not METHODS["semfs-described"]]
+
+
+def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
+    """Why selectors did not use a source of information, once per method and source."""
+    reasons: dict[tuple[str, str], str] = {}
+    for row in rows:
+        for source, text in row["extra"].get("not_used", {}).items():
+            reasons[row["label"], source] = text
+    return [f"{label}: {source}: {text}." for (label, source), text in reasons.items()]
+
+
+def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
+    """Warnings about a feature that dominates, and about numbers of features left out."""
+    notes = []
+    # StandardScaler computes the variances of sparse matrices, too.
+    variances = StandardScaler(with_mean=False).fit(data.X).var_
+    # A constant matrix has no variance to share.
+    share = variances.max() / max(variances.sum(), np.finfo(np.float64).tiny)
+    if not data.scale and share > DOMINANT_SHARE:
+        name = data.feature_names[variances.argmax()]
+        notes.append(f"{name} has {share:.0%} of the variance. If units differ, use --scale.")
+    if ks[-1] > data.X.shape[1]:
+        notes.append(
+            f"{data.name} has {data.X.shape[1]} features; larger numbers "
+            "of features were left out."
+        )
+    return notes

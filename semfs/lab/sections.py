@@ -1,0 +1,360 @@
+"""What a report says: one section per experiment, with its figures and tables as data.
+
+``report.html`` puts sections into words, ``report.js`` draws their panels.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from itertools import cycle, pairwise, zip_longest
+from typing import Any, TypeAlias
+
+from semfs.lab.comparison import (
+    METRICS,
+    Interval,
+    Point,
+    Row,
+    Standings,
+    curves,
+    is_oracle,
+    lead,
+    standings,
+    value_of,
+)
+
+#: Where the page, its script and ``paper.toml`` are.
+HERE = resources.files("semfs.lab")
+
+#: The paper as data: its experiments and data sets, titles of data sets, colors of curves.
+PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
+
+#: Title of the axis of k.
+FEATURES = "number of selected features"
+
+#: Features named per method when splits differ; the download has all of them.
+MOST_FEATURES = 100
+
+#: From this ratio of the largest to the smallest x on, an axis is logarithmic.
+LOGARITHMIC_RATIO = 100
+
+#: An objective that rises by less than this share of its value has not risen: rounding.
+ROUNDING = 1e-9
+
+#: Stands in place of the features of a method that draws new ones for every K-means run.
+RANDOM_DRAWS = "a new random draw per run"
+
+#: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark.
+PanelPoint: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; its entries are text, numbers, None, or lists of names or (name, remark)."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure: curves by name, or rows of dots by name.
+
+    Parameters
+    ----------
+    title, x, y : str
+        Titles of the figure and its axes.
+    series : mapping
+        For "lines" points (x, y, spread, remark), for "dots" (x, color, size from 0 to 1,
+        remark).
+    log : str
+        The axes that are logarithmic: "x" or "xy".
+    kind : {"lines", "dots"}
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Sequence[PanelPoint]]
+    log: str = ""
+    kind: str = "lines"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page.
+
+    Parameters
+    ----------
+    title : str
+    text : list of str
+        Paragraphs.
+    table : Table, optional
+        Without one, the points of the panels are made into a table.
+    panels : sequence of Panel
+    standings : mapping
+        By data set and measure; the summary puts them into words, others into a table.
+    leads : mapping
+        By data set, measure and method.
+    """
+
+    title: str
+    text: list[str] = field(default_factory=list)
+    table: Table | None = None
+    panels: Sequence[Panel] = ()
+    standings: Mapping[tuple[str, str], Standings] = field(default_factory=dict)
+    leads: Mapping[tuple[str, str, str], Interval] = field(default_factory=dict)
+
+
+def colors(labels: Iterable[str]) -> dict[str, str]:
+    """Give every method a color and an order: SemFS and its variants first, oracles last.
+
+    >>> colors(["MCFS", "MCFS (oracle)", "SemFS"])
+    {'SemFS': '#e0245e', 'MCFS': '#1f77d0', 'MCFS (oracle)': '#128a5e'}
+    """
+    ordered = sorted(dict.fromkeys(labels), key=label_order)
+    return dict(zip(ordered, cycle(PAPER["colors"])))
+
+
+def label_order(label: str) -> tuple[bool, bool]:
+    """Return the sort key of a method: SemFS and its variants first, oracles last."""
+    return is_oracle(label), not label.lower().startswith("semfs")
+
+
+def data_title(name: str) -> str:
+    """Return a readable title of a data set, by default its name without dashes."""
+    # Files are called "apy_lite0_head1280" and the like; the beginning is the name.
+    for start, title in PAPER["titles"].items():
+        if name.lower().startswith(start):
+            return str(title)
+    return re.sub(r"[_-]+", " ", name).strip() or name
+
+
+def build_sections(
+    rows: Sequence[Row],
+    findings: bool = False,
+) -> list[Section]:
+    """Return the sections of all experiments that have rows.
+
+    ``findings`` adds what the paper says.
+    """
+    by_experiment = _group_by(rows, "experiment")
+    sections: list[Section] = []
+    for experiment, build in BUILDERS.items():
+        if experiment not in by_experiment:
+            continue
+        built = build(by_experiment[experiment])
+        # The first section of an experiment is the one with its summary.
+        if findings:
+            finding = PAPER["experiments"][experiment]["finding"]
+            built[0].text.append(f"What the paper says: {finding}")
+        sections += built
+    if not sections:
+        return [Section("Summary", ["No job of this run has finished yet."])]
+    return sections
+
+
+def _clustering(rows: Sequence[Row]) -> list[Section]:
+    """Summary, curves of each data set, standings, and the selected features."""
+    found: dict[tuple[str, str], Standings] = {}
+    figures = []
+    for name, of_dataset in _group_by(rows, "dataset").items():
+        # The summary and the table of standings show the same comparison.
+        for metric, title in METRICS.items():
+            found[name, title] = standings(of_dataset, metric)
+        n_splits = len({str(row["split"]) for row in of_dataset})
+        spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
+        text = (
+            f"Means over {_counted(n_splits, 'split')}; bars: one standard deviation {spread}."
+        )
+        panels = score_panels({name: of_dataset}, "k", FEATURES)
+        figures.append(Section(f"Clustering: {data_title(name)}", [text], panels=panels))
+    return [
+        Section("Summary", standings=found),
+        *figures,
+        Section("Standings", standings=found),
+        _selected_features(rows),
+    ]
+
+
+def _selected_features(rows: Sequence[Row]) -> Section:
+    """The features of each method at its largest k; with several splits, how often each."""
+    lists: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
+    for row in _with_largest_k(rows):
+        place = (row["dataset"], row["label"])
+        # No list: any list would name features that were not scored.
+        if _draws_at_random(row):
+            lists[place] = []
+        elif row.get("features") and not is_oracle(row["label"]):
+            lists[place].append([str(name) for name in row["features"]])
+    body = [
+        [data_title(dataset), label, _features_cell(of_splits)]
+        for (dataset, label), of_splits in lists.items()
+    ]
+    text = "With several splits: those selected most often first, with the number of splits."
+    caption = "The features of every method at its largest number of features, best first"
+    table = Table(caption, ["data set", "method", "names"], body)
+    return Section("Selected features", [text], table)
+
+
+def _draws_at_random(row: Row) -> bool:
+    """Whether the scores of a row are of new random features in every K-means run.
+
+    Runs of earlier versions listed features for Random that were not those scored.
+    """
+    extra = row.get("extra") or {}
+    return bool(extra.get("random_draws")) or row.get("method") == "random"
+
+
+def _features_cell(
+    lists: Sequence[Sequence[str]],
+) -> str | Sequence[str] | list[tuple[str, str]]:
+    """The features of one list, or of several with the number of lists that have them."""
+    if not lists:
+        return RANDOM_DRAWS
+    if len(lists) == 1:
+        return lists[0]
+    # Best ranks first, so that of features with equal counts the better one comes first.
+    by_rank = zip_longest(*lists)
+    counts = Counter(name for names in by_rank for name in names if name)
+    most_common = counts.most_common(MOST_FEATURES)
+    return [(name, f"{n}/{len(lists)}") for name, n in most_common]
+
+
+def _sweep(rows: Sequence[Row]) -> list[Section]:
+    """Scores against the one thing that an experiment varies."""
+    sweep = PAPER["sweeps"][rows[0]["experiment"]]
+    panels = score_panels(_group_by(rows, "dataset"), sweep["x"], sweep["axis"])
+    return [Section(sweep["title"], [sweep["text"]], panels=panels)]
+
+
+def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
+    """Curves with both kinds of targets, and the lead of attributes over labels."""
+    leads: dict[tuple[str, str, str], Interval] = {}
+    datasets = _group_by(rows, "dataset")
+    for name, of_dataset in datasets.items():
+        labels = {row["label"] for row in of_dataset}
+        for metric, title in METRICS.items():
+            for with_attributes in sorted(labels):
+                method = with_attributes.removesuffix(" (attributes)")
+                with_labels = f"{method} (labels)"
+                if method != with_attributes and with_labels in labels:
+                    # Methods that ran with one kind of targets only have no lead.
+                    pair = (with_attributes, with_labels)
+                    leads[name, title, method] = lead(of_dataset, metric, *pair)
+    text = "The same method fitted to class attributes and to labels; the lead of attributes."
+    panels = score_panels(datasets, "k", FEATURES)
+    return [Section("Attributes or labels as targets", [text], panels=panels, leads=leads)]
+
+
+def _convergence(rows: Sequence[Row]) -> list[Section]:
+    """The objective after each iteration, and whether it ever rises."""
+    # Failed or older fits may lack the objective.
+    fits = [row for row in _with_largest_k(rows) if (row.get("extra") or {}).get("objective")]
+    panels = []
+    for name, of_dataset in _group_by(fits, "dataset").items():
+        series = {}
+        for row in reversed(of_dataset):  # of several splits the first is drawn
+            objective = row["extra"]["objective"]
+            points = [(i, J, None, "") for i, J in enumerate(objective, start=1)]
+            series[row["label"]] = points
+        panels.append(Panel(f"{data_title(name)}: J", "iteration", "objective J", series))
+    n_falling = sum(_never_rises(row["extra"]["objective"]) for row in fits)
+    text = f"The objective never rises in {n_falling} of {_counted(len(fits), 'run')}."
+    return [Section("Convergence", [f"{text} The first split is shown."], panels=panels)]
+
+
+def _never_rises(objective: Sequence[float]) -> bool:
+    return all(after <= J + ROUNDING * abs(J) for J, after in pairwise(objective))
+
+
+def _scaling(rows: Sequence[Row]) -> list[Section]:
+    """Time against the number of samples, and against the number of features."""
+    titles = {"n": "samples", "d": "features"}
+    panels = []
+    for x, other in (("n", "d"), ("d", "n")):
+        # Of the other size, the value that occurs most often is held fixed.
+        fixed = Counter(value_of(row, other) for row in rows).most_common(1)[0][0]
+        part = [row for row in rows if value_of(row, other) == fixed]
+        title = f"Seconds against {titles[x]} ({fixed} {titles[other]})"
+        panels.append(_panel(title, curves(part, "seconds", x), titles[x], "seconds", "xy"))
+    return [Section("Scaling", ["Time to rank the features."], panels=panels)]
+
+
+#: What makes the sections of each experiment from its rows, in the order of the page.
+BUILDERS: dict[str, Callable[[Sequence[Row]], list[Section]]] = {
+    "clustering": _clustering,
+    "labeled-ratio": _sweep,
+    "attributes-vs-labels": _attributes_vs_labels,
+    "alpha": _sweep,
+    "convergence": _convergence,
+    "scaling": _scaling,
+}
+
+
+def score_panels(
+    datasets: Mapping[str, Sequence[Row]],
+    x: str,
+    x_title: str,
+) -> list[Panel]:
+    """Return one panel per data set and measure."""
+    panels = []
+    for name, rows in datasets.items():
+        for metric, title in METRICS.items():
+            found = curves(rows, metric, x)
+            log = "x" if _spans_orders_of_magnitude(found) else ""
+            panels.append(_panel(f"{data_title(name)}: {title}", found, x_title, title, log))
+    return panels
+
+
+def _spans_orders_of_magnitude(
+    found: Mapping[str, Sequence[Point]],
+) -> bool:
+    """Whether x is better drawn on a logarithmic axis."""
+    values = [point.x for line in found.values() for point in line]
+    if not values or min(values) <= 0:
+        return False
+    return bool(max(values) / min(values) >= LOGARITHMIC_RATIO)
+
+
+def _panel(
+    title: str,
+    found: Mapping[str, Sequence[Point]],
+    x: str,
+    y: str,
+    log: str,
+) -> Panel:
+    """A panel of curves."""
+    series = {}
+    for label, line in found.items():
+        series[label] = [(p.x, p.mean, p.sd, _counted(p.n, "repetition")) for p in line]
+    return Panel(title, x, y, series, log)
+
+
+def _group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    """Rows by the value of a column, in the order of appearance."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[str(row[column])].append(row)
+    return dict(groups)
+
+
+def _with_largest_k(rows: Sequence[Row]) -> list[Row]:
+    """The row with the largest k of every job: it names all the features selected."""
+    largest: dict[str, Row] = {}
+    # Sorted by k, so that the row with the largest k is the one that stays.
+    for row in sorted(rows, key=lambda row: row["k"] or 0):
+        names = ("dataset", "split", "label", "params", "seed")
+        identity = json.dumps([row.get(name) for name in names], sort_keys=True, default=str)
+        largest[identity] = row
+    return list(largest.values())
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,0 +1,178 @@
+"""Comparing selectors on the unseen classes of a data set or file."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from sklearn.feature_selection import SelectKBest
+from typer.testing import CliRunner
+
+from semfs import SemFS
+from semfs.cli import app
+from semfs.datasets import ZeroShotDataset, load_sample
+from semfs.lab.evaluate import evaluate
+from semfs.lab.splits import SplitData
+
+
+@pytest.fixture(scope="module")
+def sample() -> ZeroShotDataset:
+    return load_sample("blood")
+
+
+def invoke(*arguments: object):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+# ---- data sets and selectors in Python -------------------------------------------------------
+
+
+def test_ones_own_selectors_are_evaluated_on_the_classes_named(sample):
+    data = ZeroShotDataset("own", sample.X[:, :40], sample.y, sample.attributes, sample.unseen)
+    selectors = ["semfs", SelectKBest(), SelectKBest(), SemFS(gamma=1.0)]
+    rows, summary = evaluate(data, selectors, ks=[5], n_repeats=2, n_jobs=1)
+    assert summary.failures == []
+    (note,) = summary.notes
+    assert note.endswith("4 described, not used: 6 seen classes; 8 are needed.")
+    labels = [row["label"] for row in rows]
+    assert labels == ["SelectKBest", "SelectKBest #2", "SemFS", "SemFS"]
+    by_name = {row["method"]: row for row in rows}
+    split = SplitData.of(data)
+    selector = SemFS(5, attributes=sample.attributes, gamma=1.0).fit(split.X, split.y)
+    assert by_name["SemFS"]["features"] == split.names_of(selector.order_[:5])
+    assert len({row["acc"] for row in rows if row["label"].startswith("Select")}) == 1
+
+
+def test_without_named_classes_there_are_random_splits_of_the_classes():
+    X, y = np.random.RandomState(0).normal(size=(80, 4)), np.arange(80) % 8
+    data = ZeroShotDataset("toy", X, y, pd.DataFrame(np.eye(8)))
+    rows, _ = evaluate(data, ["variance"], n_splits=2, ks=[2], n_repeats=1, n_jobs=1)
+    assert [row["split"] for row in rows] == ["random-0", "random-1"]
+    with pytest.raises(ValueError, match="needs 2 seen and 2 unseen"):
+        evaluate(ZeroShotDataset("toy", X, y % 3, pd.DataFrame(np.eye(3))), ["variance"])
+
+
+def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, monkeypatch):
+    data = replace(sample, name="cells", X=csr_array(sample.X))
+    options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
+    rows, summary = evaluate(data, ["lasso", "variance"], **options)
+    assert (len(rows), summary.notes, summary.failures) == (2, [], [])
+    monkeypatch.setattr("semfs.lab.methods.memory_limit", lambda: 1000)
+    rows, summary = evaluate(data, ["lasso", "variance"], **options)
+    assert [row["label"] for row in rows] == ["Variance"]
+    assert summary.notes == [
+        "LASSO needs dense samples, and cells has too many of them for the memory: left out."
+    ]
+
+
+def test_with_unlabeled_samples_all_methods_are_scored_on_the_other_half(sample):
+    options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
+    rows, summary = evaluate(sample, ["semfs-unlabeled", "variance"], **options)
+    assert summary.failures == []
+    assert any("The other half is clustered, for all methods." in n for n in summary.notes)
+    by_method = {row["method"]: row for row in rows}
+    plain, _ = evaluate(sample, ["variance"], **options)
+    assert by_method["variance"]["features"] == plain[0]["features"]
+    assert by_method["variance"]["acc"] != plain[0]["acc"]
+    split = SplitData.of(sample).with_unlabeled_half(0)
+    selector = SemFS(5, sample.attributes).fit(split.X, split.y, X_unlabeled=split.X_unlabeled)
+    expected = split.names_of(selector.order_[:5])
+    assert by_method["semfs-unlabeled"]["features"] == expected
+
+
+def test_random_has_scores_but_no_list_of_features(sample):
+    rows, _ = evaluate(sample, ["random"], n_splits=2, ks=[5], n_repeats=2, n_jobs=1)
+    assert [row["features"] for row in rows] == [[], []]
+    assert all(row["extra"]["random_draws"] for row in rows)
+    assert rows[0]["acc"] != rows[1]["acc"]
+
+
+def test_the_summary_has_the_facts_that_the_report_shows(sample):
+    _, summary = evaluate(sample, ["variance"], ks=[5], n_repeats=1, n_jobs=1)
+    facts = summary.info["datasets"][sample.name]
+    assert (facts["n_seen"], facts["n_unseen"]) == (402, 298)
+    assert facts["unseen"] == sample.unseen.tolist()
+    assert summary.info["started"].startswith("20")
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same small data as h5ad, CSV, Parquet and NPZ, with a class table."""
+    anndata = pytest.importorskip("anndata")
+    folder = tmp_path_factory.mktemp("own")
+    rng = np.random.RandomState(0)
+    names = [*"abcde", "f, g"]
+    y = np.array(names * 10)
+    X = rng.normal(size=(60, 8)) + 3 * (np.arange(8) == np.arange(60)[:, None] % 6)
+    columns = [f"g{j}" for j in range(8)]
+    pd.DataFrame(np.eye(6), index=names).to_csv(folder / "types.csv")
+    frame = pd.DataFrame(X, columns=columns).assign(kind=y)
+    frame.to_csv(folder / "cells.csv", index=False)
+    frame.to_parquet(folder / "cells.parquet")
+    obs = pd.DataFrame({"kind": y}, index=[f"c{i}" for i in range(60)])
+    var = pd.DataFrame(index=columns)
+    anndata.AnnData(csr_array(X), obs, var).write_h5ad(folder / "cells.h5ad")
+    codes = np.array([names.index(label) for label in y])
+    arrays = {"X": X, "y": codes, "A": np.eye(6), "classes": names, "feature_names": columns}
+    np.savez(folder / "cells.npz", **arrays)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.csv", "cells.parquet", "cells.npz"])
+def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
+    own = [] if name.endswith("npz") else ["--label", "kind", "-a", files / "types.csv"]
+    rest = ["-m", "variance,markers", "-k", "2", "--repeats", 2, "-j", 1, "--json"]
+    (first, *_) = json.loads(invoke("evaluate", files / name, *own, *rest).stdout)
+    assert (first["split"], first["label"]) == ("random-0", "Markers per class")
+    given = ["--unseen", '"f, g", a', "--unseen", "b"]
+    rows = json.loads(invoke("evaluate", files / name, *own, *rest, *given).stdout)
+    assert {row["split"] for row in rows} == {"given"}
+    assert {len(row["features"]) for row in rows} == {2}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+@pytest.mark.parametrize("kind", ["h5ad", "npz"])
+def test_a_value_that_is_no_number_is_named_by_column_and_row(
+    files, kind, form, value, tmp_path, monkeypatch
+):
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    arrays = dict(np.load(files / "cells.npz"))
+    arrays["X"][[7, 11], 3] = value
+    X, own = form(arrays.pop("X")), []
+    if kind == "h5ad":
+        adata = anndata.read_h5ad(files / "cells.h5ad")
+        adata.X = X
+        adata.write_h5ad("cells.h5ad")
+        own = ["--label", "kind", "-a", files / "types.csv"]
+    elif form is csr_array:
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+        np.savez("cells.npz", **arrays, **{f"X_{name}": part for name, part in parts.items()})
+    else:
+        np.savez("cells.npz", **arrays, X=X)
+    done = invoke("evaluate", f"cells.{kind}", *own, "-m", "variance", "-k", 2, "-j", 1)
+    (line,) = done.stderr.splitlines()
+    word = "NaN" if np.isnan(value) else "infinity"
+    assert (done.exit_code, f"cells.{kind} contains {word}" in line) == (2, True), line
+    assert "in row 7 of those used together, column 3 ('g3'), counted from 0" in line
+
+
+def test_evaluate_normalizes_counts_as_select_does(files, tmp_path):
+    arrays = dict(np.load(files / "cells.npz"))
+    counts = np.rint(np.exp(arrays.pop("X")))
+    per_row = 1e4 * counts / counts.sum(axis=1, keepdims=True)
+    np.savez(tmp_path / "counts.npz", X=counts, **arrays)
+    np.savez(tmp_path / "logs.npz", X=np.log1p(per_row), **arrays)
+    rest = ["-m", "variance", "-k", "2", "--repeats", 2, "-j", 1, "--json"]
+    found = [
+        json.loads(invoke("evaluate", tmp_path / name, *rest, *more).stdout)
+        for name, more in (("counts.npz", ["--normalize", "log1p"]), ("logs.npz", []))
+    ]
+    assert [row["features"] for row in found[0]] == [row["features"] for row in found[1]]
+    assert [row["nmi"] for row in found[0]] == [row["nmi"] for row in found[1]]
