@@ -25,6 +25,7 @@ def as_matrix(X: Any) -> Matrix:
     checked = check_array(X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False)
     return canonical(checked)
 
+
 #: Context manager and decorator: no warnings when absurd parameters make numbers overflow. What
 #: is not finite is refused where results are checked, with advice.
 quiet_overflow = np.errstate(over="ignore", invalid="ignore")

@@ -4,10 +4,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
+from semfs import Moments
 from semfs.arrays import as_matrix
 from semfs.datasets import load_sample
-
-from semfs import Moments
 from semfs.method.objective import Objective
 
 

@@ -24,8 +24,8 @@ from semfs.selectors.clusters import (
 )
 
 if TYPE_CHECKING:
-    from semfs.selectors.semfs import SemFS
     from semfs.selectors.inputs import UnlabeledStream
+    from semfs.selectors.semfs import SemFS
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_SAMPLES = 10

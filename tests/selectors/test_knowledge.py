@@ -13,9 +13,9 @@ from semfs.attributes import AttributeTable
 from semfs.method.objective import Objective
 from semfs.rows import MemoryRows, open_blocks
 from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
+from semfs.selectors.inputs import UnlabeledStream
 from semfs.selectors.knowledge import _streamed_clusters
 from semfs.selectors.prediction import ClassPredictor, same_space
-from semfs.selectors.inputs import UnlabeledStream
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -301,7 +301,9 @@ def test_the_number_of_new_classes_is_found_in_some_of_sorted_samples():
 
 def test_problems_over_the_same_rows_share_gram_columns(monkeypatch):
     asked, columns = [], MemoryRows.gram_columns
-    monkeypatch.setattr(MemoryRows, "gram_columns", lambda *a, **k: asked.append(a) or columns(*a, **k))
+    monkeypatch.setattr(
+        MemoryRows, "gram_columns", lambda *a, **k: asked.append(a) or columns(*a, **k)
+    )
     X, y, A, _ = described_problem()
     assert ", used" in SemFS(9, A).fit(X, y).knowledge_["unseen classes"]
     assert len(asked) == 1
@@ -499,7 +501,9 @@ def test_the_model_of_class_means_is_fitted_once_per_predictor(monkeypatch):
     monkeypatch.setattr(MeanModel, "fit", lambda *args: fits.append(args) or fit(*args))
     A = np.random.default_rng(0).standard_normal((12, 2))
     names = np.array(["a", "b"])
-    predictor = ClassPredictor(AttributeTable(A[:9], np.arange(9), names), 5.0 * A[:9], np.eye(2))
+    predictor = ClassPredictor(
+        AttributeTable(A[:9], np.arange(9), names), 5.0 * A[:9], np.eye(2)
+    )
     for _ in range(3):
         predictor.scores(A, AttributeTable(A, np.arange(12), names))
     assert len(fits) == 1
