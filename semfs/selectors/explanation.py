@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from semfs.method.moments import Moments
 from semfs.rows import Rows
-from semfs.selectors.semfs_cv import ClassFolds
+from semfs.selectors.folds import ClassFolds
 from semfs.selectors.training import Units
 from semfs.system import import_optional
 from semfs.validation import class_weights
@@ -167,7 +167,8 @@ def explain_selection(
 
 def _ratios(products: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Products by their scale; 0 where there is none."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+    smallest = 1e-12 * scale.max(initial=np.finfo(float).tiny)
+    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > smallest)
 
 
 def _levels(moments: Moments, chosen: np.ndarray) -> np.ndarray:

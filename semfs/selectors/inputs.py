@@ -253,21 +253,17 @@ class FitInput:
             preprocessing_of(source),
         )
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the labeled samples are in memory or on a device."""
-        return self.classes is not None
-
     def summed(self, options: dict[str, Any]) -> TrainingData:
         """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
-        if self.in_memory:
-            moments = self._memory_moments
-            unlabeled = self.unlabeled
-            if unlabeled is not None and not isinstance(unlabeled, MemoryRows):
-                unlabeled = UnlabeledStream(unlabeled.labels_known(), None, options)
-            X = None if moments.rows is None else moments.rows.X
-            return TrainingData(moments, unlabeled, X, self.preprocessing)
         source = self.rows
+        if not isinstance(source, OutOfCoreRows):
+            moments = self._memory_moments
+            unlabeled: MemoryRows | UnlabeledStream | None
+            if isinstance(self.unlabeled, OutOfCoreRows):
+                unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
+            else:
+                unlabeled = self.unlabeled
+            return TrainingData(moments, unlabeled, source.X, self.preprocessing)
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
@@ -284,16 +280,19 @@ class FitInput:
 
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
-        if self.in_memory:
+        if not isinstance(self.rows, OutOfCoreRows):
             return self._memory_moments
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
-        return range_checked_moments(X, labels.codes, labels.class_array(), None)
+        codes = labels.codes.astype(np.intp)
+        return range_checked_moments(X, codes, labels.class_array(), None)
 
     @cached_property
     def _memory_moments(self) -> Moments:
+        """Moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
+        assert not isinstance(rows, OutOfCoreRows)
         with place_of_nan(self.original, self.feature_names):
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
@@ -306,7 +305,9 @@ class FitInput:
             raise ValueError(_TWO_KINDS)
         if beside is None and not has_unlabeled:
             return None
-        rows = source if beside is None else beside
+        rows = source
+        if isinstance(beside, OutOfCoreRows):
+            rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
@@ -492,15 +493,16 @@ def _unlabeled_source(
     if kind is Kind.MATRIX:
         X = _unlabeled_matrix(estimator, X_unlabeled)
         return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+    source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
     elif kind is Kind.SOURCE:
         source = _without_labels(X_unlabeled)
     else:
-        source = open_unlabeled(X_unlabeled, preprocessing)
-        if source.fits_in_memory:
-            return _loaded_unlabeled(estimator, source)
-        source = _without_labels(source)
+        opened = open_unlabeled(X_unlabeled, preprocessing)
+        if opened.fits_in_memory:
+            return _loaded_unlabeled(estimator, opened)
+        source = _without_labels(opened)
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
 
@@ -546,7 +548,7 @@ def _check_unlabeled_features(
     if n_features != d or not same_names:
         raise ValueError(
             f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
-            "Give both the same columns."
+            "Give both the same features."
         )
 
 
@@ -686,7 +688,7 @@ def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> 
     selected = np.flatnonzero(support)
     found = source.feature_names
     if found is not None and names is not None:
-        return column_places(found, [names[j] for j in selected])
+        return column_places(found, [names[j] for j in selected.tolist()])
     if source.n_features != len(support):
         raise ValueError(
             f"X has {source.n_features} features, but the selector was fitted with "

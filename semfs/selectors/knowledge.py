@@ -20,7 +20,7 @@ from semfs.rows import Rows
 from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
 
 if TYPE_CHECKING:
-    from semfs.selectors.semfs import SemFS
+    from semfs.selectors.problem import MethodParameters
     from semfs.selectors.inputs import UnlabeledStream
 
 #: Fewer unlabeled samples are not clustered.
@@ -66,7 +66,7 @@ class UnlabeledClasses:
 
 
 def further_knowledge(
-    selector: "SemFS",
+    selector: "MethodParameters",
     objective: Objective,
     table: AttributeTable,
     unlabeled: "Rows | UnlabeledStream | None",

@@ -267,4 +267,7 @@ class LinearSelector(RankingSelector):
 
 
 def _dense(Z: Matrix) -> Float64:
-    return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
+    dense: Any = Z
+    if sp.issparse(dense):
+        dense = dense.toarray()
+    return np.asarray(dense, dtype=np.float64)
