@@ -97,3 +97,8 @@ class MatrixRows(RowSource, Protocol):
     X: Any  # (n, d), dense or CSR
     codes: Indices  # (n,)
     weights: Float64 | None  # (n,)
+
+
+#: Samples as users pass them: an array, list, frame, sparse matrix, memmap or device array in
+#: memory; a path, AnnData, an opened source, (X, y) blocks or a Dask collection.
+DataLike: TypeAlias = Any
