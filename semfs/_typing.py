@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,3 +39,6 @@ AttributesLike: TypeAlias = "pd.DataFrame | Mapping[Hashable, Sequence[float]] |
 FeaturesLike: TypeAlias = Sequence[int | str]
 #: A seed, or a source of random numbers, as scikit-learn takes it.
 RandomState: TypeAlias = int | np.random.RandomState | None
+#: Samples as users pass them: an array, list, frame, sparse matrix, memmap or device array in
+#: memory; a path, AnnData, an opened source, (X, y) blocks or a Dask collection.
+DataLike: TypeAlias = Any

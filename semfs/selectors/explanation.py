@@ -13,7 +13,6 @@ from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
 from semfs.rows import Rows
 from semfs.selectors.folds import ClassFolds
-from semfs.selectors.training import Units
 from semfs.system import import_optional
 from semfs.validation import class_weights
 
@@ -178,15 +177,12 @@ def explain_selection(
     frame = import_optional("pandas", "data", what="explain").DataFrame
     n_selected = int(np.asarray(selector.support_).sum())
     selected = np.asarray(selector.order_)[:n_selected]
-    units = Units() if moments is None else Units.of(moments, selector.class_table_)
-    table = units.table(selector.class_table_)
-    if moments is not None:
-        moments = units.moments(moments)
+    table = selector.class_table_
 
     names = [selector._name_of(j) for j in selected.tolist()]
     attributes = table.names.tolist()
     classes = [str(label) for label in table.classes.tolist()]
-    weights = _weights(selector, selected, table, moments, units)
+    weights = _weights(selector, selected, table, moments)
     correlations = _attribute_correlations(moments, table, selected)
     levels = _class_levels(moments, selected, len(classes))
     duplicates = _duplicates(selector, moments, selected)
@@ -195,7 +191,7 @@ def explain_selection(
     counts = None
     if n_bootstraps and moments is not None:
         counts = _selection_counts(
-            selector, selected, moments, units, n_bootstraps, random_state
+            selector, selected, moments, n_bootstraps, random_state
         )
     stability = _stability(selector, selected, counts, n_bootstraps)
 
@@ -228,14 +224,12 @@ def _weights(
     selected: Indices,
     table: AttributeTable,
     moments: Moments | None,
-    units: Units,
 ) -> Float64:
     """W (k, m) of the selected features in standard deviations of attributes and features.
 
     Without moments the features' standard deviations are unknown, and taken for 1.
     """
-    # W was fitted in the units given; the table is in units of its own
-    spread = np.ldexp(table.values.std(axis=0), units.a - units.x)
+    spread = table.values.std(axis=0)
     weights = np.asarray(selector.coef_)[selected]
     weights = weights * np.asarray(selector.selection_)[selected, None]
     weights = weights / np.where(spread > 0, spread, np.inf)
@@ -364,7 +358,6 @@ def _selection_counts(
     selector: "LinearSelector",
     selected: Indices,
     moments: Moments,
-    units: Units,
     n_bootstraps: int,
     random_state: int | None,
 ) -> Float64:
@@ -375,8 +368,8 @@ def _selection_counts(
     n_classes = len(moments.classes)
     fitted: Any = getattr(selector, "best_estimator_", selector)  # the SemFS of a SemFSCV
     semfs = clone(fitted)
-    semfs.set_params(n_features_to_select=len(selected), **units.params(fitted))
-    table = units.table(fitted.class_table_)
+    semfs.set_params(n_features_to_select=len(selected))
+    table = fitted.class_table_
     names = getattr(fitted, "feature_names_in_", None)
     all_classes = np.ones(n_classes, dtype=bool)
     n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * len(selected))

@@ -150,7 +150,9 @@ class Fitted:
     def prediction_model(self) -> ClassPredictor:
         """The model that predictions are made with, the same for all of them."""
         n_features = len(self.order)
-        same = same_space(self.feature_names, n_features, self.table.names, self.selected)
+        same = same_space(
+            self.feature_names, n_features, self.table.names.tolist(), self.selected
+        )
         return ClassPredictor(self.table, self.class_means, self.within, same)
 
     def top(self, k: int) -> Fitted:

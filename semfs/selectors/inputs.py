@@ -23,6 +23,7 @@ from sklearn.utils.validation import validate_data
 from semfs._typing import (
     ArrayLike,
     AttributesLike,
+    DataLike,
     Float64,
     Indices,
     Label,
@@ -88,7 +89,7 @@ class Kind(enum.Enum):
     DASK = "a Dask collection"
 
 
-def classify(data: Any, y: Any = None) -> Kind:
+def classify(data: DataLike, y: Any = None) -> Kind:
     """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
     if isinstance(data, OutOfCoreRows):
         return Kind.SOURCE
@@ -125,7 +126,7 @@ class Samples:
         return cls(X, labels.checked(), weights, names, preprocessing_of(source))
 
     @classmethod
-    def from_user(cls, X: Any, y: LabelsLike | str | None) -> Samples:
+    def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
@@ -172,10 +173,10 @@ class FitInput:
     def from_user(
         cls,
         estimator: BaseEstimator,
-        X: Any,
+        X: DataLike,
         y: LabelsLike | str | None,
         sample_weight: ArrayLike | None = None,
-        X_unlabeled: Any = None,
+        X_unlabeled: DataLike = None,
         *,
         reset: bool = True,
     ) -> FitInput:
@@ -201,7 +202,7 @@ class FitInput:
         cls,
         estimator: BaseEstimator,
         samples: Samples,
-        X_unlabeled: Any,
+        X_unlabeled: DataLike,
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
@@ -234,7 +235,7 @@ class FitInput:
         cls,
         estimator: BaseEstimator,
         source: OutOfCoreRows,
-        X_unlabeled: Any,
+        X_unlabeled: DataLike,
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
@@ -253,21 +254,17 @@ class FitInput:
             preprocessing_of(source),
         )
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the labeled samples are in memory or on a device."""
-        return self.classes is not None
-
     def summed(self, options: dict[str, Any]) -> TrainingData:
         """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
-        if self.in_memory:
-            moments = self._memory_moments
-            unlabeled = self.unlabeled
-            if unlabeled is not None and not isinstance(unlabeled, MemoryRows):
-                unlabeled = UnlabeledStream(unlabeled.labels_known(), None, options)
-            X = None if moments.rows is None else moments.rows.X
-            return TrainingData(moments, unlabeled, X, self.preprocessing)
         source = self.rows
+        if not isinstance(source, OutOfCoreRows):
+            moments = self._memory_moments
+            unlabeled: MemoryRows | UnlabeledStream | None
+            if isinstance(self.unlabeled, OutOfCoreRows):
+                unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
+            else:
+                unlabeled = self.unlabeled
+            return TrainingData(moments, unlabeled, source.X, self.preprocessing)
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
@@ -284,16 +281,19 @@ class FitInput:
 
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
-        if self.in_memory:
+        if not isinstance(self.rows, OutOfCoreRows):
             return self._memory_moments
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
-        return range_checked_moments(X, labels.codes, labels.class_array(), None)
+        codes = labels.codes.astype(np.intp)
+        return range_checked_moments(X, codes, labels.class_array(), None)
 
     @cached_property
     def _memory_moments(self) -> Moments:
+        """Moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
+        assert not isinstance(rows, OutOfCoreRows)
         with place_of_nan(self.original, self.feature_names):
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
@@ -306,7 +306,9 @@ class FitInput:
             raise ValueError(_TWO_KINDS)
         if beside is None and not has_unlabeled:
             return None
-        rows = source if beside is None else beside
+        rows = source
+        if isinstance(beside, OutOfCoreRows):
+            rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
@@ -329,7 +331,7 @@ def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
 
 def training_matrix(
     estimator: BaseEstimator,
-    X: Any,
+    X: DataLike,
     names: Sequence[str] | None = None,
     *,
     accept_sparse: Any = ("csr", "csc"),
@@ -363,7 +365,7 @@ def training_matrix(
     return checked
 
 
-def without_text_columns(X: Any, *, warn: bool = False) -> Any:
+def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     """Return a frame without its columns of text; anything else as it is."""
     if not is_frame(X):
         return X
@@ -400,7 +402,7 @@ def _is_number(value: object) -> bool:
     return value is None or isinstance(value, (int, float)) or type(value).__name__ == "NAType"
 
 
-def _dense(X: Any, name: str) -> Float64:
+def _dense(X: DataLike, name: str) -> Float64:
     """A sparse matrix of a file as a dense one, if there is room for it."""
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
@@ -412,7 +414,9 @@ def _dense(X: Any, name: str) -> Float64:
 
 
 @contextmanager
-def place_of_nan(X: Any, names: Sequence[str] | None = None, what: str = "X") -> Iterator[None]:
+def place_of_nan(
+    X: DataLike, names: Sequence[str] | None = None, what: str = "X"
+) -> Iterator[None]:
     """If the block raises because of a NaN or an infinity in X, say where it is."""
     try:
         yield
@@ -422,7 +426,7 @@ def place_of_nan(X: Any, names: Sequence[str] | None = None, what: str = "X") ->
         raise
 
 
-def _has_nonfinite(X: Any) -> bool:
+def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
         values = X.data if sp.issparse(X) else np.asarray(as_numpy(X), dtype=np.float64)
@@ -483,7 +487,7 @@ def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows |
 
 
 def _unlabeled_source(
-    estimator: Any, X_unlabeled: Any, preprocessing: Preprocessing
+    estimator: Any, X_unlabeled: DataLike, preprocessing: Preprocessing
 ) -> MemoryRows | OutOfCoreRows | None:
     """X_unlabeled as samples in memory, or as a source beyond memory."""
     if X_unlabeled is None:
@@ -492,15 +496,16 @@ def _unlabeled_source(
     if kind is Kind.MATRIX:
         X = _unlabeled_matrix(estimator, X_unlabeled)
         return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+    source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
     elif kind is Kind.SOURCE:
         source = _without_labels(X_unlabeled)
     else:
-        source = open_unlabeled(X_unlabeled, preprocessing)
-        if source.fits_in_memory:
-            return _loaded_unlabeled(estimator, source)
-        source = _without_labels(source)
+        opened = open_unlabeled(X_unlabeled, preprocessing)
+        if opened.fits_in_memory:
+            return _loaded_unlabeled(estimator, opened)
+        source = _without_labels(opened)
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
 
@@ -525,7 +530,7 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
     return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
 
 
-def _unlabeled_matrix(estimator: Any, X: Any) -> Matrix:
+def _unlabeled_matrix(estimator: Any, X: DataLike) -> Matrix:
     """X_unlabeled in memory, with the features of X."""
     X = without_text_columns(X)
     names = [str(name) for name in X.columns] if is_frame(X) else None
@@ -546,14 +551,14 @@ def _check_unlabeled_features(
     if n_features != d or not same_names:
         raise ValueError(
             f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
-            "Give both the same columns."
+            "Give both the same features."
         )
 
 
 # ---- samples beyond memory ------------------------------------------------------------
 
 
-def _open(kind: Kind, X: Any, y: Any, sample_weight: Any) -> OutOfCoreRows:
+def _open(kind: Kind, X: DataLike, y: Any, sample_weight: Any) -> OutOfCoreRows:
     """A source of labeled samples."""
     if kind is Kind.SOURCE:
         if y is not None or sample_weight is not None:
@@ -658,7 +663,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
 
 
 def selected_blocks(
-    X: Any,
+    X: DataLike,
     support: Mask,
     names: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
@@ -686,7 +691,7 @@ def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> 
     selected = np.flatnonzero(support)
     found = source.feature_names
     if found is not None and names is not None:
-        return column_places(found, [names[j] for j in selected])
+        return column_places(found, [names[j] for j in selected.tolist()])
     if source.n_features != len(support):
         raise ValueError(
             f"X has {source.n_features} features, but the selector was fitted with "
@@ -695,6 +700,6 @@ def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> 
     return selected
 
 
-def genes_of(X: Any) -> Any:
+def genes_of(X: DataLike) -> Any:
     """Return the gene matrix of AnnData, None of other data."""
     return as_genes(X)

@@ -25,7 +25,7 @@ from semfs.selectors.clusters import (
 
 if TYPE_CHECKING:
     from semfs.selectors.inputs import UnlabeledStream
-    from semfs.selectors.semfs import SemFS
+    from semfs.selectors.problem import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_SAMPLES = 10
@@ -70,7 +70,7 @@ class UnlabeledClasses:
 
 
 def further_knowledge(
-    selector: "SemFS",
+    selector: "MethodParameters",
     objective: Objective,
     table: AttributeTable,
     unlabeled: "Rows | UnlabeledStream | None",

@@ -10,7 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from semfs._typing import ArrayLike, AttributesLike, FeaturesLike, Float64, LabelsLike, Matrix
+from semfs._typing import (
+    ArrayLike,
+    AttributesLike,
+    DataLike,
+    FeaturesLike,
+    Float64,
+    LabelsLike,
+    Matrix,
+)
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
@@ -105,7 +113,7 @@ class LinearSelector(RankingSelector):
 
     # ---- predictions -----------------------------------------------------------------
 
-    def predict_attributes(self, X: Any) -> Float64:
+    def predict_attributes(self, X: DataLike) -> Float64:
         """Predict the attributes (n, m) of samples X (n, d), in the columns of the table given.
 
         By a ridge regression of its own on the selected features, all classes alike.
@@ -118,7 +126,7 @@ class LinearSelector(RankingSelector):
         check_is_fitted(self)
         return self._map_selected(X, self._predictor().attributes, "predict_attributes")
 
-    def predict(self, X: Any, class_table: AttributesLike | None = None) -> LabelArray:
+    def predict(self, X: DataLike, class_table: AttributesLike | None = None) -> LabelArray:
         """Return the likeliest class of each sample, by descriptions where none were seen.
 
         Parameters
@@ -139,7 +147,9 @@ class LinearSelector(RankingSelector):
 
         return self._map_selected(X, best_class, "predict")
 
-    def decision_function(self, X: Any, class_table: AttributesLike | None = None) -> Float64:
+    def decision_function(
+        self, X: DataLike, class_table: AttributesLike | None = None
+    ) -> Float64:
         """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
 
         Parameters
@@ -158,12 +168,14 @@ class LinearSelector(RankingSelector):
 
         return self._map_selected(X, scores, "decision_function")
 
-    def _map_selected(self, X: Any, function: Callable[[Float64], Any], method: str) -> Any:
+    def _map_selected(
+        self, X: DataLike, function: Callable[[Float64], Any], method: str
+    ) -> Any:
         """A function of the selected columns (n, k) of X, block by block."""
         results = [function(Z) for Z in self._selected(X, method)]
         return like(np.concatenate(results), X)
 
-    def _selected(self, X: Any, method: str) -> Iterator[Float64]:
+    def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
         names = getattr(self, "feature_names_in_", None)
         support = self._get_support_mask()
@@ -178,7 +190,7 @@ class LinearSelector(RankingSelector):
                 check_all_finite(Z, selected_names)
             yield Z
 
-    def _selected_in_memory(self, X: Any, method: str) -> Matrix:
+    def _selected_in_memory(self, X: DataLike, method: str) -> Matrix:
         """The selected columns (n, k) of a matrix."""
         device.check_same_namespace(X, self, attribute="coef_", method=method)
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
@@ -200,13 +212,13 @@ class LinearSelector(RankingSelector):
 
     # ---- transformations -------------------------------------------------------------
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: DataLike) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return device.spread_columns(X, self.get_support())
 
-    def _transform(self, X: Any) -> Any:
+    def _transform(self, X: DataLike) -> Any:
         device.check_same_namespace(X, self, attribute="support_", method="transform")
         return super()._transform(X)
 
@@ -214,7 +226,7 @@ class LinearSelector(RankingSelector):
 
     def explain(
         self,
-        X: Any = None,
+        X: DataLike = None,
         y: LabelsLike | str | None = None,
         *,
         sample_weight: ArrayLike | None = None,
@@ -267,4 +279,7 @@ class LinearSelector(RankingSelector):
 
 
 def _dense(Z: Matrix) -> Float64:
-    return np.asarray(Z.toarray() if sp.issparse(Z) else Z, dtype=np.float64)
+    dense: Any = Z
+    if sp.issparse(dense):
+        dense = dense.toarray()
+    return np.asarray(dense, dtype=np.float64)

@@ -21,7 +21,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from semfs._typing import Float64, Indices, LabelsLike, Mask, Matrix
+from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
 from semfs.rows.device import as_numpy
@@ -75,7 +75,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     # ---- fit -------------------------------------------------------------------------
 
     def _check_training_data(
-        self, X: Any, y: LabelsLike | str | None
+        self, X: DataLike, y: LabelsLike | str | None
     ) -> tuple[Matrix, LabelArray | None, Indices | None]:
         """X (n, d), class labels (C,) and codes (n,), checked; no labels without y."""
         self._check_n_features_to_select()
@@ -171,7 +171,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     # ---- transform -------------------------------------------------------------------
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: DataLike) -> Any:
         """Return the selected columns of X.
 
         Parameters

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 
-from semfs._typing import ArrayLike, LabelsLike, Matrix
+from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
 from semfs.attributes import align_attributes
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
@@ -216,10 +216,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     @with_callbacks
     def fit(
         self,
-        X: Any,
+        X: DataLike,
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
-        X_unlabeled: Any = None,
+        X_unlabeled: DataLike = None,
     ) -> Self:
         """Select features on the seen classes.
 
@@ -266,7 +266,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def partial_fit(
-        self, X: Any, y: LabelsLike | str | None, sample_weight: ArrayLike | None = None
+        self, X: DataLike, y: LabelsLike | str | None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Add samples to those of earlier calls and select features on all of them.
 
@@ -363,6 +363,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return monitor
 
     def _check_parameters(self) -> None:
+        """Raise if a parameter has no meaning, by itself or next to others."""
         super()._check_parameters()
         name = "target_attributes"
         if isinstance(self.target_attributes, str):

@@ -14,7 +14,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from semfs._typing import ArrayLike, Float64, Indices, LabelsLike, Mask
+from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Mask
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
@@ -162,10 +162,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     @with_callbacks
     def fit(
         self,
-        X: Any,
+        X: DataLike,
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
-        X_unlabeled: Any = None,
+        X_unlabeled: DataLike = None,
     ) -> Self:
         """Choose a setting on held-out classes, then select features on all seen classes.
 
@@ -244,6 +244,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return settings
 
     def _default_settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
+        """The default grid, without what makes no difference to these classes."""
         grid: dict[str, Any] = {"gamma": (1.0, 10.0, 100.0), "fit_intercept": (True, False)}
         if self.attributes is not None:
             # centered indicators of C classes have the variance 1 - 1/C in all
@@ -425,7 +426,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             check_integer("cv", self.cv, 2)
 
 
-def _columns(X: Any, features: Indices) -> Float64:
+def _columns(X: DataLike, features: Indices) -> Float64:
     """Some columns of X as a dense matrix."""
     if sp.issparse(X):
         return X[:, features].toarray()

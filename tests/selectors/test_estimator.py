@@ -1,5 +1,6 @@
 """SemFS as its users meet it."""
 
+import contextlib
 import copy
 import os
 import pickle
@@ -90,13 +91,13 @@ def test_the_fit_ignores_the_units_of_x_and_of_the_table(power, of_table, solver
     extreme = max(abs(power), abs(of_table)) > 98
     extreme |= max(abs(power + of_table), abs(power - of_table)) > 138
     if extreme:  # the same order, or a clear refusal
-        try:
-            other = selector.fit(form(X * x), y)
-        except ValueError as error:
-            assert "Rescale" in str(error)
+        with contextlib.suppress(ValueError):
+            selector.fit(form(X * x), y)
+        if not hasattr(selector, "order_"):
+            with pytest.raises(ValueError, match="Rescale"):
+                selector.fit(form(X * x), y)
             return
-    else:
-        other = selector.fit(form(X * x), y)
+    other = selector.fit(form(X * x), y)
     assert other.order_.tolist() == plain.order_.tolist()
     assert_allclose(other.coef_ * x / a, plain.coef_, rtol=1e-6, atol=1e-9)
     assert_allclose(other.objective_ / a**2, plain.objective_)
@@ -397,7 +398,7 @@ def test_text_columns_of_a_frame_are_ignored_and_named_with_labels_apart_or_insi
 
 
 def test_unlabeled_samples_of_weight_0_do_not_matter():
-    X, y, A = make_problem(C=6, n=240)
+    X, y, _ = make_problem(C=6, n=240)
     y = np.where(y > 3, -1, y)
     odd = np.random.default_rng(1).normal(size=(60, X.shape[1])) * 50.0
     expected = SemFS(5).fit(X, y)

@@ -125,7 +125,7 @@ def test_transform_of_a_file_keeps_the_selected_columns_only(tmp_path, monkeypat
 
 def test_the_prediction_model_is_fitted_once_for_all_blocks(tmp_path, monkeypatch):
     X, y, A = make_problem(n=400, C=9)
-    table = {c: row for c, row in enumerate(np.vstack([A, A[:2] + A[3:5]]))}
+    table = dict(enumerate(np.vstack([A, A[:2] + A[3:5]])))
     np.save(tmp_path / "x.npy", X)
     selector = SemFS(5, table).fit(X, y)
     source = open_blocks(tmp_path / "x.npy", y, block_rows=10)
