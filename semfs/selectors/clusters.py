@@ -253,8 +253,8 @@ def _helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> 
 
     It is learned on one half of the classes, and judged by how well K-means finds the classes
     of the other half. Its mean gain must exceed the standard deviation of the gains: halves
-    overlap, so that more of them do not make the mean more certain. That is the case on aPascal,
-    where whitening helps, and hardly on cells and texts, where it hurts or does nothing.
+    overlap, so that more of them do not make the mean more certain. That is so on aPascal, where
+    whitening helps, and hardly ever on cells and texts, where it hurts or does nothing.
     """
     n_classes = codes.max() + 1
     if n_classes < FEWEST_CLASSES_TO_JUDGE:
