@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.covariance import shrunk_covariance
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
@@ -37,6 +37,12 @@ N_POWER_ITERATIONS = 4
 #: Starts of K-means: for the clusters themselves, and to judge a distance or a number.
 N_STARTS = 10
 N_STARTS_JUDGE = 3
+#: With many clusters there are fewer starts, of at most this many points in all: one start of
+#: 300 clusters takes as long as ten of 30, and starts differ less in what they find.
+MOST_STARTING_POINTS = 300
+#: From this number of clusters on, k-means++ draws one point at a time and not the best of
+#: several, which would take most of the time.
+MANY_CLUSTERS = 50
 #: Times that the seen classes are cut into halves to judge the distance.
 N_HALVES = 3
 #: At most this many seen classes judge distance and number: many samples of 40 classes say more
@@ -253,7 +259,7 @@ def _helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> 
 
     It is learned on one half of the classes, and judged by how well K-means finds the classes
     of the other half. Its mean gain must exceed the standard deviation of the gains: halves
-    overlap, so that more of them do not make the mean more certain. That is the case on aPascal,
+    overlap, so that more of them do not make the mean more certain. That is so on aPascal,
     where whitening helps, and hardly on cells and texts, where it hurts or does nothing.
     """
     n_classes = codes.max() + 1
@@ -347,8 +353,16 @@ def _width(Z: Float64, k: int) -> tuple[float, float]:
 
 def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
     """K-means with k clusters, or with as many as there are samples."""
-    model = KMeans(min(k, len(Z)), n_init=n_starts, random_state=0)
+    n_starts = max(1, min(n_starts, MOST_STARTING_POINTS // k))
+    init = _plain_starts if k >= MANY_CLUSTERS else "k-means++"
+    model = KMeans(min(k, len(Z)), init=init, n_init=n_starts, random_state=0)
     with warnings.catch_warnings():
         # fewer different samples than clusters: empty clusters are dropped afterwards
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(Z)
+
+
+def _plain_starts(Z: Float64, k: int, random_state: np.random.RandomState) -> Float64:
+    """Starting points (k, p) of k-means++, each drawn once."""
+    centers: Float64 = kmeans_plusplus(Z, k, random_state=random_state, n_local_trials=1)[0]
+    return centers

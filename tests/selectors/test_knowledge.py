@@ -1,4 +1,4 @@
-"""Labels beside attributes, unlabeled rows, and descriptions of the classes to come."""
+"""Labels beside attributes, unlabeled samples, descriptions of unseen classes, predictions."""
 
 import warnings
 
@@ -335,7 +335,7 @@ def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
     assert_array_equal(fewer.order_, SemFS(5, **fewer.best_params_).fit(X, y).order_)
 
 
-# ---- descriptions of the classes to come ----------------------------------------------
+# ---- descriptions of unseen classes -----------------------------------------------------
 
 
 def test_target_classes_have_predicted_means_and_the_seen_scatter():
