@@ -20,6 +20,8 @@ STEP_RULES = ("lipschitz", "exact")
 #: γ may differ from the mean diagonal of G by this factor at most: beyond, numbers over- or
 #: underflow and nothing is left of the data or of the penalty.
 LARGEST_RATIO = 1e100
+#: Pivots of a Cholesky factorization below this fraction of the diagonal are rounding errors.
+SMALLEST_PIVOT = 8.0 * float(np.finfo(np.float64).eps)
 #: Relative residual of the eigenvector of λ_max. The error of λ_max is of the order of its
 #: square.
 EIGENVECTOR_TOL = 1e-5
@@ -226,11 +228,18 @@ class _DualEquation:
 
 
 def _factorized(K: Float64) -> tuple[Float64, bool]:
-    """Cholesky factor of a positive definite K, which is overwritten."""
+    """Cholesky factor of a positive definite K, which is overwritten.
+
+    Raises if a pivot is of the size of rounding errors: K is singular but for γ, and γ is lost.
+    """
+    smallest = SMALLEST_PIVOT * K.diagonal()
     try:
-        return cho_factor(K, overwrite_a=True, check_finite=False)
+        factor, lower = cho_factor(K, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
         raise ValueError(PENALTY_LOST) from None
+    if (factor.diagonal() ** 2 <= smallest).any():
+        raise ValueError(PENALTY_LOST)
+    return factor, lower
 
 
 # ---- the s-step ------------------------------------------------------------------------
