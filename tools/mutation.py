@@ -26,10 +26,19 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-MODULES = ("method.objective", "method.direct", "method.alternating")
+MODULES = (
+    "method.objective",
+    "method.cholesky",
+    "method.search",
+    "method.forward",
+    "method.exchange",
+    "method.alternating",
+)
 TESTS = (
     "tests/method/test_objective.py",
-    "tests/method/test_direct.py",
+    "tests/method/test_cholesky.py",
+    "tests/method/test_forward.py",
+    "tests/method/test_exchange.py",
     "tests/method/test_alternating.py",
 )
 SECONDS = 60  # a mutant that takes longer hangs: killed

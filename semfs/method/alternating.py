@@ -20,9 +20,13 @@ STEP_RULES = ("lipschitz", "exact")
 #: γ may differ from the mean diagonal of G by this factor at most: beyond, numbers over- or
 #: underflow and nothing is left of the data or of the penalty.
 LARGEST_RATIO = 1e100
+#: Pivots of a Cholesky factorization below this fraction of the diagonal are rounding errors.
+SMALLEST_PIVOT = 8.0 * float(np.finfo(np.float64).eps)
 #: Relative residual of the eigenvector of λ_max. The error of λ_max is of the order of its
 #: square.
-EIGENVECTOR_TOL = 1e-6
+EIGENVECTOR_TOL = 1e-5
+#: Vectors that Lanczos iterations keep before they restart. Of a good start few are needed.
+N_LANCZOS_VECTORS = 10
 #: A step that would raise J is halved at most this many times.
 MAX_HALVINGS = 60
 PENALTY_LOST = (
@@ -55,13 +59,14 @@ def solve_alternating(
     # Sum of all steps: it ranks features whose s differ by less than rounding errors.
     total_step = np.zeros(d)
     w_step = WStep(objective)
+    s_step = SStep(w_step, n_inner, step)
     history: list[float] = []
     converged = False
     W, J = w_step.solve(s)
     for _ in range(max_iter):
         # J after the exact W-step never rises: the s-step lowers it, or lets s grow, and with
         # U = S W fixed J falls in every s_i.
-        s, change = s_step(w_step, W, s, n_inner, step)
+        s, change = s_step.move(W, s)
         total_step = total_step + change
         J_before = J
         W, J = w_step.solve(s)
@@ -118,6 +123,7 @@ class WStep:
     """
 
     def __init__(self, objective: Objective) -> None:
+        """Compute what all s have in common."""
         centered = objective.centered()
         self.gamma = centered.gamma
         self.diag = objective.diag
@@ -222,46 +228,61 @@ class _DualEquation:
 
 
 def _factorized(K: Float64) -> tuple[Float64, bool]:
-    """Cholesky factor of a positive definite K, which is overwritten."""
+    """Cholesky factor of a positive definite K, which is overwritten.
+
+    Raises if a pivot is of the size of rounding errors: K is singular but for γ, and γ is lost.
+    """
+    smallest = SMALLEST_PIVOT * K.diagonal()
     try:
-        return cho_factor(K, overwrite_a=True, check_finite=False)
+        factor, lower = cho_factor(K, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
         raise ValueError(PENALTY_LOST) from None
+    if (factor.diagonal() ** 2 <= smallest).any():
+        raise ValueError(PENALTY_LOST)
+    return factor, lower
 
 
 # ---- the s-step ------------------------------------------------------------------------
 
 
-def s_step(
-    w_step: WStep, W: Float64, s: Float64, n_inner: int, step: str | float
-) -> tuple[Float64, Float64]:
-    """Make projected gradient steps on J_s = q − 2b's + s'Qs (Eqs. 9 to 11).
+class SStep:
+    """Projected gradient steps on J_s = q − 2b's + s'Qs with Q = G∘(WW') (Eqs. 9 to 11)."""
 
-    Returns the next s, and what was added to it, which may be below the rounding error of s.
-    W is exact for this s, so the gradient is −2γ‖w_i‖²/s_i: multiply row i of Eq. 12 by w_i.
-    Eq. 10 evaluated as it stands is a difference of large numbers. Where s_i = 0 the row w_i
-    is 0, and so is the slope.
-    """
-    Q = w_step.curvature(W)
-    squared_norms = np.einsum("ij,ij->i", W, W)
-    gradient = np.zeros_like(s)
-    np.divide(-2.0 * w_step.gamma * squared_norms, s, out=gradient, where=s > 0)
-    length = 0.0 if isinstance(step, str) else step
-    trace = float(w_step.diag @ squared_norms)  # of Q = G∘(WW')
-    if step == "lipschitz" and trace > 0.0:
-        # The Hessian is 2Q: a step of 1/λ_max of it lowers J.
-        length = 0.5 / largest_eigenvalue(Q, len(s), trace)
-    total = np.zeros_like(s)
-    for _ in range(n_inner):
-        if step == "exact":
-            # the minimizer of J along the gradient g: ½ g'g / g'Qg
-            along = float(gradient @ Q(gradient))
-            length = 0.5 * float(gradient @ gradient) / along if along > 0.0 else 0.0
-        change, Q_change = projected_step(Q, s, gradient, length)
-        s = s + change
-        total = total + change
-        gradient = gradient + 2.0 * Q_change
-    return s, total
+    def __init__(self, w_step: WStep, n_inner: int, step: str | float) -> None:
+        self.w_step = w_step
+        self.n_inner = n_inner
+        self.step = step
+        # Q changes slowly: its leading eigenvector is a good start in the next round.
+        self.eigenvector: Float64 | None = None
+
+    def move(self, W: Float64, s: Float64) -> tuple[Float64, Float64]:
+        """Return the next s, and what was added to it: it may be below the rounding error of s.
+
+        W is exact for this s, so the gradient is −2γ‖w_i‖²/s_i: multiply row i of Eq. 12 by
+        w_i. Eq. 10 evaluated as it stands is a difference of large numbers. Where s_i = 0 the
+        row w_i is 0, and so is the slope.
+        """
+        Q = self.w_step.curvature(W)
+        squared_norms = np.einsum("ij,ij->i", W, W)
+        gradient = np.zeros_like(s)
+        np.divide(-2.0 * self.w_step.gamma * squared_norms, s, out=gradient, where=s > 0)
+        length = 0.0 if isinstance(self.step, str) else self.step
+        trace = float(self.w_step.diag @ squared_norms)  # of Q
+        if self.step == "lipschitz" and trace > 0.0:
+            # The Hessian is 2Q: a step of 1/λ_max of it lowers J.
+            largest, self.eigenvector = largest_eigenvalue(Q, len(s), trace, self.eigenvector)
+            length = 0.5 / largest
+        total = np.zeros_like(s)
+        for _ in range(self.n_inner):
+            if self.step == "exact":
+                # the minimizer of J along the gradient g: ½ g'g / g'Qg
+                along = float(gradient @ Q(gradient))
+                length = 0.5 * float(gradient @ gradient) / along if along > 0.0 else 0.0
+            change, Q_change = projected_step(Q, s, gradient, length)
+            s = s + change
+            total = total + change
+            gradient = gradient + 2.0 * Q_change
+        return s, total
 
 
 def projected_step(
@@ -281,28 +302,32 @@ def projected_step(
     return np.zeros_like(s), np.zeros_like(s)
 
 
-def largest_eigenvalue(Q: Product, d: int, trace: float) -> float:
-    """λ_max of a positive semidefinite Q (d, d) with this trace, by Lanczos iterations.
+def largest_eigenvalue(
+    Q: Product, d: int, trace: float, start: Float64 | None = None
+) -> tuple[float, Float64 | None]:
+    """Return λ_max of a positive semidefinite Q (d, d) with this trace, and its eigenvector.
 
-    They start at a fixed vector, so the result is reproducible. If they do not converge it is
-    the trace, which λ_max cannot exceed.
+    By Lanczos iterations from a fixed vector, so that results are reproducible, or from
+    ``start``. If they do not converge it is the trace, which λ_max cannot exceed.
     """
     if d < 3:  # ARPACK needs room for two vectors beside the first
         matrix = np.column_stack([Q(axis) for axis in np.eye(d)])
-        return float(np.linalg.eigvalsh(matrix)[-1])
+        return float(np.linalg.eigvalsh(matrix)[-1]), None
+    v0 = np.random.default_rng(0).standard_normal(d) / np.sqrt(d)
+    if start is not None:
+        # The small random part keeps a direction that has become the largest from being
+        # overlooked: ``start`` may be orthogonal to it.
+        v0 = start + 0.05 * v0
 
     def product(v: Float64) -> Float64:
         return Q(v.ravel()) / trace  # of ordinary size: ARPACK knows absolute tolerances
 
+    operator = LinearOperator((d, d), matvec=product, dtype=np.float64)
+    n_vectors = min(d, N_LANCZOS_VECTORS)
     try:
-        found = eigsh(
-            LinearOperator((d, d), matvec=product, dtype=np.float64),
-            k=1,
-            which="LA",
-            v0=np.random.default_rng(0).standard_normal(d),
-            tol=EIGENVECTOR_TOL,
-            return_eigenvectors=False,
+        values, vectors = eigsh(
+            operator, k=1, which="LA", v0=v0, ncv=n_vectors, tol=EIGENVECTOR_TOL
         )
     except ArpackNoConvergence:
-        return trace
-    return trace * float(found[0])
+        return trace, None
+    return trace * float(values[0]), vectors[:, 0]

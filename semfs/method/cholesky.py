@@ -36,6 +36,7 @@ class PivotedCholesky:
     """
 
     def __init__(self, B: Floats, diag: Float64, gamma: float, n_select: int) -> None:
+        """Begin with no feature; at most ``n_select`` will enter."""
         d, r = B.shape
         self.B = B
         self.gamma = gamma

@@ -32,8 +32,8 @@ WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
 #: the differences are rounding errors, as of a table that was stored in float32.
 SAME_VALUE = float(np.sqrt(np.finfo(np.float64).eps))
 #: If all features together would lower J of the unseen classes by less than this share of it,
-#: the predicted means differ by rounding errors only.
-SMALLEST_GAIN = 1e-12
+#: the predicted means differ by rounding errors only (1e-10 standard deviations or so).
+SMALLEST_GAIN = 1e-20
 
 
 @quiet_overflow
@@ -62,9 +62,9 @@ def unseen_class_problem(
     shares = np.full(n_unseen, moments.total / n_unseen)
     problem = objective.separating(model.predict(unseen_attributes), shares).quadratic()
     gain = problem.total_marginal_gain
-    wanted = objective.quadratic().total_marginal_gain
     if not gain > SMALLEST_GAIN * problem.q:
         return None, model.r2, "not used: these classes are described alike"
+    wanted = objective.quadratic().total_marginal_gain
     return problem.scaled_by(wanted / gain), model.r2, f"used: {found}"
 
 

@@ -36,6 +36,7 @@ class Search:
         allowed: Mask,
         forced: Mask,
     ) -> None:
+        """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic."""
         self.quadratics = quadratics
         self.caches = caches
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
@@ -158,13 +159,14 @@ class Search:
         gains = np.where(self.allowed, self.gains(), -np.inf)
         by_gain = np.argsort(-gains, kind="stable")
         order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
-        scores = gains
         # Two features may say together what neither says alone, so a next gain can exceed the
-        # last one. Scores stay below those of the selected features, as the order does. But
-        # features that the user asked for entered whatever their gains, and bound nothing.
-        if self.selected and not self.required[self.selected[-1]]:
-            scores = np.minimum(gains, self.decreases[-1])
-        scores[selected] = self.decreases
+        # last one. Scores stay below it, as the order does. But features that the user asked
+        # for entered whatever their gains, and bound nothing.
+        free = ~self.required[selected]
+        decreases = np.array(self.decreases)
+        last = decreases[free][-1] if free.any() else np.inf
+        scores = np.minimum(gains, last)
+        scores[selected] = decreases
         gram = np.zeros((0, 0))
         if self.selected:
             gram = self.caches[0].stacked(self.selected)[selected]

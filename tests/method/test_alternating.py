@@ -207,15 +207,25 @@ def test_the_path_for_few_samples_equals_the_d_by_d_path(kind, fit_intercept):
 @pytest.mark.parametrize("d", [1, 2, 3, 90])
 def test_the_largest_eigenvalue_is_found(d):
     values = np.linspace(5.0, 1.0, d)
-    found = largest_eigenvalue(lambda v: values * v, d, float(values.sum()))
-    assert_allclose(found, 5.0, rtol=1e-10)
+    found, _ = largest_eigenvalue(lambda v: values * v, d, float(values.sum()))
+    assert_allclose(found, 5.0, rtol=1e-9)
+
+
+def test_a_direction_that_has_become_the_largest_is_not_overlooked():
+    values = np.linspace(1.0, 5.0, 90)
+    _, vector = largest_eigenvalue(lambda v: values * v, 90, float(values.sum()))
+    assert_allclose(np.abs(vector), np.eye(90)[-1], atol=1e-4)
+    values[3] = 5.5
+    start = np.eye(90)[-1]
+    found, _ = largest_eigenvalue(lambda v: values * v, 90, float(values.sum()), start)
+    assert_allclose(found, 5.5, rtol=1e-9)
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_the_largest_eigenvalue_has_the_unit_of_the_matrix(unit):
     values = unit * np.linspace(1.0, 5.0, 50)
-    found = largest_eigenvalue(lambda v: values * v, 50, float(values.sum()))
-    assert_allclose(found, 5.0 * unit, rtol=1e-10)
+    found, _ = largest_eigenvalue(lambda v: values * v, 50, float(values.sum()))
+    assert_allclose(found, 5.0 * unit, rtol=1e-9)
 
 
 def test_where_lanczos_iterations_do_not_converge_the_trace_bounds_the_eigenvalue(monkeypatch):
@@ -223,7 +233,7 @@ def test_where_lanczos_iterations_do_not_converge_the_trace_bounds_the_eigenvalu
         raise ArpackNoConvergence("", np.zeros(0), np.zeros((9, 0)))
 
     monkeypatch.setattr("semfs.method.alternating.eigsh", give_up)
-    assert largest_eigenvalue(lambda v: v, 9, 9.0) == 9.0
+    assert largest_eigenvalue(lambda v: v, 9, 9.0)[0] == 9.0
 
 
 # ---- s ---------------------------------------------------------------------------------
