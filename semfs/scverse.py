@@ -217,7 +217,7 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
-    return labels.without([labels.classes[c] for c in rare])
+    return labels.leave_out([labels.classes[c] for c in rare])
 
 
 def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:

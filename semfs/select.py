@@ -20,8 +20,9 @@ from semfs.attributes.files import write_table
 from semfs.io.hdf5 import file_column, is_zarr, view
 from semfs.io.reader import Reader
 from semfs.io.safety import atomic_write, check_apart, open_existing
-from semfs.io.sparse import distinct, normalized
+from semfs.io.sparse import normalized
 from semfs.io.tables import TableReader
+from semfs.io.tenx import unique_names
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
@@ -137,14 +138,14 @@ def select_features(
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
     seen = _seen_samples(source, selector, unseen)
-    seen = seen.scaled() if scale else seen
-    if X_unlabeled is not None and seen.scale is not None:
-        X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
+    seen = seen.standardized() if scale else seen
+    if X_unlabeled is not None and seen.preprocessing.scale is not None:
+        X_unlabeled = _scaled_columns(X_unlabeled, seen.preprocessing.scale)
     _fit(selector, seen, X_unlabeled, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
     reasons = _reasons(selector, source)
-    if seen.scale is not None:
-        _return_to_original_units(selector, seen.scale)
+    if seen.preprocessing.scale is not None:
+        _return_to_original_units(selector, seen.preprocessing.scale)
 
     features = _feature_table(selector, source, reasons, pandas)
     with (
@@ -209,7 +210,7 @@ def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label])
     A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
     """
     assert source.labels is not None
-    labels = source.labels.without(unseen)
+    labels = source.labels.leave_out(unseen)
     if selector.attributes is not None:
         labels = labels.align_to(as_attribute_table(selector.attributes).classes.tolist())
     return replace(source, labels=labels)
@@ -266,7 +267,7 @@ def gene_names(reader: Reader, column: str) -> list[str]:
     pandas = import_optional("pandas", "data", what="An AnnData file")
     index = pandas.Series(file_column(path, reader.frame, None))
     symbols = pandas.Series(file_column(path, reader.frame, column)).astype(object)
-    return distinct(symbols.fillna(index))
+    return unique_names(symbols.fillna(index))
 
 
 # ---- the fit --------------------------------------------------------------------------
@@ -398,7 +399,7 @@ def _named_like_var(source: BlockSource) -> BlockSource:
     in_var = set(file_column(reader.path, "var", None))
     if not in_var.isdisjoint(reader.feature_names or ()):
         return source
-    ids = distinct(file_column(reader.path, reader.frame, None))
+    ids = unique_names(file_column(reader.path, reader.frame, None))
     if in_var.isdisjoint(ids):
         warn_of_other_names()
         return source

@@ -202,7 +202,7 @@ def _with_usable_labels(
     import numpy as np
 
     from semfs.cli.options import words
-    from semfs.labels import LEFT_OUT, NO_LABEL, Labels
+    from semfs.labels import LEFT_OUT, UNLABELED, Labels
     from semfs.scverse import without_rare_classes
 
     assert source.labels is not None
@@ -213,9 +213,9 @@ def _with_usable_labels(
         names = [text] if text in labels.classes else words(text)
         for name in names:
             labels = labels.mask_label(name)
-    if table is None or NO_LABEL not in table.index:
+    if table is None or UNLABELED not in table.index:
         # -1 is scikit-learn's mark of a missing label, unless a class has this name.
-        labels = labels.mask_label(NO_LABEL)
+        labels = labels.mask_label(UNLABELED)
     if labels.n_unlabeled and options.unlabeled != "use":
         if options.unlabeled is None:
             complain(
@@ -223,7 +223,7 @@ def _with_usable_labels(
                 "examples of unseen classes with --unlabeled use."
             )
         # Left out of the fit; the rows are still written.
-        codes = np.where(labels.codes == NO_LABEL, LEFT_OUT, labels.codes)
+        codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
     return replace(source, labels=labels), before - set(labels.classes)
