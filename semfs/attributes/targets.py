@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from semfs._typing import AttributesLike
 from semfs.attributes.tables import AttributeTable, as_attribute_table
-from semfs.method.class_means import MeanModel, unseen_class_problem
-from semfs.method.objective import Objective, Quadratic
-
-__all__ = ["MeanModel", "classes_to_come", "target_problem"]
 
 
 def classes_to_come(
@@ -34,11 +30,3 @@ def classes_to_come(
     if not unseen:
         return None
     return AttributeTable(table.values[unseen], table.classes[unseen], seen.names)
-
-
-# alias until all branches are merged
-def target_problem(
-    objective: Objective, table: AttributeTable, new: AttributeTable
-) -> tuple[Quadratic | None, float, str]:
-    """Return what `unseen_class_problem` does, for tables."""
-    return unseen_class_problem(objective, table.values, new.values)

@@ -12,8 +12,9 @@ import numpy as np
 
 from semfs._typing import Indices, Matrix
 from semfs.attributes import AttributeTable
-from semfs.attributes.targets import classes_to_come, target_problem
+from semfs.attributes.targets import classes_to_come
 from semfs.labels import NO_LABEL
+from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
 from semfs.rows import Rows
@@ -91,7 +92,9 @@ def further_knowledge(
     unseen = classes_to_come(selector.attributes, selector.target_attributes, table)
     r2 = float("nan")
     if unseen is not None and direct:
-        problem, r2, note = target_problem(objective, table, unseen)
+        problem, r2, note = unseen_class_problem(
+            objective, table.values, unseen.values
+        )
         n_unseen = len(unseen.classes)
         notes["unseen classes"] = f"{n_unseen} described, {note}"
         if problem is not None:
