@@ -28,14 +28,10 @@ from semfs.rows.preprocess import Preprocessing
 from semfs.rows.source import ClusterModel, OutOfCoreSource, RowSource
 from semfs.rows.sums import FAR, NEAR, Accumulator, add_outer
 
-Rows = MemoryRows  # alias until all branches are merged
-ArrayRows = DeviceRows  # alias until all branches are merged
-
 __all__ = [
     "FAR",
     "NEAR",
     "Accumulator",
-    "ArrayRows",
     "BlockSource",
     "ClusterModel",
     "DeviceRows",
@@ -47,7 +43,6 @@ __all__ = [
     "Preprocessing",
     "ReadPlan",
     "RowSource",
-    "Rows",
     "add_outer",
     "as_genes",
     "as_matrix",

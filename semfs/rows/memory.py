@@ -175,13 +175,3 @@ class MemoryRows:
 
         in_threads(fill, len(X), Z.size)
         return Z
-
-
-# aliases until all branches are merged
-from semfs.arrays import as_matrix  # noqa: E402
-from semfs.rows.sums import FAR, NEAR, PANEL, Accumulator, without_lost  # noqa: E402
-from semfs.rows.threads import libraries, n_threads  # noqa: E402
-
-Rows = MemoryRows
-__all__ = ["FAR", "NEAR", "PANEL", "Accumulator", "MemoryRows", "Rows", "add_outer"]
-__all__ += ["add_products", "as_matrix", "libraries", "mirrored", "n_threads", "without_lost"]

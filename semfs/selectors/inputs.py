@@ -50,7 +50,7 @@ from semfs.rows import (
     open_unlabeled,
 )
 from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
-from semfs.rows.device import as_numpy, floating_dtypes
+from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_all_finite, check_weights, listed
 
@@ -130,7 +130,7 @@ class Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
-            return cls(X, None if y is None else Labels.from_target(as_numpy(y)))
+            return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
@@ -144,6 +144,12 @@ class UnlabeledStream:
     rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
     seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
     options: dict[str, Any]  # that sums over samples take
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the rows."""
+        assert self.rows.labels is not None
+        return self.rows.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +194,8 @@ class FitInput:
         described = described_classes(getattr(estimator, "attributes", None))
         kind = classify(X, y)
         if kind is Kind.MATRIX:
-            labels = Labels.from_target(as_numpy(y), described=described)
-            samples = Samples(X, labels, as_numpy(sample_weight))
+            labels = Labels.from_target(to_numpy(y), described=described)
+            samples = Samples(X, labels, to_numpy(sample_weight))
         else:
             source = _with_marks(_open(kind, X, y, sample_weight), described)
             if not source.fits_in_memory:
@@ -422,14 +428,14 @@ def place_of_nan(
         yield
     except ValueError:
         if _has_nonfinite(X):
-            check_all_finite(as_numpy(X), names, what)
+            check_all_finite(to_numpy(X), names, what)
         raise
 
 
 def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
-        values = X.data if sp.issparse(X) else np.asarray(as_numpy(X), dtype=np.float64)
+        values = X.data if sp.issparse(X) else np.asarray(to_numpy(X), dtype=np.float64)
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False

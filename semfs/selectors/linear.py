@@ -24,7 +24,7 @@ from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import MemoryRows, device
-from semfs.rows.device import as_numpy, floating_dtypes, like
+from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
@@ -196,7 +196,7 @@ class LinearSelector(RankingSelector):
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
         if device.is_foreign(X):
-            return as_numpy(device.take_columns(X, selected))
+            return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
 
     def _class_candidates(self, class_table: AttributesLike | None) -> AttributeTable:
