@@ -1,4 +1,4 @@
-"""Names for types that many modules use, and the protocols that parts of the package meet by."""
+"""Names for types that many modules use."""
 
 from __future__ import annotations
 

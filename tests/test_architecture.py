@@ -24,15 +24,8 @@ LONGEST_UNDOCUMENTED = 10
 
 #: Classes of samples with labels (row sources): only `rows` asks which one it has.
 ROW_SOURCES = {
-    *(
-        "RowSource",
-        "SummableSource",
-        "OutOfCoreSource",
-        "OutOfCoreRows",
-        "BlockSource",
-        "SparseSource",
-    ),
-    *("MemoryRows", "DeviceRows", "ClusterRows"),
+    *("RowSource", "SummableSource", "OutOfCoreSource", "OutOfCoreRows", "BlockSource"),
+    *("MemoryRows", "DeviceRows", "ClusterRows", "ChunkRows", "RangeRows"),
     *("StreamedRows", "StreamedCSR", "StreamedCSC"),
 }
 #: Names that say nothing, or are not words of the field (tests are free to use them).

@@ -22,6 +22,8 @@ from semfs.rows.sums import Accumulator, check_matrix_fits, used_mask
 from semfs.rows.threads import prefetch
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from semfs._typing import Float64, Floats, Indices, Label, Mask, Matrix
     from semfs.rows.source import ClusterModel, SampledColumns
 
@@ -414,6 +416,16 @@ class BlockSource(OutOfCoreRows):
         constant = spread <= CONSTANT_SPREAD * np.abs(sums.mean)
         scale = 1.0 / np.where(constant, 1.0, spread)
         return replace(self, preprocessing=replace(self.preprocessing, scale=scale))
+
+
+def beyond_memory(rows: object) -> TypeIs[OutOfCoreRows]:
+    """Whether samples are read in parts, from a file or on a cluster."""
+    return isinstance(rows, OutOfCoreRows)
+
+
+def in_blocks(rows: object) -> TypeIs[BlockSource]:
+    """Whether samples are read block by block in this process."""
+    return isinstance(rows, BlockSource)
 
 
 # ---- helpers --------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from semfs.rows.threads import in_threads
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import TypeIs
 
     from semfs._typing import Float64, Floats, Indices, Mask
     from semfs.rows.source import SampledColumns
@@ -175,3 +176,8 @@ class MemoryRows:
 
         in_threads(fill, len(X), Z.size)
         return Z
+
+
+def in_memory(rows: object) -> TypeIs[MemoryRows]:
+    """Whether samples are numpy or CSR arrays: not on a device, in a file or on a cluster."""
+    return isinstance(rows, MemoryRows)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
-from semfs.rows import MemoryRows
+from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
 from semfs.validation import class_weights
@@ -347,7 +347,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None or not isinstance(moments.rows, MemoryRows):
+    if moments is None or not in_memory(moments.rows):
         return False
     return len(moments.classes) > 2
 

@@ -44,7 +44,10 @@ from semfs.rows import (
     MemoryRows,
     OutOfCoreRows,
     Preprocessing,
+    beyond_memory,
     column_places,
+    in_blocks,
+    in_memory,
     is_foreign,
     open_blocks,
     open_unlabeled,
@@ -91,7 +94,7 @@ class Kind(enum.Enum):
 
 def classify(data: DataLike, y: Any = None) -> Kind:
     """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
-    if isinstance(data, OutOfCoreRows):
+    if beyond_memory(data):
         return Kind.SOURCE
     if is_dask(data):
         return Kind.DASK
@@ -219,7 +222,7 @@ class FitInput:
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
-        if beside is None or isinstance(beside, MemoryRows):
+        if beside is None or in_memory(beside):
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             beside = _joined(hidden, beside)
@@ -248,7 +251,7 @@ class FitInput:
         """The input of a fit to a source that is read in blocks."""
         _check_features(estimator, source, reset=reset)
         beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
-        if isinstance(beside, MemoryRows):
+        if in_memory(beside):
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         return cls(
             source,
@@ -263,10 +266,10 @@ class FitInput:
     def summed(self, options: dict[str, Any]) -> TrainingData:
         """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
         source = self.rows
-        if not isinstance(source, OutOfCoreRows):
+        if not beyond_memory(source):
             moments = self._memory_moments
             unlabeled: MemoryRows | UnlabeledStream | None
-            if isinstance(self.unlabeled, OutOfCoreRows):
+            if beyond_memory(self.unlabeled):
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
@@ -287,7 +290,7 @@ class FitInput:
 
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
-        if not isinstance(self.rows, OutOfCoreRows):
+        if not beyond_memory(self.rows):
             return self._memory_moments
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
@@ -299,7 +302,7 @@ class FitInput:
         """Moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
-        assert not isinstance(rows, OutOfCoreRows)
+        assert not beyond_memory(rows)
         with place_of_nan(self.original, self.feature_names):
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
@@ -313,7 +316,7 @@ class FitInput:
         if beside is None and not has_unlabeled:
             return None
         rows = source
-        if isinstance(beside, OutOfCoreRows):
+        if beyond_memory(beside):
             rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
@@ -684,7 +687,7 @@ def selected_blocks(
     source: BlockSource
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
-    elif kind is Kind.SOURCE and isinstance(X, BlockSource):
+    elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
         return None

@@ -4,6 +4,8 @@ Each of them becomes a problem of the paper's form, "separate these classes", th
 features must solve as well, and a sentence for ``knowledge_`` that states what was done.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from semfs.labels import UNLABELED
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
-from semfs.rows import MemoryRows
+from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.clusters import (
     DEFAULT_SIZES,
     SampleSizes,
@@ -70,10 +72,10 @@ class UnlabeledClasses:
 
 
 def further_knowledge(
-    selector: "MethodParameters",
+    selector: MethodParameters,
     objective: Objective,
     table: AttributeTable,
-    unlabeled: "MemoryRows | UnlabeledStream | None",
+    unlabeled: MemoryRows | UnlabeledStream | None,
 ) -> tuple[dict[str, Any], list[Quadratic]]:
     """Return fitted attributes that state what else is known, and the problems it makes.
 
@@ -143,9 +145,9 @@ def unseen_descriptions(
     return AttributeTable(table.values[unseen], table.classes[unseen], seen.names)
 
 
-def _number_of(unlabeled: "MemoryRows | UnlabeledStream") -> int:
+def _number_of(unlabeled: MemoryRows | UnlabeledStream) -> int:
     """Number of unlabeled samples; of samples in memory without those of weight 0."""
-    if not isinstance(unlabeled, MemoryRows):
+    if not in_memory(unlabeled):
         return unlabeled.labels.n_unlabeled
     if unlabeled.weights is None:
         return int(unlabeled.X.shape[0])
@@ -154,7 +156,7 @@ def _number_of(unlabeled: "MemoryRows | UnlabeledStream") -> int:
 
 def _unlabeled_classes(
     objective: Objective,
-    unlabeled: "MemoryRows | UnlabeledStream",
+    unlabeled: MemoryRows | UnlabeledStream,
     n_samples: int,
     n_new_classes: int | str,
 ) -> UnlabeledClasses:
@@ -164,16 +166,16 @@ def _unlabeled_classes(
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if isinstance(unlabeled, MemoryRows) and not isinstance(seen, MemoryRows):
+    if in_memory(unlabeled) and not in_memory(seen):
         reason = "the samples of the seen classes are not in memory"
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
         warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
-        n_all = unlabeled.X.shape[0] if isinstance(unlabeled, MemoryRows) else n_samples
+        n_all = unlabeled.X.shape[0] if in_memory(unlabeled) else n_samples
         return UnlabeledClasses(np.full(n_all, UNLABELED), not_used=reason)
 
-    if isinstance(unlabeled, MemoryRows):
+    if in_memory(unlabeled):
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
@@ -234,7 +236,7 @@ def _take(X: Matrix, samples: Indices) -> Matrix:
 
 def _streamed_clusters(
     seen: Any,  # row source of the seen classes
-    unlabeled: "UnlabeledStream",
+    unlabeled: UnlabeledStream,
     n_new_classes: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
