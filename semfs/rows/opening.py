@@ -98,10 +98,12 @@ def open_blocks(
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
+    # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
+        # weights are cut into blocks, whose rows must be numbered
         if reader.n_rows is None:
             raise ValueError("sample_weight needs data whose number of rows is known.")
         weights = check_weights(sample_weight, reader.n_rows)
@@ -127,6 +129,7 @@ def source_of(
 
     Without ``labels`` (n,) they come with the blocks.
     """
+    # sparse matrices are summed up in threads, by the axis they are stored along
     kind: type[BlockSource] = StreamedRows
     if isinstance(reader, SparseReader):
         kind = StreamedCSC if reader.by_columns else StreamedCSR
@@ -144,6 +147,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     if labels is None or len(labels) == n_rows:
         return
     hint = ""
+    # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
         hint = " Leave out its header."
     raise ValueError(
@@ -194,6 +198,7 @@ def _opened(
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = open_reader(data, y, key, drop, no_label)
+    # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, normalize)
     return reader, labels

@@ -85,6 +85,7 @@ def further_knowledge(
     ``objective`` and ``table`` are those of the seen classes.
     """
     direct = selector.solver == "direct"
+    # the alternating solver has one objective, and no place for another
     if unlabeled is not None and not direct:
         raise ValueError('Unlabeled samples need solver="direct".')
     n_seen = len(table.classes)
@@ -134,11 +135,13 @@ def unseen_descriptions(
     """
     if target_attributes is None or attributes is None:
         return None
+    # a word refers to the table that describes the seen classes
     separate = not isinstance(target_attributes, str)
     table = as_attribute_table(target_attributes if separate else attributes)
     table = table.columns_of(seen, "target_attributes")
     known = set(seen.classes.tolist())
     unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
+    # there is nothing to separate one class from
     if separate and len(unseen) < 2:
         raise ValueError(
             f"target_attributes has {len(unseen)} unseen classes; give two or more."
@@ -171,6 +174,7 @@ def _unlabeled_classes(
     reason = ""
     if in_memory(unlabeled) and not in_memory(seen):
         reason = "the samples of the seen classes are not in memory"
+    # K-means would make a cluster of each sample
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
@@ -184,6 +188,7 @@ def _unlabeled_classes(
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
     n_clusters = len(moments.classes)
     problem = _separate_clusters(moments, objective)
+    # q is the scatter of the targets, the means of the clusters
     if problem.q <= 0.0:
         reason = "they do not differ, so that there are no clusters to separate"
         return UnlabeledClasses(labels, not_used=reason)
@@ -270,6 +275,7 @@ def _streamed_clusters(
     rows = unlabeled.rows
     X, _ = rows.sample(sizes.clustered, labeled=False)
     size = float(abs(X).max())
+    # in memory such data are converted to float64; a file is not
     smallest, largest = FLOAT32_RANGE
     if X.dtype == np.float32 and size and not smallest < size < largest:
         raise ValueError(
@@ -287,6 +293,7 @@ def _streamed_clusters(
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
     codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
+    # clusters that no sample joined were dropped, and the others count on
     labels = np.searchsorted(moments.classes, codes)
     labels[codes < 0] = UNLABELED
     return moments, labels

@@ -107,6 +107,7 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = moments.rows
+        # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
             size = rows.nbytes
         else:
@@ -143,6 +144,7 @@ class LinearSelector(RankingSelector):
             Classes to decide among; by default all of the fitted table, seen and unseen.
         """
         check_is_fitted(self)
+        # made once for all blocks: both depend on the fit alone
         table = self._class_candidates(class_table)
         predictor = self._predictor()
 
@@ -216,6 +218,7 @@ class LinearSelector(RankingSelector):
         device.check_same_namespace(X, self, attribute="coef_", method=method)
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
+        # only the selected columns leave the device
         if device.is_foreign(X):
             return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
@@ -226,6 +229,7 @@ class LinearSelector(RankingSelector):
         unseen = self.new_table_
         if class_table is not None:
             return as_attribute_table(class_table).columns_of(seen, "class_table")
+        # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen
         labels = label_array([*seen.classes.tolist(), *unseen.classes.tolist()])
@@ -235,6 +239,7 @@ class LinearSelector(RankingSelector):
 
     def inverse_transform(self, X: DataLike) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
+        # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return device.spread_columns(X, self.get_support())

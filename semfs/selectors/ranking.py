@@ -89,6 +89,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return matrix, None, None
         if labels is None:  # check_requires_y_none looks for these words
             raise ValueError("This selector requires y to be passed, but the target y is None.")
+        # baselines have no use for unlabeled samples
         labels.check_length(matrix.shape[0])
         labels.check_complete()
         return matrix, labels.class_array(), labels.codes.astype(np.intp)
@@ -179,6 +180,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """
         check_is_fitted(self, "support_")
         genes = genes_of(X)
+        # slicing the object keeps all that is known of its cells
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
         names = getattr(self, "feature_names_in_", None)
@@ -254,6 +256,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
             for rank, (name, j) in enumerate(zip(names, selected[:SHOWN_FEATURES]), start=1)
         )
+        # the page stays short until the reader opens the table
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
