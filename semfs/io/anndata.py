@@ -153,6 +153,7 @@ class GeneMatrix:
         reader.feature_names = self.names
         reader.read_row_names = partial(_obs_names, self.adata)
         reader.of_cells = True
+        reader.layer = "raw" if self.use_raw else self.layer
         return reader
 
     def keep(self, columns: Indices) -> AnnData:
@@ -210,6 +211,13 @@ def open_anndata_zarr(path: Path, request: Request) -> tuple[Reader, Labels | No
 def is_anndata_file(path: Path) -> bool:
     """Whether a path is an .h5ad file or AnnData in a Zarr folder."""
     return path.suffix.lower() == ".h5ad" or is_anndata_zarr(path)
+
+
+def has_layers(data: object) -> bool:
+    """Whether data are AnnData of which no matrix was chosen by `view`, or such a file."""
+    if isinstance(data, (str, Path)):
+        return is_anndata_file(Path(data))
+    return not isinstance(data, GeneMatrix) and as_genes(data) is not None
 
 
 def frame_column(path: Path, frame: str, column: str | None = None) -> Any:
@@ -277,6 +285,7 @@ def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
         raise FileError(f"{store.path} has no {wanted}; layers: {', '.join(layers) or 'none'}.")
     reader = matrix_reader(store, name)
     reader.of_cells = True
+    reader.layer = layer
     reader.frame = "raw/var" if is_raw else "var"
     reader.feature_names = unique_names(_column(store, reader.frame, None))
     reader.read_row_names = partial(_index, store, "obs")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import check_counts
+from semfs.io.anndata import check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import open_reader
@@ -111,7 +111,7 @@ def open_blocks(
         block_rows=block_rows,
         passes=passes,
     )
-    preprocessing = Preprocessing(normalize=normalize)
+    preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
     return source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
 
 
@@ -158,8 +158,16 @@ def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
     samples a selector was fitted to.
     """
-    normalize = preprocessing is not None and preprocessing.normalize is not None
-    reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    if preprocessing is None:
+        preprocessing = Preprocessing()
+    # the layer of the fit, unless these samples say by themselves which matrix is meant
+    layer = preprocessing.layer if has_layers(data) else None
+    reader, _ = _opened(
+        data,
+        None if is_pairs(data) else (),
+        key=layer,
+        normalize=preprocessing.normalize is not None,
+    )
     return source_of(reader, preprocessing=preprocessing)
 
 

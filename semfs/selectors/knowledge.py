@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import AttributesLike, Indices, Matrix
+from semfs.arrays import batches, draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import UNLABELED
 from semfs.method.class_means import unseen_class_problem
@@ -37,6 +38,8 @@ CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
 #: more samples they weigh less. Chosen on six splits, confirmed on ten.
 EQUAL_SAMPLES = 5.0
+#: Samples in memory that are assigned to clusters at once, without a copy of all of them.
+ASSIGNED_AT_ONCE = 4096
 #: Numbers outside this range lose digits when float32 is squared.
 FLOAT32_RANGE = (1e-12, 1e12)
 
@@ -214,16 +217,29 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 
 
 def _clusters_in_memory(
-    seen: MemoryRows, unlabeled: MemoryRows, n_new_classes: int | str
+    seen: MemoryRows,
+    unlabeled: MemoryRows,
+    n_new_classes: int | str,
+    sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
     """Moments of the clusters, and the cluster of each sample, -1 if it is ignored."""
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
-    used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-    _, found = cluster_unlabeled(seen.X, seen.codes, _take(X, used), n_new_classes)
-    clustered = used[found >= 0]
-    labels[clustered] = found[found >= 0]
+    is_used = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0
+    # the samples that a fit to a file would draw, so that both find the same clusters
+    drawn = draw_rows(is_used, sizes.clustered)
+    X_seen, codes_seen = _drawn(seen, sizes.components)
+    clusters, found = cluster_unlabeled(
+        X_seen, codes_seen, _take(X, drawn), n_new_classes, sizes
+    )
+    labels[drawn] = np.where(found >= 0, found, UNLABELED)
+    is_used[drawn] = False
+    others = np.flatnonzero(is_used)
+    for rows in batches(len(others), ASSIGNED_AT_ONCE):
+        found = clusters.assign(X[others[rows]])
+        labels[others[rows]] = np.where(found >= 0, found, UNLABELED)
+    clustered = np.flatnonzero(labels >= 0)
     moments = Moments.from_checked(
         _take(X, clustered),
         labels[clustered],
@@ -231,6 +247,12 @@ def _clusters_in_memory(
         None if weights is None else weights[clustered],
     )
     return moments, labels
+
+
+def _drawn(seen: MemoryRows, most: int) -> tuple[Matrix, Indices]:
+    """At most this many random samples of the seen classes, and their codes."""
+    rows = draw_rows(np.ones(seen.n_rows, dtype=bool), most)
+    return _take(seen.X, rows), seen.codes[rows]
 
 
 def _take(X: Matrix, samples: Indices) -> Matrix:
@@ -255,8 +277,7 @@ def _streamed_clusters(
             "digits in float32. Rescale X, for example to unit variance."
         )
     if unlabeled.seen is None:  # the samples of the seen classes are in memory
-        X_seen = seen.X
-        codes_seen = seen.codes
+        X_seen, codes_seen = _drawn(seen, sizes.components)
     else:
         X_seen, labels_seen = unlabeled.seen.sample(sizes.components, labeled=True)
         codes_seen = labels_seen.sorted().codes

@@ -24,6 +24,7 @@ from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
+from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
@@ -175,8 +176,25 @@ class LinearSelector(RankingSelector):
         self, X: DataLike, function: Callable[[Float64], Any], method: str
     ) -> Any:
         """A function of the selected columns (n, k) of X, block by block."""
+        if is_dask(X):
+            return self._map_lazily(X, function)
         results = [function(Z) for Z in self._selected(X, method)]
         return like(np.concatenate(results), X)
+
+    def _map_lazily(self, X: Any, function: Callable[[Float64], Any]) -> Any:
+        """A function of the selected columns (n, k) of a Dask collection, as a Dask array."""
+        selected = self._lazily_selected(X)
+
+        def of_chunk(chunk: Matrix) -> Any:
+            Z = _dense(chunk)
+            if not np.isfinite(Z).all():
+                check_all_finite(Z)
+            return function(Z)
+
+        # one sample tells type and width of the results
+        example = function(np.zeros((1, int(self._get_support_mask().sum()))))
+        width = None if example.ndim == 1 else example.shape[1]
+        return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""

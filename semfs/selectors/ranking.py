@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
+from semfs.rows.cluster import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import (
     Samples,
@@ -181,12 +182,25 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
         names = getattr(self, "feature_names_in_", None)
+        if is_dask(X):
+            return self._lazily_selected(X)
         blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
         if blocks is None:
             X = without_text_columns(X)
             with place_of_nan(X):
                 return super().transform(X)
         return stacked(list(blocks))
+
+    def _lazily_selected(self, X: Any) -> Any:
+        """The selected columns of a Dask array or DataFrame; nothing is computed."""
+        names = getattr(self, "feature_names_in_", None)
+        d = self.n_features_in_
+        has_names = names is not None and hasattr(X, "columns")
+        if not has_names and X.shape[1] != d:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the selector was fitted with {d}."
+            )
+        return lazy_columns(X, np.flatnonzero(self._get_support_mask()), names)
 
     def _places_of_genes(self, found: list[str]) -> Indices:
         """Where the selected genes are among those found."""
