@@ -22,6 +22,7 @@ from semfs.io.tenx import unique_names
 from semfs.io.zarr import ZarrStore, is_zarr
 from semfs.labels import Labels
 from semfs.system import import_optional
+from semfs.validation import ParameterWarning
 
 if TYPE_CHECKING:
     import h5py
@@ -353,11 +354,8 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     are_unlogged = not are_whole and largest > LARGEST_LOG and has_long_tail
     if normalize:
         if not are_whole and not are_unlogged:
-            warnings.warn(
-                'normalize="log1p" expects counts, but these values are not counts; leave it '
-                "out.",
-                stacklevel=3,
-            )
+            message = "expects counts, but these values are not counts. Leave it out."
+            warnings.warn(ParameterWarning("normalize", message), stacklevel=3)
         return
     are_counts = are_whole and (
         largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
@@ -368,10 +366,10 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         found = f"no logarithms (numbers up to {largest:.0f})"
     else:
         return
-    warnings.warn(
-        f"the cells hold {found}: highly expressed genes would dominate. "
-        "Normalize them on the "
-        'fly: normalize="log1p" (of open_blocks, load_table and select_genes); or name a layer '
-        "that went through sc.pp.normalize_total and sc.pp.log1p (layer=...).",
-        stacklevel=3,
+    # `fit` has no such parameter, so the message says where it is.
+    message = (
+        f": the cells hold {found}, so highly expressed genes would dominate. Set it to "
+        "log1p (in select_genes, open_blocks, load_table or the command), or use a layer "
+        "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
+    warnings.warn(ParameterWarning("normalize", message), stacklevel=3)
