@@ -144,8 +144,6 @@ class TableReader(Reader):
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
         self.block_bytes = block_bytes
-        #: Whether missing values are returned as NaN; otherwise they are refused.
-        self.keeps_missing = False
         self.table: pa.Table | None = None
         if isinstance(data, Path):
             self.path = data

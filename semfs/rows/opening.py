@@ -36,6 +36,7 @@ def open_blocks(
     passes: str = "auto",
     normalize: str | None = None,
     no_label: Sequence[str] = NO_LABEL_TEXTS,
+    missing_values: str = "error",
 ) -> BlockSource:
     """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
 
@@ -76,6 +77,9 @@ def open_blocks(
         Text in label columns and label files that means "no label", in any case; by default
         "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
         what was found. Labels that are passed in memory are not affected.
+    missing_values : {"error", "keep"}, default="error"
+        Whether empty cells of a table are refused, or are NaN, for
+        ``SemFS(missing_values="class-mean")``.
 
     Examples
     --------
@@ -90,12 +94,14 @@ def open_blocks(
     array([0, 1, 2, 3])
     """
     check_option("passes", passes, ("auto", "one", "few"))
+    check_option("missing_values", missing_values, ("error", "keep"))
     if normalize is not None:
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
+    reader.keeps_missing = missing_values == "keep"
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
@@ -149,14 +155,17 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     )
 
 
-def open_unlabeled(data: Any, preprocessing: Preprocessing | None = None) -> BlockSource:
+def open_unlabeled(
+    data: Any, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
+) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
-    samples a selector was fitted to.
+    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
     """
     normalize = preprocessing is not None and preprocessing.normalize is not None
     reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Indices, Matrix
+from semfs._typing import AttributesLike, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import UNLABELED
 from semfs.method.class_means import unseen_class_problem
@@ -37,6 +37,12 @@ CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
 #: more samples they weigh less. Chosen on six splits, confirmed on ten.
 EQUAL_SAMPLES = 5.0
+#: Unlabeled samples are taken to be on another scale than the seen ones if a typical feature
+#: varies that many times as much or as little, or has a mean so many standard deviations away:
+#: also samples of other classes differ less than that, in half of all features.
+OTHER_SPREAD = 10.0
+OTHER_OFFSET = 3.0
+FEWEST_FEATURES_TO_COMPARE = 5
 #: Numbers outside this range lose digits when float32 is squared.
 FLOAT32_RANGE = (1e-12, 1e12)
 
@@ -179,6 +185,7 @@ def _unlabeled_classes(
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
+    _warn_of_other_scale(objective.moments, moments)
     n_clusters = len(moments.classes)
     problem = _separate_clusters(moments, objective)
     if problem.q <= 0.0:
@@ -191,6 +198,28 @@ def _unlabeled_classes(
     weight = max(1.0, (n_samples - n_ignored) / (EQUAL_SAMPLES * n_clusters))
     problem = problem.scaled_by(weight * objective.q / problem.q)
     return UnlabeledClasses(labels, n_clusters, problem, weight, n_ignored=n_ignored)
+
+
+def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
+    """Warn if unlabeled samples look as if they had not been scaled as the seen ones were."""
+    varying = np.flatnonzero((seen.scatter_diag > 0) & (unlabeled.scatter_diag > 0))
+    if len(varying) < FEWEST_FEATURES_TO_COMPARE:
+        return
+    spread_seen = np.sqrt(seen.scatter_diag[varying] / seen.total)
+    spread = np.sqrt(unlabeled.scatter_diag[varying] / unlabeled.total)
+    ratio = float(np.median(spread / spread_seen))
+    offset = float(np.median(np.abs(unlabeled.mean - seen.mean)[varying] / spread_seen))
+    if 1.0 / OTHER_SPREAD < ratio < OTHER_SPREAD and offset < OTHER_OFFSET:
+        return
+    found = f"their features vary {ratio:.2g} times as much as those of the labeled samples"
+    if offset >= OTHER_OFFSET:
+        found += f" and are {offset:.2g} standard deviations away from them"
+    warnings.warn(
+        f"The unlabeled samples seem to be on another scale: typically {found}. Treat both "
+        "alike; a pipeline transforms X_unlabeled as X only with "
+        'transform_input=["X_unlabeled"].',
+        stacklevel=7,
+    )
 
 
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
@@ -217,7 +246,13 @@ def _clusters_in_memory(
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
     used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-    _, found = cluster_unlabeled(seen.X, seen.codes, _take(X, used), n_new_classes)
+    X_seen = seen.X
+    X_clustered = _take(X, used)
+    present: Mask | None = getattr(unlabeled, "present", None)
+    if present is not None:  # clusters cannot differ in features that are not there
+        X_seen = X_seen[:, np.flatnonzero(present)]
+        X_clustered = X_clustered[:, np.flatnonzero(present)]
+    _, found = cluster_unlabeled(X_seen, seen.codes, X_clustered, n_new_classes)
     clustered = used[found >= 0]
     labels[clustered] = found[found >= 0]
     moments = Moments.from_checked(

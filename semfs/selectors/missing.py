@@ -31,6 +31,10 @@ def fill_with_class_means(
     feature. A feature without any value in some class is refused, because nothing is known
     of it there. Without a gap X itself is returned.
     """
+    infinite = np.flatnonzero(np.isinf(X).any(axis=0))
+    if len(infinite):
+        shown = listed([_name(j, names) for j in infinite.tolist()])
+        raise ParameterError("X", f"contains infinity, which is no missing value: {shown}.")
     missing = np.isnan(X)
     features = np.flatnonzero(missing.any(axis=0))
     if not len(features):
