@@ -19,6 +19,7 @@ OPTIONS = {
     "label_weight": "--label-weight",
     "min_cells": "--min-cells",
     "gene_symbols": "--gene-symbols",
+    "missing_values": "--impute",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
@@ -29,6 +30,7 @@ SAME_NAME = (
         "drop",
         "exclude",
         "gamma",
+        "impute",
         "include",
         "layer",
     ),

@@ -25,7 +25,6 @@ from semfs._typing import (
     AttributesLike,
     DataLike,
     Float64,
-    Floats,
     Indices,
     Label,
     LabelsLike,
@@ -571,7 +570,7 @@ def _unlabeled_source(
     if kind is Kind.MATRIX:
         X = without_text_columns(X_unlabeled)
         names = [str(name) for name in X.columns] if is_frame(X) else None
-        return _unlabeled_in_memory(estimator, X, names)
+        return _unlabeled_in_memory(estimator, X, names, fills_gaps(estimator))
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
@@ -579,31 +578,41 @@ def _unlabeled_source(
         source = _without_labels(X_unlabeled)
     else:
         opened = X_unlabeled
-        if kind is not Kind.SOURCE:
+        if kind is Kind.SOURCE:
+            own = opened.preprocessing
+            if own.scale is not None or own.fill is not None:
+                preprocessing = own
+        else:
             gaps = fills_gaps(estimator)
             opened = open_unlabeled(X_unlabeled, preprocessing, keep_missing=gaps)
         if opened.fits_in_memory and opened.n_rows is not None:
-            return _loaded_unlabeled(estimator, opened, preprocessing.scale)
-        source = _without_labels(opened)
+            return _loaded_unlabeled(estimator, opened, preprocessing)
+        source = _without_labels(_preprocessed_as(opened, preprocessing))
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
 
 
 def _loaded_unlabeled(
-    estimator: Any, source: BlockSource, scale: Floats | None
+    estimator: Any, source: BlockSource, preprocessing: Preprocessing
 ) -> UnlabeledRows:
-    """The samples of X_unlabeled, a file that fits into memory.
+    """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
+    # counts are normalized by all features of their file; other steps are for those of X
+    counts = Preprocessing(source.preprocessing.normalize)
+    keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
+    found = _unlabeled_in_memory(
+        estimator, counts.apply(source.reader.load()), source.feature_names, keep_missing
+    )
+    return replace(found, X=replace(preprocessing, normalize=None).apply(found.X))
 
-    ``scale`` (d,) is what the features of X were multiplied by.
-    """
-    own = replace(source.preprocessing, scale=None)  # a scale is for columns in the order of X
-    X = own.apply(source.reader.load())
-    found = _unlabeled_in_memory(estimator, X, source.feature_names)
-    return replace(found, X=Preprocessing(scale=scale).apply(found.X))
+
+def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> BlockSource:
+    """The source, treated as the samples of the fit but for the normalization of counts."""
+    steps = replace(preprocessing, normalize=source.preprocessing.normalize)
+    return replace(source, preprocessing=steps)
 
 
 def _unlabeled_in_memory(
-    estimator: Any, X: DataLike, names: Sequence[str] | None
+    estimator: Any, X: DataLike, names: Sequence[str] | None, keep_missing: bool
 ) -> UnlabeledRows:
     """Unlabeled samples with the features of X in their order, found by name.
 
@@ -611,7 +620,7 @@ def _unlabeled_in_memory(
     """
     what = "X_unlabeled"
     with place_of_nan(X, names, what):
-        finite: Any = "allow-nan" if fills_gaps(estimator) else True
+        finite: Any = "allow-nan" if keep_missing else True
         checked = check_array(
             X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite
         )
