@@ -1,14 +1,14 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from semfs.io import reader as readers
-from semfs.io.anndata import check_counts
+from semfs.io.anndata import GeneMatrix, check_counts
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, is_stored, open_reader
@@ -95,6 +95,8 @@ def open_blocks(
     """
     check_option("passes", passes, ("auto", "one", "few"))
     check_option("missing_values", missing_values, ("error", "keep"))
+    if normalize is None:
+        normalize = _normalize_of(data)
     if normalize is not None:
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
@@ -142,6 +144,11 @@ def source_of(
     )
 
 
+def _normalize_of(data: Any) -> str | None:
+    """How a `view` of an AnnData object says that its counts are to be normalized."""
+    return data.normalize if isinstance(data, GeneMatrix) else None
+
+
 def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     """Raise unless there is one label per row; they may still come with the blocks."""
     if labels is None or len(labels) == n_rows:
@@ -163,7 +170,10 @@ def open_unlabeled(
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
     samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
     """
-    normalize = preprocessing is not None and preprocessing.normalize is not None
+    preprocessing = preprocessing or Preprocessing()
+    if _normalize_of(data) is not None:
+        preprocessing = replace(preprocessing, normalize=_normalize_of(data))
+    normalize = preprocessing.normalize is not None
     reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
     reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
