@@ -51,7 +51,9 @@ _OPENED = ("_array", "_arrays", "_spilled")
 class Request:
     """What a caller wants of data: the labels, which matrix, columns that are no features."""
 
-    y: LabelsLike | None = None  # labels, or the name of a column, array or file with them
+    y: LabelsLike | Labels | None = (
+        None  # labels, or the name of a column, array or file with them
+    )
     key: str | None = None  # name of the matrix or layer
     drop: tuple[str, ...] = ()
     no_label: Sequence[str] = NO_LABEL_TEXTS
@@ -100,6 +102,7 @@ class Reader:
     frame: str = "var"  # group of an .h5ad file that describes the genes: "var" or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
+    layer: str | None = None  # of AnnData, or "raw"; None: X, or another format
     of_cells: bool = False  # single cells, for which raw counts deserve a warning
     unlabeled: bool = False  # whether a block came with missing labels
     keeps_missing: bool = False  # whether missing values of a table are NaN, not refused

@@ -62,7 +62,7 @@ FOLDERS: list[tuple[Callable[[Path], bool], Opener]] = [
 
 def open_reader(
     data: Any,
-    y: LabelsLike | None = None,
+    y: LabelsLike | Labels | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     no_label: Sequence[str] = NO_LABEL_TEXTS,
@@ -130,6 +130,13 @@ def _opener(path: Path) -> Opener:
         ".h5, .hdf5, .h5ad, .mtx (also .gz) or a 10x folder (matrix.mtx, "
         "features.tsv, barcodes.tsv)."
     )
+
+
+def is_data_path(path: Path) -> bool:
+    """Whether a path is a file, or a folder in one of the formats that are folders."""
+    if path.is_file():
+        return True
+    return path.is_dir() and any(is_format(path) for is_format, _ in FOLDERS)
 
 
 def is_stored(data: object) -> bool:

@@ -1,34 +1,38 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs.io import reader as readers
-from semfs.io.anndata import GeneMatrix, check_counts
+from semfs.io.anndata import GeneMatrix, check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
-from semfs.io.registry import is_frame, is_stored, open_reader
+from semfs.io.registry import open_reader
 from semfs.io.sparse import SparseReader
-from semfs.labels import UNLABELED, Labels
-from semfs.rows.blocks import BlockSource, OutOfCoreRows
+from semfs.labels import Labels
+from semfs.rows.blocks import BlockSource
 from semfs.rows.csc import StreamedCSC
 from semfs.rows.csr import StreamedCSR
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.streamed import StreamedRows
 from semfs.system import parse_size
-from semfs.validation import check_integer, check_option, check_weights
+from semfs.validation import check_integer, check_option, check_weights, listed
+
+if TYPE_CHECKING:
+    from semfs._typing import ArrayLike, DataLike, Floats, Indices, LabelsLike
 
 
 def open_blocks(
-    data: Any,
-    y: Any = None,
+    data: DataLike,
+    y: LabelsLike | Labels | str | None = None,
     *,
-    sample_weight: Any = None,
+    sample_weight: ArrayLike | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     memory: int | str | None = None,
@@ -102,11 +106,13 @@ def open_blocks(
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
+    # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     reader.keeps_missing = missing_values == "keep"
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
+        # weights are cut into blocks, whose rows must be numbered
         if reader.n_rows is None:
             raise ValueError("sample_weight needs data whose number of rows is known.")
         weights = check_weights(sample_weight, reader.n_rows)
@@ -116,14 +122,14 @@ def open_blocks(
         block_rows=block_rows,
         passes=passes,
     )
-    preprocessing = Preprocessing(normalize=normalize)
+    preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
     return source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
 
 
 def source_of(
     reader: Reader,
     labels: Labels | None = None,
-    weights: np.ndarray | None = None,
+    weights: Floats | None = None,
     *,
     plan: ReadPlan | None = None,
     preprocessing: Preprocessing | None = None,
@@ -132,6 +138,7 @@ def source_of(
 
     Without ``labels`` (n,) they come with the blocks.
     """
+    # sparse matrices are summed up in threads, by the axis they are stored along
     kind: type[BlockSource] = StreamedRows
     if isinstance(reader, SparseReader):
         kind = StreamedCSC if reader.by_columns else StreamedCSR
@@ -144,7 +151,7 @@ def source_of(
     )
 
 
-def _normalize_of(data: Any) -> str | None:
+def _normalize_of(data: DataLike) -> str | None:
     """How a `view` of an AnnData object says that its counts are to be normalized."""
     return data.normalize if isinstance(data, GeneMatrix) else None
 
@@ -154,6 +161,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     if labels is None or len(labels) == n_rows:
         return
     hint = ""
+    # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
         hint = " Leave out its header."
     raise ValueError(
@@ -163,130 +171,45 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
 
 
 def open_unlabeled(
-    data: Any, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
+    data: DataLike, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
 ) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
     samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
     """
-    preprocessing = preprocessing or Preprocessing()
+    if preprocessing is None:
+        preprocessing = Preprocessing()
     if _normalize_of(data) is not None:
         preprocessing = replace(preprocessing, normalize=_normalize_of(data))
-    normalize = preprocessing.normalize is not None
-    reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    # the layer of the fit, unless these samples say by themselves which matrix is meant
+    layer = preprocessing.layer if has_layers(data) else None
+    reader, _ = _opened(
+        data,
+        None if is_pairs(data) else (),
+        key=layer,
+        normalize=preprocessing.normalize is not None,
+    )
     reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
 
 
-def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
-    """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
-    mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
-    large = mapped and data.nbytes > readers.MEMORY // 2
-    table_with_labels = is_frame(data) and isinstance(y, str)
-    blocks = y is None and is_pairs(data)
-    if large or is_stored(data) or table_with_labels or blocks:
-        return open_blocks(data, y, sample_weight=sample_weight)
-    return None
-
-
-def unlabeled_source(data: Any) -> OutOfCoreRows | None:
-    """Return unlabeled samples that are beyond memory as a source, None for others."""
-    if hasattr(data, "__dask_graph__"):
-        from semfs.rows.cluster import unlabeled_dask_rows
-
-        return unlabeled_dask_rows(data)
-    if isinstance(data, OutOfCoreRows):
-        return _unlabeled(data)
-    mapped = isinstance(data, np.memmap) and data.ndim == 2
-    pairs = is_pairs(data)
-    if not (mapped or pairs or is_stored(data)):
-        return None
-    source = source_of(_opened(data, None if pairs else ())[0])
-    return None if source.fits_in_memory else _unlabeled(source)
-
-
-def _unlabeled(source: OutOfCoreRows) -> OutOfCoreRows:
-    """Return a source whose samples have no labels."""
-    n = source.n_rows
-    if n is None:
-        known = source.labels_known()
-        assert known.labels is not None
-        n = len(known.labels)
-    return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
-
-
-@dataclass(frozen=True, eq=False)
-class Plain:
-    """Rows as scikit-learn takes them, their labels if known, and the names of the columns."""
-
-    X: Any
-    y: Any = None
-    names: Sequence[str] | None = None
-
-
-def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
-    """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
-
-    Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
-    ``needed`` (a mask; by default all are) may be missing, and are zero.
-    """
-    known = y is not None and not isinstance(X, (np.memmap, Plain))
-    source = X if isinstance(X, BlockSource) else as_source(X, y, None) if known else None
-    if source is not None:
-        X, labels, _ = source.load()
-        y = labels.array()
-        X = Plain(X, y, source.feature_names)
-    elif is_stored(X):
-        reader, y = _opened(X, ())[0], None
-        X = Plain(reader.load(), None, reader.feature_names)
-    elif not isinstance(X, Plain):
-        return Plain(X, y)
-    return Plain(_aligned(X.X, X.names, names, needed), X.y if y is None else y, X.names)
-
-
-def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
-    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
-    if not is_stored(X) and not isinstance(X, BlockSource):
-        return None
-    source = X if isinstance(X, BlockSource) else source_of(_opened(X, ())[0])
-    found = source.feature_names
-    return (_aligned(block, found, names, needed) for block in source.matrices())
-
-
-def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:
-    """Return where among the columns ``found`` the wanted ones are; -1 if one is not needed."""
+def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
+    """Return where among the columns ``found`` (d,) the ``wanted`` ones (k,) are."""
     position = {name: j for j, name in enumerate(found)}
-    places = np.array([position.get(name, -1) for name in wanted], dtype=np.intp)
-    absent = np.flatnonzero((places < 0) & (True if needed is None else needed))
-    if absent.size:
-        shown = ", ".join(str(wanted[j]) for j in absent[:5]) + ", …" * (len(absent) > 5)
+    absent = [str(name) for name in wanted if name not in position]
+    if absent:
         raise ValueError(
             f"{len(absent)} of the columns that were fitted are not among the {len(position)} "
-            f"of X: {shown}. Pass data that have them; of AnnData, "
+            f"of X: {listed(absent)}. Pass data that have them; of AnnData, "
             "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
         )
-    return places
-
-
-def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
-    """Columns of X named ``found``, as many and in the order of ``wanted``."""
-    if found is None or wanted is None or list(found) == list(wanted):
-        return X
-    places = column_places(found, wanted, needed)
-    there = np.flatnonzero(places >= 0)
-    picked = X[:, places[there]]
-    if sp.issparse(X):
-        parts = (picked.data, there[picked.indices], picked.indptr)
-        return sp.csr_array(parts, shape=(X.shape[0], len(wanted)))
-    out = np.zeros((len(X), len(wanted)), dtype=X.dtype)
-    out[:, there] = picked
-    return out
+    return np.array([position[name] for name in wanted], dtype=np.intp)
 
 
 def _opened(
-    data: Any,
-    y: Any,
+    data: DataLike,
+    y: LabelsLike | Labels | str | None,
     key: str | None = None,
     drop: Iterable[str] = (),
     normalize: bool = False,
@@ -294,6 +217,7 @@ def _opened(
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = open_reader(data, y, key, drop, no_label)
+    # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, normalize)
     return reader, labels

@@ -17,7 +17,9 @@ TARGET_SUM = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Missing values filled, counts normalized, then a factor per feature.
+    """What is done to data: which matrix of AnnData is read, then the steps of `apply`.
+
+    Missing values are filled, counts normalized, features multiplied by a factor.
 
     Examples
     --------
@@ -31,6 +33,7 @@ class Preprocessing:
            [0., 0.]])
     """
 
+    layer: str | None = None  # of AnnData, or "raw"; None: X
     normalize: str | None = None  # "log1p": log(1 + counts per 10⁴ of the sample)
     scale: Floats | None = None  # (d,), what features are multiplied by
     fill: Floats | None = None  # (d,), what stands for missing values of dense data

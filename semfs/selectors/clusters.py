@@ -120,13 +120,20 @@ def cluster_unlabeled(
     seen = _sorted_samples(X_seen, key)
     unlabeled = _sorted_samples(X_unlabeled, key)
     few_seen = _draw(seen, sizes.components, rng)
+    # before anything is learned: a far sample would be the first component
     near = _near(X_seen[few_seen], X_unlabeled)
     unlabeled = unlabeled[near[unlabeled]]
     few_unlabeled = _draw(unlabeled, sizes.components, rng)
     directions, offset = _principal_directions(X_seen[few_seen], X_unlabeled[few_unlabeled])
 
+    # distances near 1 in any unit of X: their fourth powers are squares of widths
+    unit = _unit_of(X_seen[few_seen], directions, offset)
+    directions = directions / unit
+    offset = offset / unit
+
     few_seen = _of_fewer_classes(seen, codes, few_seen, sizes.components, rng)
     Z_seen = _project(X_seen[few_seen], directions) - offset
+    # numbered from 0 among the classes that were drawn
     seen_codes = np.unique(codes[few_seen], return_inverse=True)[1]
     clustered = _draw(unlabeled, sizes.clustered, rng)
     # several threads of K-means would add up centers in an order that changes from run to run
@@ -138,10 +145,11 @@ def cluster_unlabeled(
             Z_seen = Z_seen @ whitening
         Z = _project_in_batches(X_unlabeled, clustered, directions) - offset
         if n_clusters == "auto":
-            few = Z[_draw(np.arange(len(Z)), sizes.number, rng)]
-            n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, few)
+            judged = Z[_draw(np.arange(len(Z)), sizes.number, rng)]
+            n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, judged)
         model = _kmeans(Z, int(n_clusters), N_STARTS)
 
+    # clusters that lost all samples are dropped
     used, cluster_of = np.unique(model.labels_, return_inverse=True)
     typical = float(np.median(np.linalg.norm(Z, axis=1)))
     radius = FARTHEST * typical if typical > 0.0 else np.inf
@@ -154,6 +162,7 @@ def cluster_unlabeled(
     )
     labels = np.full(X_unlabeled.shape[0], LEFT_OUT, dtype=np.intp)
     labels[clustered] = cluster_of
+    # samples that were not drawn join the nearest cluster
     others = np.setdiff1d(unlabeled, clustered)
     labels[others] = clusters.nearest(_project_in_batches(X_unlabeled, others, directions))
     return clusters, labels
@@ -223,6 +232,16 @@ def _of_fewer_classes(
 def _project(X: Matrix, directions: Float64) -> Float64:
     """Return X @ directions in float64, multiplied in the precision of X."""
     return np.asarray(X @ directions.astype(X.dtype), dtype=np.float64)
+
+
+def _unit_of(X: Matrix, directions: Float64, offset: Float64) -> float:
+    """The power of two next to the largest coordinate of X (n, d), 1 if all are zero.
+
+    Division by a power of two changes no digit.
+    """
+    largest = float(np.abs(_project(X, directions) - offset).max())
+    exponent = np.frexp(largest)[1]
+    return float(np.ldexp(1.0, exponent)) if largest > 0.0 else 1.0
 
 
 def _project_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Float64:
@@ -304,6 +323,7 @@ def _within_class_whitening(Z: Float64, codes: Indices) -> Float64 | None:
     residuals = Z - means[codes]
     if np.abs(residuals).max() <= 1e-9 * np.abs(Z).max():
         return None
+    # a few samples per class leave small eigenvalues uncertain
     covariance = shrunk_covariance(residuals.T @ residuals / len(Z), shrinkage=0.5)
     values, vectors = np.linalg.eigh(covariance)
     return (vectors / np.sqrt(values)) @ vectors.T

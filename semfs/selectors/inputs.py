@@ -30,6 +30,7 @@ from semfs._typing import (
     LabelsLike,
     Mask,
     Matrix,
+    Sparse,
 )
 from semfs.attributes import as_attribute_table
 from semfs.io import reader as readers
@@ -109,6 +110,7 @@ def classify(data: DataLike, y: Any = None) -> Kind:
         return Kind.DASK
     if is_stored(data):
         return Kind.STORED
+    # a name in y is a column of the frame, unless y is a label for each row
     if is_frame(data) and isinstance(y, str):
         return Kind.LABELED_FRAME
     if isinstance(data, np.memmap):
@@ -141,8 +143,10 @@ class Samples:
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
+        # these are in memory, or look as if they were
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
             return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
+        # a file without labels has no source of labeled samples
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
@@ -220,6 +224,7 @@ class FitInput:
             source = _with_marks(_open(kind, X, y, sample_weight, gaps), described)
             if gaps and not source.fits_in_memory:
                 raise ParameterError("missing_values", _NEED_MEMORY)
+            # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
                 return cls._beyond_memory(estimator, source, X_unlabeled, described, reset)
             samples = Samples.load(source)
@@ -238,6 +243,7 @@ class FitInput:
         assert samples.labels is not None
         original = without_text_columns(samples.X, warn=reset)
         X = training_matrix(estimator, original, samples.names, reset=reset)
+        # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights)
             if fills_gaps(estimator):
@@ -252,6 +258,7 @@ class FitInput:
                 raise ValueError(_TWO_KINDS)
             unlabeled = beside
         else:
+            # clusters are found by scikit-learn, in numpy
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             if fills_gaps(estimator) and in_memory(rows):
@@ -305,6 +312,7 @@ class FitInput:
             else:
                 unlabeled = self.unlabeled
             return TrainingData(moments, unlabeled, source.X, self.preprocessing)
+        # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
@@ -323,6 +331,7 @@ class FitInput:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
         if not beyond_memory(self.rows):
             return self._memory_moments
+        # a search tries many settings, each of which would read the file
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
         codes = labels.codes.astype(np.intp)
@@ -373,6 +382,7 @@ def fills_gaps(estimator: BaseEstimator) -> bool:
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
     """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    # row r of an array describes label r, so that -1 cannot be described
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()
     return as_attribute_table(attributes).classes.tolist()
@@ -397,6 +407,7 @@ def training_matrix(
     """
     X = without_text_columns(X, warn=reset)
     known = getattr(estimator, "feature_names_in_", None)
+    # files may have more columns, or the same in another order
     if not reset and names is not None and known is not None:
         X = X[:, column_places(names, known)]
     if str(getattr(X, "dtype", "")) == "float16":
@@ -421,18 +432,21 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     """Return a frame without its columns of text; anything else as it is."""
     if not is_frame(X):
         return X
-    columns = [X.iloc[:, j] if hasattr(X, "iloc") else X[:, j] for j in range(X.shape[1])]
+    frame: Any = X  # of pandas or polars, which share no base class
+    # of pandas by place, because two columns may have one name
+    by_place = getattr(frame, "iloc", frame)
+    columns = [by_place[:, j] for j in range(frame.shape[1])]
     numeric = [j for j, column in enumerate(columns) if _is_numeric(column)]
     if len(numeric) == len(columns):
-        return X
-    names = [str(name) for name in X.columns]
+        return frame
+    names = [str(name) for name in frame.columns]
     texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
     if not numeric:
         raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
     if warn:
         message = f"ignored non-numeric columns of X: {listed(texts)}."
         warnings.warn(message, stacklevel=2)
-    return X.iloc[:, numeric] if hasattr(X, "iloc") else X[:, numeric]
+    return by_place[:, numeric]
 
 
 def _is_numeric(column: Any) -> bool:
@@ -440,6 +454,7 @@ def _is_numeric(column: Any) -> bool:
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf":
         return True
+    # times are no measurements
     if kind in "Mm":
         return False
     try:
@@ -454,7 +469,7 @@ def _is_number(value: object) -> bool:
     return value is None or isinstance(value, (int, float)) or type(value).__name__ == "NAType"
 
 
-def _dense(X: DataLike, name: str) -> Float64:
+def _dense(X: Sparse, name: str) -> Float64:
     """A sparse matrix of a file as a dense one, if there is room for it."""
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
@@ -483,7 +498,11 @@ def place_of_nan(
 def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
-        values = X.data if sp.issparse(X) else np.asarray(to_numpy(X), dtype=np.float64)
+        matrix: Any = X
+        if sp.issparse(X):
+            values = matrix.data
+        else:
+            values = np.asarray(to_numpy(matrix), dtype=np.float64)
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -508,6 +527,7 @@ def _split(
         return rows, None, labels.class_array()
     if is_foreign(X):
         raise ValueError(_NEED_NUMPY)
+    # LEFT_OUT samples are in neither part
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
     rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
@@ -552,6 +572,7 @@ def _joined(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRow
         X = np.concatenate([first.X, X_second])
     weights = first.weights
     if weights is not None:
+        # X_unlabeled has no weights: each of its samples counts once
         weights = np.append(weights, np.ones(len(second.codes)))
     if second.present is not None:
         # the same for all of them, so that it cannot separate one part from the other
@@ -574,17 +595,18 @@ def _unlabeled_source(
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
-    elif kind is Kind.SOURCE and not in_blocks(X_unlabeled):
+    elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
         source = _without_labels(X_unlabeled)
     else:
         opened = X_unlabeled
-        if kind is Kind.SOURCE:
-            own = opened.preprocessing
-            if own.scale is not None or own.fill is not None:
-                preprocessing = own
+        if in_blocks(opened):
+            given = opened.preprocessing
+            if given.scale is not None or given.fill is not None:
+                preprocessing = given
         else:
             gaps = fills_gaps(estimator)
             opened = open_unlabeled(X_unlabeled, preprocessing, keep_missing=gaps)
+        # as for X: what is small is loaded
         if opened.fits_in_memory and opened.n_rows is not None:
             return _loaded_unlabeled(estimator, opened, preprocessing)
         source = _without_labels(_preprocessed_as(opened, preprocessing))
@@ -597,7 +619,7 @@ def _loaded_unlabeled(
 ) -> UnlabeledRows:
     """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
     # counts are normalized by all features of their file; other steps are for those of X
-    counts = Preprocessing(source.preprocessing.normalize)
+    counts = Preprocessing(normalize=source.preprocessing.normalize)
     keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
     found = _unlabeled_in_memory(
         estimator, counts.apply(source.reader.load()), source.feature_names, keep_missing
@@ -675,6 +697,7 @@ def _check_unlabeled_features(
     """Raise unless X_unlabeled has the features of X, in their order."""
     known = getattr(estimator, "feature_names_in_", None)
     d = estimator.n_features_in_
+    # without names only their number can be compared
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
@@ -691,7 +714,7 @@ def _open(
     kind: Kind, X: DataLike, y: Any, sample_weight: Any, keep_missing: bool = False
 ) -> OutOfCoreRows:
     """A source of labeled samples."""
-    if kind is Kind.SOURCE:
+    if beyond_memory(X):
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X
@@ -709,6 +732,7 @@ def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
 
 def _with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
     """The source with labels of the attribute table's type, and marks as no label."""
+    # a table of classes 3 and 4 describes "3" and "4" of a text file too
     labels = source.labels
     if labels is None:  # they come with the blocks
         return source
@@ -729,6 +753,7 @@ def _check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> No
 def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
     """Set the number of features, and their names if they have some."""
     estimator.n_features_in_ = n_features
+    # names of an earlier fit must not stay beside a new number
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
@@ -782,6 +807,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         return
     if not 1.0 / LARGEST < largest < LARGEST:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
+    # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
@@ -814,6 +840,7 @@ def selected_blocks(
         source = X
     else:
         return None
+    # columns are cut block by block: the whole matrix may not fit
     places = _places(source, support, names)
     return (block[:, places] for block in source.matrices())
 

@@ -25,6 +25,7 @@ from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
+from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
@@ -114,6 +115,7 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = moments.rows
+        # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
             size = rows.nbytes
         else:
@@ -150,6 +152,7 @@ class LinearSelector(RankingSelector):
             Classes to decide among; by default all of the fitted table, seen and unseen.
         """
         check_is_fitted(self)
+        # made once for all blocks: both depend on the fit alone
         table = self._class_candidates(class_table)
         predictor = self._predictor()
 
@@ -183,8 +186,25 @@ class LinearSelector(RankingSelector):
         self, X: DataLike, function: Callable[[Float64], Any], method: str
     ) -> Any:
         """A function of the selected columns (n, k) of X, block by block."""
+        if is_dask(X):
+            return self._map_lazily(X, function)
         results = [function(Z) for Z in self._selected(X, method)]
         return like(np.concatenate(results), X)
+
+    def _map_lazily(self, X: Any, function: Callable[[Float64], Any]) -> Any:
+        """A function of the selected columns (n, k) of a Dask collection, as a Dask array."""
+        selected = self._lazily_selected(X)
+
+        def of_chunk(chunk: Matrix) -> Any:
+            Z = _dense(chunk)
+            if not np.isfinite(Z).all():
+                check_all_finite(Z)
+            return function(Z)
+
+        # one sample tells type and width of the results
+        example = function(np.zeros((1, int(self._get_support_mask().sum()))))
+        width = None if example.ndim == 1 else example.shape[1]
+        return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
@@ -206,6 +226,7 @@ class LinearSelector(RankingSelector):
         device.check_same_namespace(X, self, attribute="coef_", method=method)
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
+        # only the selected columns leave the device
         if device.is_foreign(X):
             return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
@@ -216,6 +237,7 @@ class LinearSelector(RankingSelector):
         unseen = self.new_table_
         if class_table is not None:
             return as_attribute_table(class_table).columns_of(seen, "class_table")
+        # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen
         labels = label_array([*seen.classes.tolist(), *unseen.classes.tolist()])
@@ -225,6 +247,7 @@ class LinearSelector(RankingSelector):
 
     def inverse_transform(self, X: DataLike) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
+        # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return device.spread_columns(X, self.get_support())

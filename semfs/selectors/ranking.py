@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
+from semfs.rows.cluster import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import (
     Samples,
@@ -34,17 +35,13 @@ from semfs.selectors.inputs import (
     without_text_columns,
 )
 from semfs.validation import (
-    Above,
-    AtLeast,
     Constraint,
     FeatureCount,
-    OneOf,
     ParameterWarning,
-    WholeNumber,
 )
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
-SHOWN = 200
+SHOWN_FEATURES = 200
 #: Longest text of a parameter that `repr` shows in full, in characters.
 LONGEST_VALUE = 80
 #: What a fit leaves behind besides attributes that end in an underscore.
@@ -92,6 +89,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return matrix, None, None
         if labels is None:  # check_requires_y_none looks for these words
             raise ValueError("This selector requires y to be passed, but the target y is None.")
+        # baselines have no use for unlabeled samples
         labels.check_length(matrix.shape[0])
         labels.check_complete()
         return matrix, labels.class_array(), labels.codes.astype(np.intp)
@@ -115,7 +113,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """The constraints of this class and its bases, those of subclasses first."""
         found: dict[str, Constraint] = {}
         for base in reversed(cls.__mro__):
-            found.update(_older_tables(base))
             found.update(vars(base).get("_constraints", {}))
         return found
 
@@ -183,15 +180,29 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """
         check_is_fitted(self, "support_")
         genes = genes_of(X)
+        # slicing the object keeps all that is known of its cells
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
         names = getattr(self, "feature_names_in_", None)
+        if is_dask(X):
+            return self._lazily_selected(X)
         blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
         if blocks is None:
             X = without_text_columns(X)
             with place_of_nan(X):
                 return super().transform(X)
         return stacked(list(blocks))
+
+    def _lazily_selected(self, X: Any) -> Any:
+        """The selected columns of a Dask array or DataFrame; nothing is computed."""
+        names = getattr(self, "feature_names_in_", None)
+        d = self.n_features_in_
+        has_names = names is not None and hasattr(X, "columns")
+        if not has_names and X.shape[1] != d:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the selector was fitted with {d}."
+            )
+        return lazy_columns(X, np.flatnonzero(self._get_support_mask()), names)
 
     def _places_of_genes(self, found: list[str]) -> Indices:
         """Where the selected genes are among those found."""
@@ -243,8 +254,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         names = [html.escape(self._name_of(j)) for j in selected]  # untrusted text
         rows = "".join(
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
-            for rank, (name, j) in enumerate(zip(names, selected[:SHOWN]), start=1)
+            for rank, (name, j) in enumerate(zip(names, selected[:SHOWN_FEATURES]), start=1)
         )
+        # the page stays short until the reader opens the table
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
@@ -252,23 +264,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
             f"{rows}</tbody></table></details>"
         )
-
-
-def _older_tables(cls: type) -> dict[str, Constraint]:
-    """Constraints that a class states in four tables."""
-    # alias until all branches are merged
-    own = vars(cls)
-    found: dict[str, Constraint] = {}
-    for name, low in own.get("_whole", {}).items():
-        found[name] = WholeNumber(low)
-    for name, limit in own.get("_at_least", {}).items():
-        found[name] = AtLeast(limit)
-    for name, limit in own.get("_above", {}).items():
-        found[name] = Above(limit)
-    for name, words in own.get("_words", {}).items():
-        one_of = OneOf(*words)
-        found[name] = one_of | found[name] if name in found else one_of
-    return found
 
 
 def stable_order(scores: Float64) -> Indices:

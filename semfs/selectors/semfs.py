@@ -164,9 +164,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Cluster of each unlabeled sample: those of X in their order, without those of weight
         0, then those of ``X_unlabeled``. Empty for Dask arrays.
     preprocessing_ : dict
-        What was done to the data before the fit, such as ``{"normalize": "log1p"}`` of
-        `semfs.rows.open_blocks`. It is applied to files and AnnData objects that are passed
-        to `predict` and `transform` later.
+        What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
+        `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
+        AnnData objects that are passed to `predict` and `transform` later.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
@@ -357,6 +357,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         def monitor(
             step: int, J: float, feature: int | None, solution: Callable[[], Solution]
         ) -> bool:
+            """Report a step; True asks the solver to stop."""
             if self.verbose:
                 added = "" if feature is None else f"  + {self._name_of(feature)}"
                 print(f"[SemFS] {step:>{width}}/{n_steps}  J = {J:.6g}{added}")
