@@ -20,6 +20,7 @@ OPTIONS = {
     "min_cells": "--min-cells",
     "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
+    "missing_values": "--impute",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
@@ -30,6 +31,7 @@ SAME_NAME = (
         "drop",
         "exclude",
         "gamma",
+        "impute",
         "include",
         "layer",
     ),

@@ -51,10 +51,17 @@ UNLABELED = (
     "Whether samples without a label are dropped (the default), "
     "or used as examples of unseen classes."
 )
-UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+UNLABELED_FILE = (
+    "Another file of unlabeled samples, to be used as well. Features are found by name; those "
+    "it lacks are judged by the labeled samples alone."
+)
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
     "Raise it if classes are described alike."
+)
+IMPUTE = (
+    "Fill missing values of a table: with the median of their column, or so that class means "
+    "are those of the values observed."
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
@@ -86,6 +93,7 @@ class Selection:
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
     scale: Scale = False
+    impute: Annotated[Literal["median", "class-mean"] | None, Option(help=IMPUTE)] = None
     min_cells: Annotated[int | None, Option(help=RARE)] = None
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
@@ -109,7 +117,7 @@ def select(options: Selection) -> None:
     """
     import semfs
     from semfs.scverse import warn_of_classes_alike
-    from semfs.select import output_paths, read_unlabeled, select_features
+    from semfs.select import open_unlabeled_file, output_paths, select_features
 
     # What can be refused is refused before anything long begins.
     check_label_given(options.data, options.label)
@@ -141,12 +149,14 @@ def select(options: Selection) -> None:
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
         exclude=_excluded(features, source),
+        missing_values="class-mean" if options.impute == "class-mean" else "error",
         **given(options, "alpha", "gamma", "label_weight"),
     )
     X_unlabeled = None
     if options.unlabeled_file is not None:
         reading = given(options, "layer", "normalize", "gene_symbols")
-        X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
+        keep = options.impute is not None
+        X_unlabeled = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
     done = select_features(
         source,
         selector,
@@ -154,6 +164,7 @@ def select(options: Selection) -> None:
         unseen=unseen,
         X_unlabeled=X_unlabeled,
         settings=_settings(options, features),
+        impute="median" if options.impute == "median" else None,
         **given(options, "subset", "scale", "scheduler"),
     )
     if options.save is not None:
@@ -176,6 +187,8 @@ def _open(options: Selection) -> "BlockSource":
 
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     reading = given(options, "normalize")
+    if options.impute is not None:
+        reading["missing_values"] = "keep"
     if options.unlabeled_names is not None:
         # Then all labels are read as they are: these names may have commas.
         reading["no_label"] = ()
@@ -325,6 +338,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "gene_symbols",
             "normalize",
             "scale",
+            "impute",
             "unseen",
             "drop",
         ),

@@ -7,12 +7,12 @@ features must solve as well, and a sentence for ``knowledge_`` that states what 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Indices, Matrix
+from semfs._typing import AttributesLike, Indices, Mask, Matrix
 from semfs.arrays import batches, draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import UNLABELED
@@ -38,6 +38,12 @@ CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
 #: more samples they weigh less. Chosen on six splits, confirmed on ten.
 EQUAL_SAMPLES = 5.0
+#: Unlabeled samples are taken to be on another scale than the seen ones if a typical feature
+#: varies that many times as much or as little, or has a mean so many standard deviations away:
+#: also samples of other classes differ less than that, in half of all features.
+OTHER_SPREAD = 10.0
+OTHER_OFFSET = 3.0
+FEWEST_FEATURES_TO_COMPARE = 5
 #: Samples in memory that are assigned to clusters at once, without a copy of all of them.
 ASSIGNED_AT_ONCE = 4096
 #: Numbers outside this range lose digits when float32 is squared.
@@ -186,6 +192,7 @@ def _unlabeled_classes(
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
+    _warn_of_other_scale(objective.moments, moments)
     n_clusters = len(moments.classes)
     problem = _separate_clusters(moments, objective)
     # q is the scatter of the targets, the means of the clusters
@@ -199,6 +206,28 @@ def _unlabeled_classes(
     weight = max(1.0, (n_samples - n_ignored) / (EQUAL_SAMPLES * n_clusters))
     problem = problem.scaled_by(weight * objective.q / problem.q)
     return UnlabeledClasses(labels, n_clusters, problem, weight, n_ignored=n_ignored)
+
+
+def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
+    """Warn if unlabeled samples look as if they had not been scaled as the seen ones were."""
+    varying = np.flatnonzero((seen.scatter_diag > 0) & (unlabeled.scatter_diag > 0))
+    if len(varying) < FEWEST_FEATURES_TO_COMPARE:
+        return
+    spread_seen = np.sqrt(seen.scatter_diag[varying] / seen.total)
+    spread = np.sqrt(unlabeled.scatter_diag[varying] / unlabeled.total)
+    ratio = float(np.median(spread / spread_seen))
+    offset = float(np.median(np.abs(unlabeled.mean - seen.mean)[varying] / spread_seen))
+    if 1.0 / OTHER_SPREAD < ratio < OTHER_SPREAD and offset < OTHER_OFFSET:
+        return
+    found = f"their features vary {ratio:.2g} times as much as those of the labeled samples"
+    if offset >= OTHER_OFFSET:
+        found += f" and are {offset:.2g} standard deviations away from them"
+    warnings.warn(
+        f"The unlabeled samples seem to be on another scale: typically {found}. Treat both "
+        "alike; a pipeline transforms X_unlabeled as X only with "
+        'transform_input=["X_unlabeled"].',
+        stacklevel=7,
+    )
 
 
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
@@ -231,6 +260,10 @@ def _clusters_in_memory(
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
+    present: Mask | None = getattr(unlabeled, "present", None)
+    if present is not None:  # clusters cannot differ in features that are not there
+        X = X[:, np.flatnonzero(present)]
+        seen = replace(seen, X=seen.X[:, np.flatnonzero(present)])
     is_used = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0
     # the samples that a fit to a file would draw, so that both find the same clusters
     drawn = draw_rows(is_used, sizes.clustered)
@@ -246,7 +279,7 @@ def _clusters_in_memory(
         labels[others[rows]] = np.where(found >= 0, found, UNLABELED)
     clustered = np.flatnonzero(labels >= 0)
     moments = Moments.from_checked(
-        _take(X, clustered),
+        _take(unlabeled.X, clustered),
         labels[clustered],
         np.arange(labels.max() + 1),
         None if weights is None else weights[clustered],

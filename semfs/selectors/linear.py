@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import (
@@ -56,6 +57,7 @@ class LinearSelector(RankingSelector):
     n_new_classes: int | str = "auto"
     include: FeaturesLike | None = None
     exclude: FeaturesLike | None = None
+    missing_values: str = "error"
     verbose: int = 0
 
     _constraints = {
@@ -64,9 +66,15 @@ class LinearSelector(RankingSelector):
         "penalty_scale": OneOf("gram", "none"),
         "label_weight": AtLeast(0),
         "n_new_classes": OneOf("auto") | WholeNumber(2),
+        "missing_values": OneOf("error", "class-mean"),
     }
     _supervised = True
     _takes_sparse = True
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing_values != "error"
+        return tags
 
     # ---- what a fit learned ----------------------------------------------------------
 

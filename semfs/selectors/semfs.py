@@ -30,6 +30,7 @@ AS_PUBLISHED: dict[str, Any] = {
     "fit_intercept": False,
     "class_weight": None,
     "target_attributes": None,
+    "missing_values": "error",
     "n_inner": 1,
     "step": "lipschitz",
     "s_init": None,
@@ -90,6 +91,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Features, by index or by name, that are selected before all others.
     exclude : sequence of int or str, optional
         Features, by index or by name, that are never selected.
+    missing_values : {"error", "class-mean"}, default="error"
+        What to do about NaN in X: refuse it, or fill a gap with the mean of the values of its
+        class. Class means are then those of the values observed, and the scatter of a feature
+        within classes is divided by the share of samples in which it was observed. A feature
+        needs a value in each class. Gaps of unlabeled samples are filled with the mean of the
+        feature among them. For dense data in memory and files that fit into it; `predict`
+        needs complete samples.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
@@ -237,8 +245,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Sample weights. Samples of weight 0 are ignored, unlabeled ones too.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabeled samples, in any form that X may have. Beyond memory, clusters are
-            found in a sample of them and all are assigned to these.
+            More unlabeled samples, in any form that X may have. Features are found by name
+            where both have names, unless the samples are beyond memory. Features that
+            X_unlabeled lacks are named in a warning and judged by the labeled samples alone.
+            Beyond memory, clusters are found in a sample of them and all are assigned to these.
         """
         with self._all_or_nothing():
             self._check_parameters()
@@ -285,6 +295,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
+            if self.missing_values != "error":
+                message = ' is "class-mean", which needs all samples at once. Use fit.'
+                raise ParameterError("missing_values", message.strip())
             first = collected is None
             found = FitInput.from_user(self, X, y, sample_weight, reset=first)
             data = found.summed(self._sum_options(found.n_features))
