@@ -123,8 +123,6 @@ def select_genes(
     labels = genes.labels(groupby)  # refuses a wrong name before descriptions are looked for
     labels = without_rare_classes(labels, "min_cells", min_cells)
     table = None if attributes is None else as_frame(attributes, _described(adata, groupby))
-    if table is not None:
-        warn_of_classes_alike(table, labels.classes)
     source = open_blocks(genes, labels, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
@@ -218,23 +216,6 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
     return labels.without([labels.classes[c] for c in rare])
-
-
-def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:
-    """Warn of seen classes that have the same attributes: nothing separates them."""
-    names = {str(label) for label in classes}
-    groups: dict[bytes, list[str]] = {}
-    for label, values in zip(table.index, table.to_numpy(dtype=np.float64)):
-        if str(label) in names:
-            groups.setdefault(values.tobytes(), []).append(str(label))
-    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
-    if not alike:
-        return
-    message = (
-        f": classes are described alike ({listed(alike)}), so features are not selected to "
-        "separate them. Describe them differently, or raise the label weight."
-    )
-    warnings.warn(ParameterWarning("attributes", message), stacklevel=3)
 
 
 def warn_if_scaled(reader: Reader, others: list[str]) -> None:

@@ -54,7 +54,11 @@ UNLABELED = (
 UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
-    "Raise it if classes are described alike."
+    "With 1, the default, they carry as much; with 0 only the descriptions count."
+)
+COPIES = (
+    "Skip features whose correlation with a selected one exceeds this. "
+    "1 skips nothing; default: 0.95."
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
@@ -91,6 +95,7 @@ class Selection:
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    max_correlation: Annotated[float | None, Option(help=COPIES)] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
@@ -105,7 +110,6 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.scverse import warn_of_classes_alike
     from semfs.select import output_paths, read_unlabeled, select_features
 
     # What can be refused is refused before anything long begins.
@@ -128,9 +132,6 @@ def select(options: Selection) -> None:
     # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
     assert source.labels is not None
-    if table is not None:
-        seen = [label for label in source.labels.classes if label not in unseen]
-        warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options.n_features_to_select, source.n_features),
@@ -138,7 +139,7 @@ def select(options: Selection) -> None:
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
         exclude=_excluded(features, source),
-        **given(options, "alpha", "gamma", "label_weight"),
+        **given(options, "alpha", "gamma", "label_weight", "max_correlation"),
     )
     X_unlabeled = None
     if options.unlabeled_file is not None:

@@ -39,7 +39,9 @@ from semfs.rows.device import as_numpy
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.
-FORMAT = 1
+FORMAT = 2
+#: Parameters that files of format 1 do not have, and what they were then.
+BEFORE_FORMAT_2 = {"max_correlation": None}
 #: What the header of every file names as its format.
 FORMAT_NAME = "semfs selector"
 #: The types that may be saved and loaded. Nothing else is constructed.
