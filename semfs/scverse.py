@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import sklearn
 
 from semfs._typing import AttributesLike, Label, PathLike
-from semfs.datasets.files import as_frame
+from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view
 from semfs.io.reader import Reader
 from semfs.io.write import of_genes
@@ -26,7 +26,6 @@ from semfs.selectors.semfs import SemFS
 from semfs.validation import ParameterWarning, check_integer, listed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from anndata import AnnData
 
     from semfs.io.anndata import GeneMatrix
@@ -122,7 +121,10 @@ def select_genes(
     genes = view(adata, layer, use_raw, gene_symbols)
     labels = genes.labels(groupby)  # refuses a wrong name before descriptions are looked for
     labels = without_rare_classes(labels, "min_cells", min_cells)
-    table = None if attributes is None else as_frame(attributes, _described(adata, groupby))
+    table = None
+    if attributes is not None:
+        described = _described(adata, groupby)
+        table = AttributeTable.from_any(attributes, described).to_frame()
     source = open_blocks(genes, labels, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
@@ -215,7 +217,7 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
-    return labels.without([labels.classes[c] for c in rare])
+    return labels.leave_out([labels.classes[c] for c in rare])
 
 
 def warn_if_scaled(reader: Reader, others: list[str]) -> None:

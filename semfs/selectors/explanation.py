@@ -11,29 +11,30 @@ from sklearn.base import clone
 from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
-from semfs.rows import Rows
+from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
-from semfs.validation import class_weights
+from semfs.validation import class_weights, listed
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from semfs.selectors.base import LinearSelector
+    from semfs.selectors.linear import LinearSelector
 
 #: Features that enter the search on bootstraps of the classes: those of the largest first gain,
 #: and all selected ones. On 19,457 genes frequencies with 2,000 and 6,000 candidates agree.
-N_CANDIDATES = 2000
+BOOTSTRAP_CANDIDATES = 2000
 #: The search looks at at least this many candidates per selected feature.
-CANDIDATES_PER_FEATURE = 4
+BOOTSTRAP_CANDIDATES_PER_FEATURE = 4
 #: Correlation over all samples from which a feature counts as a copy of another. Within classes
 #: it must be at least half of that: two markers of one class are no copies.
 COPY_CORRELATION = 0.7
 #: Copies that are named for each feature.
 MOST_COPIES = 3
-#: Numbers below are zero: correlations and weights of nothing.
+#: Correlations and weights below are zero, and so are lengths below this share of what they
+#: are differences of.
 SMALLEST_SIZE = 1e-12
 #: Attributes that are named with the strongest one have at least this share of its size.
 SHARE_OF_STRONGEST = 0.8
@@ -51,7 +52,8 @@ class Explanation:
     features : DataFrame of shape (k, …)
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its 95 % interval ``low``–``high``.
+        bootstraps with its 95 % interval ``low``–``high``. ``skipped`` are near copies that
+        could not be selected beside it (``max_correlation``).
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -86,6 +88,8 @@ class Explanation:
                 parts.append(row["separates"])
             if row["duplicates"]:
                 parts.append(f"like {row['duplicates']}")
+            if row["skipped"]:
+                parts.append(f"skipped as copies: {row['skipped']}")
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
             lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
@@ -201,6 +205,7 @@ def explain_selection(
     features["separates"] = [_separated(row, classes) for row in levels]
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
+    features["skipped"] = _skipped(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
     features.index.name = "feature"
     return Explanation(
@@ -243,16 +248,21 @@ def _attribute_correlations(
     """Correlations (k, m) of class means with attributes, over classes that count alike."""
     if moments is None:
         return np.full((len(selected), len(table.names)), np.nan)
-    M = moments.means[:, selected]
-    M = M - M.mean(axis=0)
-    A = table.values - table.values.mean(axis=0)
-    sizes = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
-    return _ratios(M.T @ A, sizes)
+    return _standardized(moments.means[:, selected]).T @ _standardized(table.values)
+
+
+def _standardized(columns: Float64) -> Float64:
+    """Columns (C, m) about their means, of length 1; 0 where they are constant."""
+    centered = columns - columns.mean(axis=0)
+    lengths = np.linalg.norm(centered, axis=0)
+    # about a mean that is not exact, a constant leaves its rounding errors
+    constant = lengths <= SMALLEST_SIZE * np.linalg.norm(columns, axis=0)
+    return centered / np.where(constant, np.inf, lengths)
 
 
 def _ratios(products: Float64, scale: Float64) -> Float64:
     """Products divided by their scale; 0 where that is 0."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > SMALLEST_SIZE)
+    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0.0)
 
 
 def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
@@ -320,6 +330,14 @@ def _duplicates(
     return frame(rows, columns=["feature", "other", "correlation", "chosen"])
 
 
+def _skipped(selector: "LinearSelector", selected: Indices) -> list[str]:
+    """For each selected feature (k,), the names of near copies that were skipped."""
+    names: dict[int, list[str]] = {j: [] for j in selected.tolist()}
+    for copy, feature in getattr(selector, "skipped_", {}).items():
+        names[feature].append(selector._name_of(copy))
+    return [listed(names[j]) if names[j] else "" for j in selected.tolist()]
+
+
 def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, float]]:
     """Pairs of a selected feature and a copy of it, with their correlation, strongest first."""
     if moments is None:
@@ -328,11 +346,16 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
     within = scatter - root.T @ root[:, selected]
     diag = moments.scatter_diag
-    within_diag = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
+    within_diag = diag - np.einsum("cd,cd->d", root, root)
+    # what is left of features that are constant within classes are rounding errors
+    within_diag[within_diag <= SMALLEST_SIZE * diag] = 0.0
+    # square roots before products, which might underflow
+    sizes = np.sqrt(diag)
+    within_sizes = np.sqrt(within_diag)
     pairs = []
     for i, j in enumerate(selected.tolist()):
-        r = _ratios(scatter[:, i], np.sqrt(diag * diag[j]))
-        r_within = _ratios(within[:, i], np.sqrt(within_diag * within_diag[j]))
+        r = _ratios(scatter[:, i], sizes * sizes[j])
+        r_within = _ratios(within[:, i], within_sizes * within_sizes[j])
         alike = np.abs(r) >= COPY_CORRELATION
         alike &= np.abs(r_within) >= COPY_CORRELATION / 2
         alike[j] = False
@@ -347,7 +370,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None or not isinstance(moments.rows, Rows):
+    if moments is None or not in_memory(moments.rows):
         return False
     return len(moments.classes) > 2
 
@@ -370,7 +393,7 @@ def _selection_counts(
     table = fitted.class_table_
     names = getattr(fitted, "feature_names_in_", None)
     all_classes = np.ones(n_classes, dtype=bool)
-    n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * len(selected))
+    n_candidates = max(BOOTSTRAP_CANDIDATES, BOOTSTRAP_CANDIDATES_PER_FEATURE * len(selected))
     folds = ClassFolds(
         moments,
         table,

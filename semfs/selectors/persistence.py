@@ -2,16 +2,17 @@
 
 The format is ours, not that of pickle or skops, because files must stay readable over releases;
 `FORMAT` is its version. The header holds JSON values. What JSON does not have is an object
-whose ``"is"`` names a kind of value (`KINDS`). Arrays are members of the archive.
+whose ``"is"`` names a kind of value (`KINDS_OF_VALUES`). Arrays are members of the archive.
 
 Fitted attributes are all attributes whose names end in ``_``: a new one is saved and loaded
-without a change here. A new kind of value needs a subclass of `Kind` in `KINDS`.
+without a change here. A new kind of value needs a subclass of `Kind` in `KINDS_OF_VALUES`.
 """
 
 import importlib
 import inspect
 import json
 import re
+import warnings
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -35,13 +36,19 @@ from semfs.io.safety import (
 )
 from semfs.labels import object_array
 from semfs.method.moments import Moments
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
+from semfs.selectors.problem import squared_label_weight
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.
 FORMAT = 2
-#: Parameters that files of format 1 do not have, and what they were then.
-BEFORE_FORMAT_2 = {"max_correlation": None}
+#: Parameters of SemFS and SemFSCV whose defaults changed after format 1, and what they were.
+DEFAULTS_OF_FORMAT_1: dict[str, Any] = {
+    "gamma": 10.0,
+    "penalty_scale": "gram",
+    "label_weight": 0.0,
+    "max_correlation": None,
+}
 #: What the header of every file names as its format.
 FORMAT_NAME = "semfs selector"
 #: The types that may be saved and loaded. Nothing else is constructed.
@@ -69,7 +76,7 @@ PER_FEATURE = (
     "feature_names_in_",
 )
 #: Characters of a value of the file that a message shows.
-SHOWN = 80
+SHOWN_CHARACTERS = 80
 
 #: A value of the header.
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
@@ -129,9 +136,10 @@ def load(path: PathLike) -> Any:
         _check_archive(path)
         arrays = {name: np.array(array) for name, array in read_npz(path).items()}
         text = arrays.pop("header").tobytes().decode("utf-8")
-        _check_header(path, json.loads(text))
+        header = json.loads(text)
+        _check_header(path, header)
         # the hook is called for inner objects first, so that it sees values, not JSON
-        reader = _Reader(path, arrays)
+        reader = _Reader(path, arrays, header["format_version"])
         return json.loads(text, object_hook=reader.value)["selector"]
 
 
@@ -158,7 +166,7 @@ def _check_archive(path: Path) -> None:
             known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
             if not known_name or compressed:
-                name = item.filename[:SHOWN]
+                name = item.filename[:SHOWN_CHARACTERS]
                 raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
         damaged = archive.testzip()  # read_npz maps stored arrays without looking at checksums
     if damaged is not None:
@@ -299,6 +307,7 @@ class PandasKind(Kind):
         columns: list[Any],
         values: list[Any],
     ) -> Any:
+        """Return the frame of these labels (n,) and (d,) and columns (n,) each."""
         pandas = import_optional("pandas", "data", what="A table in this file")
         # by number first: names of columns may occur twice
         frame = pandas.DataFrame(
@@ -326,7 +335,7 @@ class PolarsKind(Kind):
 
 
 #: In the order in which they are tried.
-KINDS: tuple[Kind, ...] = (
+KINDS_OF_VALUES: tuple[Kind, ...] = (
     TupleKind(),
     MappingKind(),
     AttributeTableKind(),
@@ -383,13 +392,13 @@ class _Writer:
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
-        for kind in KINDS:
+        for kind in KINDS_OF_VALUES:
             if kind.matches(value):
                 parts = kind.parts(value)
                 written = {name: self.value(part, where) for name, part in parts.items()}
                 return {"is": kind.tag, **written}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
-            return self.array(np.asarray(as_numpy(value)), where)
+            return self.array(np.asarray(to_numpy(value)), where)
         if type(value).__name__ in TYPES:
             return self.selector(value)
         raise TypeError(
@@ -433,10 +442,15 @@ class _Writer:
 class _Reader:
     """Turns JSON back into values. ``makers`` is all that a file can ask for."""
 
-    def __init__(self, path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, path: Path, arrays: dict[str, npt.NDArray[Any]], format_version: int
+    ) -> None:
         self.path = path
         self.arrays = arrays
-        self.makers: dict[str, Callable[..., Any]] = {kind.tag: kind.make for kind in KINDS}
+        self.format_version = format_version
+        self.makers: dict[str, Callable[..., Any]] = {
+            kind.tag: kind.make for kind in KINDS_OF_VALUES
+        }
         self.makers["array"] = self.array
         self.makers["objects"] = self.objects
         self.makers["some_rows"] = self.some_rows
@@ -474,16 +488,19 @@ class _Reader:
         if estimator is None:
             known = ", ".join(TYPES)
             raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
-        unknown = set(params) - set(inspect.signature(estimator).parameters)
+        known_params = set(inspect.signature(estimator).parameters)
+        unknown = set(params) - known_params
         if unknown:
-            name = min(unknown)[:SHOWN]
+            name = min(unknown)[:SHOWN_CHARACTERS]
             raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
+        if self.format_version == 1 and "label_weight" in known_params:
+            params = _params_of_format_1(params, state)
         selector = estimator(**params)
         for key, value in state.items():
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 raise FileError(
-                    f"{self.path}: {key[:SHOWN]!r} is no fitted attribute. Refused."
+                    f"{self.path}: {key[:SHOWN_CHARACTERS]!r} is no fitted attribute. Refused."
                 )
             setattr(selector, key, value)
         d = state.get("n_features_in_")
@@ -491,3 +508,25 @@ class _Reader:
             if name in state and np.shape(state[name]) != (d,):
                 raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
         return selector
+
+
+def _params_of_format_1(params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of today that give the selection of SemFS as it was with format 1.
+
+    Its label weight was the square of what indicators were multiplied by. Now it is relative to
+    the attributes, which are known if the selector was fitted.
+    """
+    params = {**DEFAULTS_OF_FORMAT_1, **params}
+    weight = params["label_weight"]
+    table = state.get("class_table_")
+    if not weight or params.get("attributes") is None:
+        return params
+    if not isinstance(table, AttributeTable):
+        warnings.warn(
+            f"label_weight={weight!r} is relative to the attributes since this file was "
+            "written: 1 means that labels carry as much. Set it anew.",
+            stacklevel=2,
+        )
+        return params
+    unit = squared_label_weight(1.0, table.values)
+    return {**params, "label_weight": float(weight) / unit}
