@@ -1,7 +1,7 @@
 """Which defaults: penalty, weight of the labels, near copies, weight of the seen classes.
 
-    python benchmarks/bench_defaults.py --data DIR                # confirming splits, and tables
-    python benchmarks/bench_defaults.py --data DIR --choose 4     # first splits, more settings
+    python benchmarks/bench_defaults.py --data DIR         # confirming splits, and tables
+    python benchmarks/bench_defaults.py --data DIR --choose 4  # first splits, more settings
     PYTHONPATH=OLD python benchmarks/bench_defaults.py --data DIR --before
 
 A selection is judged twice, on data sets raw and standardized: by K-means on samples of unseen
@@ -86,6 +86,8 @@ CHOICES = {
     "floor 0": setting({"SEEN_FLOOR": 0.0}),
     "floor 0.5": setting({"SEEN_FLOOR": 0.5}),
     "equal samples 3": setting({"EQUAL_SAMPLES": 3.0}),
+    "cluster penalty 0.3": setting({"CLUSTER_PENALTY": 0.3}),
+    "cluster penalty 0.05": setting({"CLUSTER_PENALTY": 0.05}),
 }
 
 
@@ -221,7 +223,7 @@ def comparison(
 
 
 def _summary(pairs: np.ndarray) -> np.ndarray:
-    """Ratios of the mean ACC and NMI, and the difference of seen accuracy, of (splits, 2, 3)."""
+    """Ratios of the mean ACC and NMI, and the gain in seen accuracy, of (splits, 2, 3)."""
     new, old = pairs.mean(axis=0)
     return np.array([new[0] / old[0], new[1] / old[1], new[2] - old[2]])
 
@@ -278,6 +280,7 @@ def main() -> None:
     parser.add_argument("--told", help=f"of {', '.join(TOLD)}; comma-separated")
     parser.add_argument("--splits", type=int, default=len(CONFIRMING), help="confirming splits")
     parser.add_argument("--choose", type=int, default=0, help="choosing splits to run")
+    parser.add_argument("--settings", help="of the choices; comma-separated")
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--cache", type=Path, default=Path("defaults-cache.jsonl"))
     parser.add_argument("--tables", action="store_true", help="only write what is known")
@@ -290,7 +293,9 @@ def main() -> None:
         numbers: Iterable[int] = CONFIRMING[: options.splits]
         choices = {BEFORE if options.before else NEW: setting()}
         if options.choose:
-            numbers, choices = CHOOSING[: options.choose], CHOICES
+            numbers, choices = CHOOSING[: options.choose], dict(CHOICES)
+        if options.choose and options.settings:
+            choices = {what: CHOICES[what] for what in options.settings.split(",")}
         with threadpool_limits(1):
             run(names, numbers, told, choices, options.data, options.cache)
     if options.before:
