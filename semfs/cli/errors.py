@@ -17,6 +17,7 @@ OPTIONS = {
     "n_repeats": "--repeats",
     "n_splits": "--splits",
     "label_weight": "--label-weight",
+    "max_correlation": "--max-correlation",
     "min_cells": "--min-cells",
     "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",

@@ -23,7 +23,7 @@ from semfs._typing import (
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
-from semfs.method.objective import SAFE_RELATIVE_PENALTY
+from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
@@ -31,7 +31,15 @@ from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
-from semfs.validation import AtLeast, OneOf, WholeNumber, check_all_finite, check_integer
+from semfs.validation import (
+    AtLeast,
+    OneOf,
+    OrNone,
+    ShareUpToOne,
+    WholeNumber,
+    check_all_finite,
+    check_integer,
+)
 
 if TYPE_CHECKING:
     from semfs.selectors.explanation import Explanation
@@ -48,11 +56,12 @@ class LinearSelector(RankingSelector):
     attributes: AttributesLike | None = None
     _: KW_ONLY
     alpha: float = 1.0
-    gamma: float = 10.0
-    penalty_scale: str = "gram"
+    gamma: float = 2.0
+    penalty_scale: str = "weighted"
     fit_intercept: bool = True
     class_weight: Any = "balanced"
-    label_weight: float = 0.0
+    label_weight: float = 1.0
+    max_correlation: float | None = 0.95
     target_attributes: Any = "table"
     n_new_classes: int | str = "auto"
     include: FeaturesLike | None = None
@@ -63,10 +72,11 @@ class LinearSelector(RankingSelector):
     _constraints = {
         "alpha": AtLeast(0),
         "gamma": AtLeast(0),
-        "penalty_scale": OneOf("gram", "none"),
+        "penalty_scale": OneOf("weighted", "gram", "none"),
         "label_weight": AtLeast(0),
-        "n_new_classes": OneOf("auto") | WholeNumber(2),
         "missing_values": OneOf("error", "class-mean"),
+        "max_correlation": OrNone(ShareUpToOne()),
+        "n_new_classes": OneOf("auto", "table") | WholeNumber(2),
     }
     _supervised = True
     _takes_sparse = True
@@ -105,7 +115,7 @@ class LinearSelector(RankingSelector):
         """What sums over samples beyond memory must know of the fit."""
         # "alternating" needs the whole d × d matrix
         direct = getattr(self, "solver", "direct") == "direct"
-        relative = self.penalty_scale == "gram"
+        relative = self.penalty_scale in RELATIVE_SCALES
         return {
             "n_select": self._n_wanted(n_features) if direct else None,
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
