@@ -686,6 +686,33 @@ def selected_blocks(
     return (block[:, places] for block in source.matrices())
 
 
+def present_features(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> tuple[DataLike, Mask] | None:
+    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+
+    None if X or the selector has no names.
+    """
+    if names is None:
+        return None
+    kind = classify(X)
+    if kind is Kind.STORED:
+        X = open_unlabeled(X, preprocessing)
+        kind = Kind.SOURCE
+    if kind is Kind.SOURCE:
+        found = X.feature_names
+    else:
+        found = list(X.columns) if is_frame(X) else None
+    if found is None:
+        return None
+    known = {str(name) for name in found}
+    selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
+    return X, np.array([name in known for name in selected])
+
+
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:
     """Where the selected features are among the columns of a source."""
     selected = np.flatnonzero(support)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
@@ -15,7 +16,8 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
-from semfs.rows import Preprocessing
+from semfs.rows import MemoryRows, Preprocessing
+from semfs.selectors.calibration import CalibrationSample, draw_samples
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
 from semfs.selectors.knowledge import further_knowledge
@@ -299,6 +301,7 @@ class Problem:
             preprocessing=self.preprocessing,
             feature_names=self.feature_names,
             normal_equations=self._normal_equations(solution),
+            sample=_calibration_sample(self.moments, selected),
             **known,
         )
 
@@ -360,6 +363,24 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     position = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
     places = [position.get(j, -1) for j in features.tolist()]
     return None if -1 in places else gram[np.ix_(places, places)]
+
+
+def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
+    """A few samples of each class, by which predictions are calibrated; None beyond memory."""
+    rows = moments.rows
+    if not isinstance(rows, MemoryRows):
+        return None
+    used = np.arange(len(rows.codes))
+    if rows.weights is not None:
+        used = np.flatnonzero(rows.weights > 0)
+    codes = rows.codes[used]
+    n_classes = len(moments.classes)
+    drawn = draw_samples(codes, n_classes)
+    Z: Any = rows.X[used[drawn]][:, selected]
+    if sp.issparse(Z):
+        Z = Z.toarray()
+    counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+    return CalibrationSample(np.asarray(Z, dtype=np.float64), codes[drawn], counts)
 
 
 def check_two_classes(moments: Moments) -> None:
