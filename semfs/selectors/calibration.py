@@ -9,17 +9,20 @@ The same folds tell how certain scores are, and whether predicting samples toget
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-from semfs._typing import Float64, Indices, Mask
+from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.arrays import batches
 from semfs.attributes import AttributeTable
+from semfs.rows import MemoryRows
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.together import KeptBlocks, Mixture
 
@@ -37,18 +40,57 @@ N_BIASES = 400
 BLOCK_ROWS = 8192
 #: Range of temperatures. 1 is right if classes are Gaussian and their means known.
 TEMPERATURES = (0.25, 100.0)
+#: Features were selected for the classes that play unseen, too. Where these are few, unseen
+#: ones are less certain than they: the temperature is up to twice as large with 20 classes or
+#: fewer, and hardly larger with 100.
+FEW_CLASSES = 20
+#: Together, a sample is also compared with the means that moved, and seen classes are
+#: handicapped by this many biases more.
+MORE_BIAS = 0.5
 #: Predicting together is not used if it loses more than this accuracy on seen classes that
 #: play unseen (the standard error of six folds of ten classes).
 MOST_LOSS = 0.01
 
 
+#: Scores (r, H) of classes for samples, the true classes (r,), and weights (r,) that sum up to
+#: 1 in each class.
+_Problem: TypeAlias = tuple[Float64, Indices, Float64]
+
+
 @dataclass(frozen=True, eq=False)
 class CalibrationSample:
-    """Selected features of a few samples of each seen class."""
+    """Selected features of a few distinct samples of each seen class."""
 
     Z: Float64  # (s, k)
     codes: Indices  # (s,), their classes
+    weights: Float64  # (s,), how often each occurs
     counts: Float64  # (C,), samples of each class that the means are those of; inf: simulated
+
+    @classmethod
+    def drawn(cls, rows: MemoryRows, features: Indices, n_classes: int) -> Self:
+        """Return features of random samples in memory, the same in any order of the rows.
+
+        Samples are taken in the order of a hash of their numbers, so that one that occurs
+        twice counts as one of weight 2.
+        """
+        weights = np.ones(len(rows.codes))
+        if rows.weights is not None:
+            weights = np.asarray(rows.weights, dtype=np.float64)
+        hashes = [_hashes(_part(rows.X, part, features)) for part in _parts(len(weights))]
+        used = np.flatnonzero(weights > 0)
+        codes = rows.codes[used]
+        key = np.concatenate(hashes)[used]
+        order = np.lexsort((key, codes))
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = (np.diff(codes[order]) != 0) | (np.diff(key[order]) != 0)
+        totals = np.add.reduceat(weights[used][order], np.flatnonzero(is_first))
+        distinct = order[is_first]
+        place = _places_in_groups(codes[distinct])
+        drawn = np.flatnonzero(place < samples_per_class(n_classes))
+        found = distinct[drawn]
+        Z = _part(rows.X, used[found], features)
+        counts = np.bincount(codes, weights[used], minlength=n_classes).astype(np.float64)
+        return cls(Z, codes[found], totals[drawn], counts)
 
     @classmethod
     def simulated(cls, means: Float64, within: Float64) -> Self:
@@ -58,7 +100,8 @@ class CalibrationSample:
         values, vectors = np.linalg.eigh(within)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         noise = np.random.default_rng(0).standard_normal((len(codes), k))
-        return cls(means[codes] + noise @ root.T, codes, np.full(C, np.inf))
+        ones = np.ones(len(codes))
+        return cls(means[codes] + noise @ root.T, codes, ones, np.full(C, np.inf))
 
     @property
     def is_real(self) -> bool:
@@ -67,7 +110,13 @@ class CalibrationSample:
 
     def keep_features(self, kept: Mask) -> CalibrationSample:
         """Return the same samples with some of the features, a mask (k,)."""
-        return CalibrationSample(self.Z[:, kept], self.codes, self.counts)
+        return replace(self, Z=self.Z[:, kept])
+
+    @property
+    def shares(self) -> Float64:
+        """Weights (s,) that sum up to 1 in each class."""
+        totals = np.bincount(self.codes, self.weights, minlength=len(self.counts))
+        return self.weights / totals[self.codes]
 
 
 def samples_per_class(n_classes: int) -> int:
@@ -75,15 +124,46 @@ def samples_per_class(n_classes: int) -> int:
     return max(2, min(SAMPLES_PER_CLASS, MOST_SAMPLES // n_classes))
 
 
-def draw_samples(codes: Indices, n_classes: int) -> Indices:
-    """Return places of a few random samples of each class, given all codes (n,)."""
+def _parts(n: int) -> Iterator[slice]:
+    """Parts of n rows, a few megabytes each when only selected features are taken."""
+    return batches(n, BLOCK_ROWS)
+
+
+def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
+    """Some rows and features of a matrix, dense."""
+    found: Any = X[rows][:, features]
+    if sp.issparse(found):
+        found = found.toarray()
+    return np.asarray(found, dtype=np.float64)
+
+
+def _hashes(Z: Float64) -> npt.NDArray[np.uint64]:
+    """A pseudo-random number (n,) of each row of Z (n, k), the same for rows that are equal."""
+    bits = (Z + 0.0).view(np.uint64)  # + 0.0: there are two zeros
     rng = np.random.default_rng(0)
-    shuffled = rng.permutation(len(codes))
-    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    counts = np.bincount(codes, minlength=n_classes)
-    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    place_in_class = np.arange(len(codes)) - np.repeat(first, counts)
-    return np.sort(by_class[place_in_class < samples_per_class(n_classes)])
+    odd = rng.integers(0, 2**63, Z.shape[1], dtype=np.uint64) * 2 + 1
+    mixed = (bits ^ (bits >> np.uint64(31))) * odd
+    total = (mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64)
+    total *= np.uint64(0x9E3779B97F4A7C15)
+    return total ^ (total >> np.uint64(32))
+
+
+def _places_in_groups(groups: Indices) -> Indices:
+    """The place (n,) of each entry among those of its group; groups are sorted."""
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(groups) != 0]))
+    lengths = np.diff(np.append(starts, len(groups)))
+    return np.arange(len(groups)) - np.repeat(starts, lengths)
+
+
+def _quantile(values: list[Float64], weights: list[Float64], rate: float) -> float:
+    """The number below which this share of the weight lies; -inf without values."""
+    if not values or not sum(len(part) for part in values):
+        return -np.inf
+    joined = np.concatenate(values)
+    order = np.argsort(joined)
+    reached = np.cumsum(np.concatenate(weights)[order])
+    place = int(np.searchsorted(reached, rate * reached[-1], side="right"))
+    return float(joined[order][min(place, len(order) - 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +218,10 @@ class CalibratedPredictor:
         seen = position >= 0
         fixed = np.zeros((len(position), self.predictor.means.shape[1]))
         fixed[seen] = self.predictor.whiten(self.predictor.means[position[seen]])
-        return Mixture(seen, fixed)
+        correction = np.zeros(len(position))
+        if not seen.all():
+            correction[seen] = -MORE_BIAS * self.bias if seen.any() else 0.0
+        return Mixture(seen, fixed, correction)
 
     # ---- calibration -------------------------------------------------------------------
 
@@ -171,7 +254,7 @@ class CalibratedPredictor:
         if not self.folds:
             return 0.0
         codes = self.sample.codes
-        races = [_Race.of(fold, codes) for fold in self.folds]
+        races = [_Race.of(fold, codes, self.sample.shares) for fold in self.folds]
         gaps = np.concatenate([race.gap for race in races])
         biases = np.unique(np.quantile(gaps, np.linspace(0.0, 1.0, N_BIASES)))
         harmonic = np.mean([race.harmonic_means(biases) for race in races], axis=0)
@@ -180,6 +263,13 @@ class CalibratedPredictor:
 
     def temperature(self, table: AttributeTable) -> float:
         """Return what scores of these classes are divided by before the softmax."""
+        found = self._fold_temperature(table)
+        if self.seen(table).all():
+            return found
+        return found * (1.0 + min(1.0, (FEW_CLASSES / len(self.predictor.means)) ** 2))
+
+    def _fold_temperature(self, table: AttributeTable) -> float:
+        """The temperature of seen classes, those that play unseen, or both."""
         seen = self.seen(table)
         if seen.all():
             return self._seen_temperature
@@ -187,7 +277,8 @@ class CalibratedPredictor:
 
     @cached_property
     def _seen_temperature(self) -> float:
-        return _best_temperature([(self._left_out_scores, self.sample.codes)])
+        sample = self.sample
+        return _best_temperature([(self._left_out_scores, sample.codes, sample.shares)])
 
     @cached_property
     def _unseen_temperature(self) -> float:
@@ -199,15 +290,16 @@ class CalibratedPredictor:
         for fold in self.folds:
             scores = fold.scores - self.bias
             scores[:, fold.held_out] += self.bias
-            problems.append((scores, self.sample.codes))
+            problems.append((scores, self.sample.codes, self.sample.shares))
         return _best_temperature(problems)
 
-    def _held_out_problems(self) -> Iterator[tuple[Float64, Indices]]:
-        """Yield scores (r, H) of classes that played unseen for their samples, and codes."""
+    def _held_out_problems(self) -> Iterator[_Problem]:
+        """Yield scores (r, H) of classes that played unseen, for their samples."""
         for fold in self.folds:
             rows = np.isin(self.sample.codes, fold.held_out)
             truth = np.searchsorted(fold.held_out, self.sample.codes[rows])
-            yield fold.scores[np.ix_(rows, fold.held_out)], truth
+            scores = fold.scores[np.ix_(rows, fold.held_out)]
+            yield scores, truth, self.sample.shares[rows]
 
     @cached_property
     def _left_out_scores(self) -> Float64:
@@ -240,8 +332,10 @@ class CalibratedPredictor:
         position = self.predictor.seen_positions(table)
         seen = position >= 0
         if not seen.any():
-            best = [scores.max(axis=1) for scores, _ in self._held_out_problems()]
-            return float(np.quantile(np.concatenate(best), rate)) if best else -np.inf
+            problems = list(self._held_out_problems())
+            best = [scores.max(axis=1) for scores, _, _ in problems]
+            shares = [share for _, _, share in problems]
+            return _quantile(best, shares, rate)
         sample = self.sample
         scores = self.predictor.scores(sample.Z, table)
         scores = self._without_itself(scores, position)
@@ -249,29 +343,47 @@ class CalibratedPredictor:
             scores[:, seen] -= self.bias
         # a class of one sample says nothing about distances from its mean
         usable = np.isin(sample.codes, position) & (sample.counts[sample.codes] > 1)
-        if not usable.any():
-            return -np.inf
-        return float(np.quantile(scores[usable].max(axis=1), rate))
+        # classes as frequent as in the fit; simulated ones all alike
+        counts = np.where(np.isinf(sample.counts), 1.0, sample.counts)
+        weights = sample.shares * counts[sample.codes]
+        return _quantile([scores[usable].max(axis=1)], [weights[usable]], rate)
 
     # ---- samples that are predicted together -------------------------------------------
 
     @cached_property
-    def gain_of_together(self) -> float:
-        """Accuracy that predicting together gains on classes that play unseen; nan if unknown.
+    def _together_problems(self) -> list[_Problem]:
+        """Scores of classes that played unseen for their samples, predicted together.
 
-        Simulated samples are Gaussian, as the method assumes, and tell nothing.
+        Simulated samples are Gaussian, as the method assumes, and would tell nothing.
         """
-        if not self.folds or not self.sample.is_real:
-            return float("nan")
+        if not self.sample.is_real:
+            return []
         W = self.predictor.whiten(self.sample.Z)
-        gains = []
-        for fold, (scores, truth) in zip(self.folds, self._held_out_problems()):
-            H = len(fold.held_out)
-            rows = np.isin(self.sample.codes, fold.held_out)
-            mixture = Mixture(np.zeros(H, dtype=bool), np.zeros((H, W.shape[1])))
-            together = mixture.fit([(W[rows], scores)]).posterior(W[rows], scores)
-            gains.append(_accuracy(together, truth, H) - _accuracy(scores, truth, H))
-        return float(np.mean(gains))
+        found = []
+        for fold, (scores, truth, shares) in zip(self.folds, self._held_out_problems()):
+            group = W[np.isin(self.sample.codes, fold.held_out)]
+            mixture = Mixture.of_unseen(len(fold.held_out), W.shape[1])
+            together = mixture.fit([(group, scores)]).scores(group, scores)
+            found.append((together, truth, shares))
+        return found
+
+    @cached_property
+    def gain_of_together(self) -> float:
+        """Accuracy that predicting together gains when classes play unseen; nan if unknown."""
+        together = [_accuracy(problem) for problem in self._together_problems]
+        alone = [_accuracy(problem) for problem in self._held_out_problems()]
+        return float(np.mean(together) - np.mean(alone)) if together else float("nan")
+
+    @cached_property
+    def _together_stretch(self) -> float:
+        """How much larger the temperature must be if samples are predicted together."""
+        if not self._together_problems:
+            return 2.0  # two likelihoods are added, and right together only once
+        return _best_temperature(self._together_problems) / self._unseen_temperature
+
+    def temperature_together(self, table: AttributeTable) -> float:
+        """Return what scores of samples that are predicted together are divided by."""
+        return self._together_stretch * self._fold_temperature(table)
 
     @property
     def helps_together(self) -> bool:
@@ -298,8 +410,9 @@ def predicted_together(
             yield softmax(scores / temperature, axis=1), scores
         return
     mixture = model.mixture(table).fit(kept)
+    temperature = model.temperature_together(table)
     for W, scores in kept:
-        yield mixture.posterior(W, scores), scores
+        yield softmax(mixture.scores(W, scores) / temperature, axis=1), scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,18 +424,14 @@ class _Race:
     unseen_right: Float64  # (s,), likewise
 
     @classmethod
-    def of(cls, fold: Fold, codes: Indices) -> Self:
+    def of(cls, fold: Fold, codes: Indices, shares: Float64) -> Self:
         """Compare the classes of a fold, which counts every class alike."""
         C = fold.scores.shape[1]
         unseen = np.isin(np.arange(C), fold.held_out)
         best_seen = np.where(unseen, -np.inf, fold.scores)
         best_unseen = np.where(unseen, fold.scores, -np.inf)
-        counts = np.bincount(codes, minlength=C)
-        n_unseen = np.count_nonzero(unseen & (counts > 0))
-        n_seen = np.count_nonzero(~unseen & (counts > 0))
-        is_unseen = unseen[codes]
-        n_of_kind = np.where(is_unseen, n_unseen, n_seen)
-        share = 1.0 / (counts[codes] * n_of_kind)
+        n_unseen = len(fold.held_out)
+        share = shares / np.where(unseen[codes], n_unseen, C - n_unseen)
         return cls(
             gap=best_seen.max(axis=1) - best_unseen.max(axis=1),
             seen_right=share * (best_seen.argmax(axis=1) == codes),
@@ -351,19 +460,18 @@ def _thirds(n_classes: int) -> Iterator[Indices]:
                 yield held_out
 
 
-def _best_temperature(problems: list[tuple[Float64, Indices]]) -> float:
+def _best_temperature(problems: list[_Problem]) -> float:
     """The temperature of largest likelihood of the true classes, all classes alike."""
-    problems = [(scores, truth) for scores, truth in problems if scores.shape[1] > 1]
+    problems = [problem for problem in problems if problem[0].shape[1] > 1]
     if not problems:
         return 1.0
-    weights = [1.0 / np.bincount(truth)[truth] for _, truth in problems]
 
     def loss(log_temperature: float) -> float:
         temperature = np.exp(log_temperature)
         total = 0.0
-        for (scores, truth), weight in zip(problems, weights):
+        for scores, truth, share in problems:
             likelihood = log_softmax(scores / temperature, axis=1)
-            total -= float(weight @ likelihood[np.arange(len(truth)), truth])
+            total -= float(share @ likelihood[np.arange(len(truth)), truth])
         return total
 
     low, high = TEMPERATURES
@@ -373,9 +481,7 @@ def _best_temperature(problems: list[tuple[Float64, Indices]]) -> float:
     return float(np.exp(found.x))
 
 
-def _accuracy(scores: Float64, truth: Indices, n_classes: int) -> float:
+def _accuracy(problem: _Problem) -> float:
     """Share of samples whose best class is right, averaged over classes."""
-    right = scores.argmax(axis=1) == truth
-    counts = np.bincount(truth, minlength=n_classes)
-    hits = np.bincount(truth, right, minlength=n_classes)
-    return float(np.mean(hits[counts > 0] / counts[counts > 0]))
+    scores, truth, shares = problem
+    return float(shares @ (scores.argmax(axis=1) == truth)) / scores.shape[1]

@@ -228,7 +228,12 @@ def _as_dict(sample: CalibrationSample | None) -> dict[str, Any]:
     """A calibration sample as arrays by name, which can be saved; empty without one."""
     if sample is None:
         return {}
-    return {"features": sample.Z, "codes": sample.codes, "counts": sample.counts}
+    return {
+        "features": sample.Z,
+        "codes": sample.codes,
+        "weights": sample.weights,
+        "counts": sample.counts,
+    }
 
 
 def _sample_of(selector: LinearSelector) -> CalibrationSample | None:
@@ -236,4 +241,6 @@ def _sample_of(selector: LinearSelector) -> CalibrationSample | None:
     found = getattr(selector, "calibration_sample_", None)
     if not found:
         return None
-    return CalibrationSample(found["features"], found["codes"], found["counts"])
+    return CalibrationSample(
+        found["features"], found["codes"], found["weights"], found["counts"]
+    )

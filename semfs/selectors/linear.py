@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import (
@@ -85,6 +86,11 @@ class LinearSelector(RankingSelector):
     }
     _supervised = True
     _takes_sparse = True
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags()  # of `predict_proba`
+        return tags
 
     # ---- what a fit learned ----------------------------------------------------------
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
@@ -17,7 +16,7 @@ from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
 from semfs.rows import MemoryRows, Preprocessing
-from semfs.selectors.calibration import CalibrationSample, draw_samples
+from semfs.selectors.calibration import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
 from semfs.selectors.knowledge import further_knowledge
@@ -370,17 +369,7 @@ def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSampl
     rows = moments.rows
     if not isinstance(rows, MemoryRows):
         return None
-    used = np.arange(len(rows.codes))
-    if rows.weights is not None:
-        used = np.flatnonzero(rows.weights > 0)
-    codes = rows.codes[used]
-    n_classes = len(moments.classes)
-    drawn = draw_samples(codes, n_classes)
-    Z: Any = rows.X[used[drawn]][:, selected]
-    if sp.issparse(Z):
-        Z = Z.toarray()
-    counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
-    return CalibrationSample(np.asarray(Z, dtype=np.float64), codes[drawn], counts)
+    return CalibrationSample.drawn(rows, selected, len(moments.classes))
 
 
 def check_two_classes(moments: Moments) -> None:

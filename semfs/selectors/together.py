@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import softmax
@@ -23,8 +24,8 @@ TEMPERATURE = 2.0
 PRIOR_SAMPLES = 20.0
 #: How far class sizes are drawn towards even ones before the first round (1: all the way).
 EVEN_SIZES = 0.25
-#: Rounds of moving means; they hardly move after ten.
-N_ROUNDS = 15
+#: Rounds of moving means; more of them gained nothing.
+N_ROUNDS = 5
 #: Bytes of samples that are kept in memory; others are kept in a temporary file.
 KEPT_BYTES = 256 * 2**20
 #: Added to shares of classes, which may be 0.
@@ -75,8 +76,14 @@ class Mixture:
 
     seen: Mask  # (U,), classes whose means are known
     fixed: Float64  # (U, k), these means
+    correction: Float64  # (U,), added to scores
     means: Float64 | None = None  # (U, k), after `fit`
-    correction: Float64 | None = None  # (U,), added to scores
+
+    @classmethod
+    def of_unseen(cls, n_classes: int, n_features: int) -> Self:
+        """Return the mixture of classes none of whose means is known."""
+        seen = np.zeros(n_classes, dtype=bool)
+        return cls(seen, np.zeros((n_classes, n_features)), np.zeros(n_classes))
 
     def fit(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
         """Return the mixture of samples.
@@ -97,13 +104,12 @@ class Mixture:
             current = replace(current, means=means)
         return current
 
-    def posterior(self, W: Float64, L: Float64) -> Float64:
-        """Return the shares (r, U) of the classes in samples W (r, k) with scores L (r, U)."""
-        scores = L if self.correction is None else L + self.correction
+    def scores(self, W: Float64, L: Float64) -> Float64:
+        """Return scores (r, U) of samples W (r, k) that have scores L (r, U) alone."""
+        found = L + self.correction
         if self.means is not None:
             # |w|² is the same for all classes
-            scores = scores + W @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
-        found: Float64 = softmax(scores / TEMPERATURE, axis=1)
+            found = found + W @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
         return found
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
@@ -111,8 +117,8 @@ class Mixture:
         totals, _ = self._totals(blocks)
         unseen = totals[~self.seen]
         shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)
-        correction = np.zeros(len(totals))
-        correction[~self.seen] = -EVEN_SIZES * TEMPERATURE * np.log(shares + SMALLEST_SHARE)
+        correction = self.correction.copy()
+        correction[~self.seen] -= EVEN_SIZES * TEMPERATURE * np.log(shares + SMALLEST_SHARE)
         return replace(self, correction=correction)
 
     def _totals(self, blocks: Iterable[tuple[Float64, Float64]]) -> tuple[Float64, Float64]:
@@ -120,7 +126,7 @@ class Mixture:
         totals = np.zeros(len(self.seen))
         sums = np.zeros_like(self.fixed)
         for W, L in blocks:
-            P = self.posterior(W, L)
+            P = softmax(self.scores(W, L) / TEMPERATURE, axis=1)
             totals += P.sum(axis=0)
             sums += P.T @ W
         return totals, sums
