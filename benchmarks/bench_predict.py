@@ -5,7 +5,7 @@
 
 Random class splits as in bench_knowledge.py; a quarter of the samples of each seen class is
 held out. Accuracies are averages over classes. "Alone" and "together": unseen classes compete
-among themselves; "generalized": seen classes compete too, the harmonic mean of the accuracies on
+among themselves; "generalized": seen classes compete too, harmonic mean of the accuracies on
 held-out samples of seen classes and on unseen classes, before and after calibration. Splits
 0 to 4 chose the constants of `semfs.selectors.together`, later ones confirm them. ESZSL (its
 penalties chosen by folds over the seen classes) and the nearest class mean in all features,

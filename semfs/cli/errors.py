@@ -19,6 +19,9 @@ OPTIONS = {
     "label_weight": "--label-weight",
     "min_cells": "--min-cells",
     "gene_symbols": "--gene-symbols",
+    "unknown_rate": "--unknown",
+    "class_table": "--table",
+    "missing_features": "--missing-features",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (

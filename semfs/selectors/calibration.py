@@ -203,10 +203,34 @@ class CalibratedPredictor:
             out[:, seen] -= self.bias
         return out
 
-    def probabilities(self, Z: Float64, table: AttributeTable) -> Float64:
-        """Return probabilities (n, U) of the classes of a table."""
-        found: Float64 = softmax(self.scores(Z, table) / self.temperature(table), axis=1)
-        return found
+    def predictions(
+        self, blocks: Iterable[Float64], table: AttributeTable, *, together: bool
+    ) -> Iterator[tuple[Float64, Float64]]:
+        """Yield probabilities and scores (r, U) of samples (r, k), block by block.
+
+        Together, samples help each other: all are read before the first is predicted. Where
+        folds say that this would not help, each is predicted alone.
+        """
+        if together and not self.seen(table).all() and self.helps_together:
+            yield from self._predictions_together(blocks, table)
+            return
+        temperature = self.temperature(table)
+        for Z in blocks:
+            scores = self.scores(Z, table)
+            yield softmax(scores / temperature, axis=1), scores
+
+    def _predictions_together(
+        self, blocks: Iterable[Float64], table: AttributeTable
+    ) -> Iterator[tuple[Float64, Float64]]:
+        """As `predictions`, by a mixture that all samples belong to."""
+        kept = KeptBlocks()
+        for Z in blocks:
+            for part in batches(len(Z), BLOCK_ROWS):
+                kept.append(self.predictor.whiten(Z[part]), self.scores(Z[part], table))
+        mixture = self.mixture(table).fit(kept)
+        temperature = self.temperature_together(table)
+        for W, scores in kept:
+            yield softmax(mixture.scores(W, scores) / temperature, axis=1), scores
 
     def seen(self, table: AttributeTable) -> Mask:
         """Which classes (U,) of a table are seen ones."""
@@ -389,30 +413,6 @@ class CalibratedPredictor:
     def helps_together(self) -> bool:
         """Whether samples should be predicted together, as far as folds can tell."""
         return not self.gain_of_together < -MOST_LOSS
-
-
-def predicted_together(
-    model: CalibratedPredictor, table: AttributeTable, blocks: Iterable[Float64]
-) -> Iterator[tuple[Float64, Float64]]:
-    """Yield probabilities and scores (r, U) of samples that help each other, block by block.
-
-    ``blocks`` (r, k) of the samples are read once. Probabilities are those of each sample
-    alone where folds say that the others would not help.
-    """
-    kept = KeptBlocks()
-    for Z in blocks:
-        for part in batches(len(Z), BLOCK_ROWS):
-            kept.append(model.predictor.whiten(Z[part]), model.scores(Z[part], table))
-    unseen = not model.seen(table).all()
-    if not unseen or not model.helps_together:
-        temperature = model.temperature(table)
-        for _, scores in kept:
-            yield softmax(scores / temperature, axis=1), scores
-        return
-    mixture = model.mixture(table).fit(kept)
-    temperature = model.temperature_together(table)
-    for W, scores in kept:
-        yield softmax(mixture.scores(W, scores) / temperature, axis=1), scores
 
 
 @dataclass(frozen=True, eq=False)

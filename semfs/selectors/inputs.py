@@ -53,7 +53,7 @@ from semfs.rows import (
     open_blocks,
     open_unlabeled,
 )
-from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
+from semfs.rows.cluster import dask_blocks, dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_all_finite, check_weights, listed
@@ -694,7 +694,7 @@ def selected_blocks(
     kind = classify(X)
     source: BlockSource
     if kind is Kind.DASK:
-        return dask_blocks(X, np.flatnonzero(support), names)
+        return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
     elif kind is Kind.SOURCE and in_blocks(X):
@@ -718,18 +718,19 @@ def present_features(
     if names is None:
         return None
     kind = classify(X)
+    samples: Any = X
     if kind is Kind.STORED:
-        X = open_unlabeled(X, preprocessing)
+        samples = open_unlabeled(X, preprocessing)
         kind = Kind.SOURCE
     if kind is Kind.SOURCE:
-        found = X.feature_names
+        found = samples.feature_names
     else:
-        found = list(X.columns) if is_frame(X) else None
+        found = list(samples.columns) if hasattr(samples, "columns") else None
     if found is None:
         return None
     known = {str(name) for name in found}
     selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
-    return X, np.array([name in known for name in selected])
+    return samples, np.array([name in known for name in selected])
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

@@ -29,7 +29,7 @@ from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.device import floating_dtypes, like, to_numpy
-from semfs.selectors.calibration import CalibratedPredictor, predicted_together
+from semfs.selectors.calibration import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import (
     FitInput,
@@ -226,7 +226,7 @@ class LinearSelector(RankingSelector):
         model, table, blocks = self._to_predict(X, class_table, missing_features, method)
         lowest = self._lowest_score(model, table, unknown, unknown_rate)
         found = []
-        for P, scores in predicted_together(model, table, blocks):
+        for P, scores in model.predictions(blocks, table, together=True):
             classes = table.classes[P.argmax(axis=1)]
             found.append(_with_unknown(classes, scores.max(axis=1) < lowest, unknown))
         return _concatenated(found, X)
@@ -254,10 +254,8 @@ class LinearSelector(RankingSelector):
         """
         method = "predict_proba"
         model, table, blocks = self._to_predict(X, class_table, missing_features, method)
-        if together:
-            parts = predicted_together(model, table, blocks)
-            return _concatenated((P for P, _ in parts), X)
-        return _concatenated((model.probabilities(Z, table) for Z in blocks), X)
+        parts = model.predictions(blocks, table, together=together)
+        return _concatenated((P for P, _ in parts), X)
 
     def predict_top(
         self,
@@ -267,8 +265,13 @@ class LinearSelector(RankingSelector):
         *,
         together: bool = False,
         missing_features: str = "error",
+        unknown: Label | None = None,
+        unknown_rate: float = 0.05,
     ) -> tuple[LabelArray, Float64]:
         """Return the n likeliest classes (n_samples, n), best first, and their probabilities.
+
+        The first class of a sample that belongs to none of them is ``unknown``, if it is
+        given; the others and all probabilities stay.
 
         Parameters
         ----------
@@ -282,18 +285,25 @@ class LinearSelector(RankingSelector):
             Whether samples help each other, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
+        unknown : label, optional
+            As in `predict`.
+        unknown_rate : float, default=0.05
+            As in `predict`.
         """
         check_integer("n", n, 1)
-        table = self.candidate_classes(class_table)
-        P = np.asarray(
-            to_numpy(
-                self.predict_proba(
-                    X, table, together=together, missing_features=missing_features
-                )
-            )
-        )
-        best = np.argsort(-P, axis=1, kind="stable")[:, :n]
-        return table.classes[best], np.take_along_axis(P, best, axis=1)
+        method = "predict_top"
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        lowest = self._lowest_score(model, table, unknown, unknown_rate)
+        labels = []
+        shares = []
+        for P, scores in model.predictions(blocks, table, together=together):
+            best = np.argsort(-P, axis=1, kind="stable")[:, :n]
+            found = table.classes[best]
+            refused = np.zeros(found.shape, dtype=bool)
+            refused[:, 0] = scores.max(axis=1) < lowest
+            labels.append(_with_unknown(found, refused, unknown))
+            shares.append(np.take_along_axis(P, best, axis=1))
+        return _concatenated(labels, X), _concatenated(shares, X)
 
     def decision_function(
         self,
@@ -371,8 +381,9 @@ class LinearSelector(RankingSelector):
         """Yield columns (r, j) of X, found by name."""
         names = self.feature_names_in_
         blocks = selected_blocks(X, kept, names, self._preprocessing())
-        if blocks is None:  # a frame
-            blocks = iter([X[[str(name) for name in names[kept]]].to_numpy()])
+        if blocks is None:
+            frame: Any = X
+            blocks = iter([frame[[str(name) for name in names[kept]]].to_numpy()])
         return self._finite_blocks(blocks, names[kept])
 
     def _lowest_score(
@@ -514,11 +525,11 @@ def _dense(Z: Matrix) -> Float64:
 
 
 def _with_unknown(labels: LabelArray, refused: Mask, unknown: Label | None) -> LabelArray:
-    """Labels (n,) with ``unknown`` in place of those that are refused."""
+    """Labels, of any shape, with ``unknown`` in place of those that are refused."""
     if unknown is None:
         return labels
     found = np.where(refused, object_array([unknown]), labels.astype(object))
-    return label_array(found.tolist())
+    return label_array(found.ravel().tolist()).reshape(labels.shape)
 
 
 def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:

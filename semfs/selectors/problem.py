@@ -15,7 +15,7 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
-from semfs.rows import MemoryRows, Preprocessing
+from semfs.rows import Preprocessing, in_memory
 from semfs.selectors.calibration import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
@@ -367,7 +367,7 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
 def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
     """A few samples of each class, by which predictions are calibrated; None beyond memory."""
     rows = moments.rows
-    if not isinstance(rows, MemoryRows):
+    if not in_memory(rows):
         return None
     return CalibrationSample.drawn(rows, selected, len(moments.classes))
 
