@@ -22,6 +22,9 @@ OPTIONS = {
     "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
     "missing_values": "--impute",
+    "unknown_rate": "--unknown",
+    "class_table": "--table",
+    "missing_features": "--missing-features",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (

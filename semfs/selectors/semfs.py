@@ -181,6 +181,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
         `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
         AnnData objects that are passed to `predict` and `transform` later.
+    bias_ : float
+        What the scores of seen classes are lowered by where unseen classes compete, chosen
+        when it is first needed.
+    calibration_sample_ : dict
+        Selected features of at most 20 samples of each seen class, by which predictions are
+        calibrated; empty if no samples were at hand, and simulated ones are used.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
