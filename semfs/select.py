@@ -32,6 +32,7 @@ from semfs.scverse import (
     store_columns,
     warn_of_other_names,
 )
+from semfs.selectors.explanation import Explanation
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
 from semfs.validation import ParameterError, listed, resolve_features
@@ -52,13 +53,17 @@ class FileSelection:
 
     ``selector`` is fitted; ``features`` is a frame (d, 5) of ``feature``, ``score`` (empty for
     features that could not be selected), ``selected``, ``column`` and ``reason`` by ``rank``;
-    ``files`` were written; ``n_rows`` samples had labels of seen classes.
+    ``files`` were written; ``n_rows`` samples had labels of seen classes; ``samples`` is the
+    ``source`` without those of unseen classes, and ``explanation`` says why.
     """
 
     selector: SemFS
     features: pd.DataFrame
     files: list[Path]
     n_rows: int
+    source: BlockSource
+    samples: BlockSource
+    explanation: Explanation
 
     def as_dict(self) -> dict[str, Any]:
         """Return the selection as plain values: selected features, classes and files."""
@@ -127,9 +132,61 @@ def select_features(
     >>> (folder / "small.csv").read_text().splitlines()[1]
     '"cat",4'
     """
-    target, table_path = output_paths(source, Path(out))
+    _check_outputs(source, Path(out), subset)
+    done = fit_features(
+        source,
+        selector,
+        unseen=unseen,
+        scale=scale,
+        scheduler=scheduler,
+        X_unlabeled=X_unlabeled,
+    )
+    return replace(done, files=write_selection(done, out, subset, settings))
+
+
+def write_selection(
+    done: FileSelection,
+    out: PathLike,
+    subset: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> list[Path]:
+    """Write the reduced data and the feature table as `select_features` does.
+
+    Returns the paths of both.
+    """
+    target, table_path = _check_outputs(done.source, Path(out), subset)
+    with (
+        atomic_write(target) as data_file,
+        atomic_write(table_path) as table_file,
+    ):
+        _write_reduced(done.source, done.selector, data_file, subset, settings)
+        write_table(done.features, table_file)
+    return [target, table_path]
+
+
+def _check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, Path]:
+    """Return the paths of the reduced data and of the feature table; refuse wrong ones."""
+    target, table_path = output_paths(source, out)
     if subset and target.suffix.lower() != ".h5ad":
         raise ParameterError("subset", f"is for .h5ad files, not for {target}. Leave it out.")
+    return target, table_path
+
+
+def fit_features(
+    source: BlockSource,
+    selector: SemFS,
+    *,
+    unseen: Iterable[Label] = (),
+    scale: bool = False,
+    scheduler: str | None = None,
+    X_unlabeled: Matrix | None = None,
+    n_bootstraps: int = 0,
+    random_state: int = 0,
+) -> FileSelection:
+    """Fit a selector to a file as `select_features` does, and write nothing.
+
+    ``n_bootstraps`` and ``random_state`` are those of `SemFS.explain`.
+    """
     # All that can be refused is refused now, not after a long fit.
     pandas = import_optional("pandas", "data", what="The feature table")
     for parameter in ("include", "exclude"):
@@ -142,20 +199,22 @@ def select_features(
         X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
     _fit(selector, seen, X_unlabeled, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
-    reasons = _reasons(selector, source)
+    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
+    explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
+    reasons = _reasons(selector, source, explanation)
     if seen.scale is not None:
         _return_to_original_units(selector, seen.scale)
 
-    features = _feature_table(selector, source, reasons, pandas)
-    with (
-        atomic_write(target) as data_file,
-        atomic_write(table_path) as table_file,
-    ):
-        _write_reduced(source, selector, data_file, subset, settings)
-        write_table(features, table_file)
     assert seen.labels is not None
-    n_rows = int((seen.labels.codes >= 0).sum())
-    return FileSelection(selector, features, [target, table_path], n_rows)
+    return FileSelection(
+        selector=selector,
+        features=_feature_table(selector, source, reasons, pandas),
+        files=[],
+        n_rows=int((seen.labels.codes >= 0).sum()),
+        source=source,
+        samples=replace(source, labels=seen.labels),
+        explanation=explanation,
+    )
 
 
 # ---- before the fit -------------------------------------------------------------------
@@ -329,7 +388,9 @@ def _feature_table(
     return pandas.DataFrame(columns, index=ranks)
 
 
-def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
+def _reasons(
+    selector: SemFS, source: BlockSource, explanation: Explanation
+) -> dict[int, str]:
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.
@@ -340,8 +401,7 @@ def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
         reasons[feature] = "constant"
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
 
-    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
-    explained = selector.explain(n_bootstraps=0).features
+    explained = explanation.features
     selected = np.asarray(selector.order_)[: len(explained)].tolist()
     forced = resolve_features(
         "include", selector.include, source.feature_names, source.n_features

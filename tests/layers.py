@@ -18,6 +18,7 @@ LAYERS = [
     "scverse",
     "select",
     "lab",
+    "panel",
     "cli",
     "__main__",
 ]

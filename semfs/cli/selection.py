@@ -105,14 +105,50 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.scverse import warn_of_classes_alike
-    from semfs.select import output_paths, read_unlabeled, select_features
+    from semfs.select import output_paths, select_features
 
-    # What can be refused is refused before anything long begins.
-    check_label_given(options.data, options.label)
-    check_descriptions(options.attributes)
-    source = _open(options)
+    source = open_source(options)
     outputs = (*output_paths(source, options.out), options.save)
+    task = prepare(options, source, outputs)
+    done = select_features(
+        task.source,
+        task.selector,
+        options.out,
+        settings=task.settings,
+        **task.fitting,
+        **given(options, "subset"),
+    )
+    if options.save is not None:
+        done.files.append(semfs.save(task.selector, options.save))
+    if options.as_json:
+        print(json.dumps(done.as_dict(), indent=1))
+        return
+    print_selection(done)
+    show_written(done.files, task.replaced)
+
+
+@dataclass
+class Task:
+    """What is fitted to what, and the files that will be replaced."""
+
+    source: "BlockSource"
+    selector: "SemFS"
+    fitting: dict[str, Any]  # further arguments of `fit_features`
+    settings: dict[str, object]  # to repeat the run
+    replaced: list[Path]
+
+
+def prepare(
+    options: Selection, source: "BlockSource", outputs: Sequence[Path | None]
+) -> Task:
+    """Return the selector and the samples that the options mean.
+
+    What can be refused is refused here, before anything long begins.
+    """
+    import semfs
+    from semfs.scverse import warn_of_classes_alike
+    from semfs.select import read_unlabeled
+
     inputs = (
         options.data,
         options.label,
@@ -140,37 +176,26 @@ def select(options: Selection) -> None:
         exclude=_excluded(features, source),
         **given(options, "alpha", "gamma", "label_weight"),
     )
-    X_unlabeled = None
+    fitting: dict[str, Any] = given(options, "scale", "scheduler")
+    fitting["unseen"] = unseen
     if options.unlabeled_file is not None:
         reading = given(options, "layer", "normalize", "gene_symbols")
         X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
-    done = select_features(
-        source,
-        selector,
-        options.out,
-        unseen=unseen,
-        X_unlabeled=X_unlabeled,
-        settings=_settings(options, features),
-        **given(options, "subset", "scale", "scheduler"),
-    )
-    if options.save is not None:
-        done.files.append(semfs.save(selector, options.save))
-    if options.as_json:
-        print(json.dumps(done.as_dict(), indent=1))
-        return
-    _print_selection(done)
-    show_written(done.files, replaced)
+        fitting["X_unlabeled"] = X_unlabeled
+    return Task(source, selector, fitting, _settings(options, features), replaced)
 
 
 # ---- the data -------------------------------------------------------------------------
 
 
-def _open(options: Selection) -> "BlockSource":
+def open_source(options: Selection) -> "BlockSource":
     """Return the file as a source of samples, genes named as --gene-symbols says."""
     from semfs.rows import open_blocks
     from semfs.scverse import warn_if_scaled
     from semfs.select import gene_names
 
+    check_label_given(options.data, options.label)
+    check_descriptions(options.attributes)
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     reading = given(options, "normalize")
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
@@ -349,7 +374,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
     return settings
 
 
-def _print_selection(done: "FileSelection") -> None:
+def print_selection(done: "FileSelection") -> None:
     """Print how many features were selected, the best ones, and what information was used."""
     selector: SemFS = done.selector
     selected = done.features["feature"][done.features["selected"]].tolist()

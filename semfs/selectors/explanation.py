@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, norm
 from sklearn.base import clone
 
-from semfs._typing import Float64, Indices
+from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
 from semfs.rows import Rows
@@ -35,6 +35,10 @@ COPY_CORRELATION = 0.7
 MOST_COPIES = 3
 #: Numbers below are zero: correlations and weights of nothing.
 SMALLEST_SIZE = 1e-12
+#: A feature marks a class if its mean there lies above the mean of the other classes by this
+#: many standard deviations within classes, and the class is among its highest ones.
+MARKER_STEP = 1.0
+N_HIGHEST = 2
 #: Attributes that are named with the strongest one have at least this share of its size.
 SHARE_OF_STRONGEST = 0.8
 #: Colors of what is in question, and of what stands beside it.
@@ -66,6 +70,16 @@ class Explanation:
         largest first gain (more if more than 500 are selected); others are not tested.
     n_bootstraps : int
         Number of bootstraps; 0 if there were none, and frequencies are NaN.
+    means : DataFrame of shape (k, U)
+        Means of all U classes, seen ones first; those of described unseen ones are predicted.
+    markers : DataFrame of shape (k, U)
+        Whether a feature marks a class: its mean lies a standard deviation within classes
+        above that of the other classes, and the class is among its two highest.
+    correlation : DataFrame of shape (k, k)
+        Correlations between the selected features over all samples, all classes alike.
+    separation : DataFrame of shape (U, U)
+        Mahalanobis distances between class means under the covariance within classes: the
+        best rule for two classes at distance D errs in a share Φ(-D / 2) of their samples.
     """
 
     features: "pd.DataFrame"
@@ -75,6 +89,40 @@ class Explanation:
     duplicates: "pd.DataFrame"
     stability: "pd.DataFrame"
     n_bootstraps: int
+    means: "pd.DataFrame"
+    markers: "pd.DataFrame"
+    correlation: "pd.DataFrame"
+    separation: "pd.DataFrame"
+
+    @property
+    def coverage(self) -> "pd.Series":
+        """Number of selected features that mark each class (U,)."""
+        return self.markers.sum(axis=0).rename("markers")
+
+    @property
+    def unseen(self) -> list[str]:
+        """The described classes without samples, whose means are predicted."""
+        return [name for name in self.means.columns if name not in self.classes.columns]
+
+    @property
+    def pairs(self) -> "pd.DataFrame":
+        """Pairs of classes, the least separated first: ``first``, ``second``, ``distance``.
+
+        ``error`` is the share of their samples that the best rule confuses, Φ(-distance / 2).
+        """
+        frame = import_optional("pandas", "data", what="explain").DataFrame
+        distances = self.separation.to_numpy()
+        first, second = np.triu_indices(len(distances), 1)
+        found = distances[first, second]
+        order = np.argsort(found, kind="stable")
+        names = np.array(self.separation.index, dtype=object)
+        columns = {
+            "first": names[first[order]],
+            "second": names[second[order]],
+            "distance": found[order],
+            "error": norm.cdf(-0.5 * found[order]),
+        }
+        return frame(columns)
 
     def __str__(self) -> str:
         """A line per feature."""
@@ -203,6 +251,13 @@ def explain_selection(
     features["duplicates"] = copies.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
     features.index.name = "feature"
+    predictor = selector._predictor()
+    all_classes = selector._class_candidates(None)
+    class_names = [str(label) for label in all_classes.classes.tolist()]
+    # The predictor has the selected features in ascending order.
+    entered = np.searchsorted(np.sort(selected), selected)
+    means = predictor.class_means(all_classes).T[entered]
+    within = predictor.within[np.ix_(entered, entered)]
     return Explanation(
         features=features,
         attributes=frame(correlations, names, attributes),
@@ -211,6 +266,10 @@ def explain_selection(
         duplicates=duplicates,
         stability=stability,
         n_bootstraps=n_bootstraps,
+        means=frame(means, names, class_names),
+        markers=frame(_marked(means, within), names, class_names),
+        correlation=frame(_total_correlations(predictor.means.T[entered], within), names, names),
+        separation=frame(predictor.distances(all_classes), class_names, class_names),
     )
 
 
@@ -302,6 +361,27 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     if len(side) > most:
         text += f" and {len(side) - most} more"
     return text
+
+
+def _marked(means: Float64, within: Float64) -> Mask:
+    """Whether each feature marks each class (k, U), from class means (k, U)."""
+    n_classes = means.shape[1]
+    others = (means.sum(axis=1, keepdims=True) - means) / max(n_classes - 1, 1)
+    deviations = np.sqrt(np.maximum(np.diag(within), 0.0))[:, None]
+    # Rank 0 is the highest class of a feature.
+    ranks = np.argsort(np.argsort(-means, axis=1, kind="stable"), axis=1, kind="stable")
+    lifted = means - others
+    return (lifted >= MARKER_STEP * deviations) & (lifted > 0) & (ranks < N_HIGHEST)
+
+
+def _total_correlations(means: Float64, within: Float64) -> Float64:
+    """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
+    centered = means - means.mean(axis=1, keepdims=True)
+    covariance = within + centered @ centered.T / means.shape[1]
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    correlations = _ratios(covariance, np.outer(deviations, deviations))
+    np.fill_diagonal(correlations, 1.0)
+    return correlations.clip(-1.0, 1.0)
 
 
 # ---- what copies them ------------------------------------------------------------------
