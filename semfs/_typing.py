@@ -1,4 +1,4 @@
-"""Names for types that many modules use, and the protocols that parts of the package meet by."""
+"""Names for types that many modules use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 #: An array of float64.
 Float64: TypeAlias = npt.NDArray[np.float64]
-#: Positions of features or samples.
-Indices: TypeAlias = npt.NDArray[np.intp]
+#: Positions of features or samples, and codes of classes.
+Indices: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 #: True where a feature or sample is meant.
 Mask: TypeAlias = npt.NDArray[np.bool_]
 #: A matrix in memory: dense, or sparse by rows or by columns.
@@ -34,7 +34,10 @@ Label: TypeAlias = Hashable
 #: Class labels as users pass them.
 LabelsLike: TypeAlias = "npt.ArrayLike | Sequence[Hashable]"
 #: Class descriptions as users pass them.
-AttributesLike: TypeAlias = "pd.DataFrame | Mapping[Hashable, Sequence[float]] | npt.NDArray[Any] | Sequence[Sequence[float]]"
+AttributesLike: TypeAlias = (
+    "pd.DataFrame | Mapping[Hashable, Sequence[float]] | npt.NDArray[Any]"
+    " | Sequence[Sequence[float]]"
+)
 #: Features as users name them: by index, by name.
 FeaturesLike: TypeAlias = Sequence[int | str]
 #: A seed, or a source of random numbers, as scikit-learn takes it.

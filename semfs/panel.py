@@ -517,8 +517,7 @@ def panel_report(
     of_cells = words == CELLS
     thresholds = np.zeros(len(explanation.means))
     if not of_cells:
-        seen = explanation.means[explanation.classes.columns]
-        thresholds = seen.mean(axis=1).to_numpy()
+        thresholds = _class_average(selector, len(thresholds))
     counted = _shares_above(selector, X, y, thresholds)
     shares = None
     n_samples = None
@@ -548,6 +547,14 @@ def panel_report(
 def _of_cells(X: DataLike) -> bool:
     """Whether an opened file holds single cells."""
     return isinstance(X, BlockSource) and X.reader.of_cells
+
+
+def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
+    """The mean (k,) over the seen classes of each selected feature, best first."""
+    selected = np.asarray(selector.order_)[:n_selected]
+    entered = np.searchsorted(np.sort(selected), selected)
+    means: Float64 = np.asarray(selector.class_means_)
+    return means.mean(axis=0)[entered]
 
 
 def _settings_of(selector: LinearSelector) -> dict[str, object]:

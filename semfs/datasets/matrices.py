@@ -12,7 +12,8 @@ from scipy import sparse
 from semfs._typing import Matrix, PathLike
 from semfs.io.hdf5 import group_reader
 from semfs.io.mat import names_in_mat, read_mat
-from semfs.io.reader import check_matrix, read_npy
+from semfs.io.npy import read_npy
+from semfs.io.reader import check_matrix
 from semfs.io.safety import FileError, open_existing
 from semfs.rows import as_plain
 

@@ -253,15 +253,3 @@ class TempArray:
         with self.lock:  # the file has one position
             self.file.seek(start * self.dtype.itemsize)
             return np.fromfile(self.file, self.dtype, stop - start)
-
-
-def __getattr__(name: str) -> Any:  # alias until all branches are merged
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from semfs.io import npy, npz
-
-    if name == "read_npy":
-        return npy.read_npy
-    if name in ("named", "names_in_npz", "npz_labels", "read_npz"):
-        return getattr(npz, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, is_stored, open_reader
 from semfs.io.sparse import SparseReader
-from semfs.labels import NO_LABEL, Labels
+from semfs.labels import UNLABELED, Labels
 from semfs.rows.blocks import BlockSource, OutOfCoreRows
 from semfs.rows.csc import StreamedCSC
 from semfs.rows.csr import StreamedCSR
@@ -194,7 +194,7 @@ def _unlabeled(source: OutOfCoreRows) -> OutOfCoreRows:
         known = source.labels_known()
         assert known.labels is not None
         n = len(known.labels)
-    return source.with_labels(Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
+    return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
 
 
 @dataclass(frozen=True, eq=False)

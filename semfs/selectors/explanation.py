@@ -11,7 +11,7 @@ from sklearn.base import clone
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
-from semfs.rows import Rows
+from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
 from semfs.validation import class_weights
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from semfs.selectors.base import LinearSelector
+    from semfs.selectors.linear import LinearSelector
 
 #: Features that enter the search on bootstraps of the classes: those of the largest first gain,
 #: and all selected ones. On 19,457 genes frequencies with 2,000 and 6,000 candidates agree.
@@ -427,7 +427,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None or not isinstance(moments.rows, Rows):
+    if moments is None or not in_memory(moments.rows):
         return False
     return len(moments.classes) > 2
 

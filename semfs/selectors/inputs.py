@@ -44,13 +44,16 @@ from semfs.rows import (
     MemoryRows,
     OutOfCoreRows,
     Preprocessing,
+    beyond_memory,
     column_places,
+    in_blocks,
+    in_memory,
     is_foreign,
     open_blocks,
     open_unlabeled,
 )
 from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
-from semfs.rows.device import as_numpy, floating_dtypes
+from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_all_finite, check_weights, listed
 
@@ -91,7 +94,7 @@ class Kind(enum.Enum):
 
 def classify(data: DataLike, y: Any = None) -> Kind:
     """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
-    if isinstance(data, OutOfCoreRows):
+    if beyond_memory(data):
         return Kind.SOURCE
     if is_dask(data):
         return Kind.DASK
@@ -130,7 +133,7 @@ class Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
-            return cls(X, None if y is None else Labels.from_target(as_numpy(y)))
+            return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
@@ -144,6 +147,12 @@ class UnlabeledStream:
     rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
     seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
     options: dict[str, Any]  # that sums over samples take
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the rows."""
+        assert self.rows.labels is not None
+        return self.rows.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +197,8 @@ class FitInput:
         described = described_classes(getattr(estimator, "attributes", None))
         kind = classify(X, y)
         if kind is Kind.MATRIX:
-            labels = Labels.from_target(as_numpy(y), described=described)
-            samples = Samples(X, labels, as_numpy(sample_weight))
+            labels = Labels.from_target(to_numpy(y), described=described)
+            samples = Samples(X, labels, to_numpy(sample_weight))
         else:
             source = _with_marks(_open(kind, X, y, sample_weight), described)
             if not source.fits_in_memory:
@@ -213,7 +222,7 @@ class FitInput:
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
-        if beside is None or isinstance(beside, MemoryRows):
+        if beside is None or in_memory(beside):
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             beside = _joined(hidden, beside)
@@ -242,7 +251,7 @@ class FitInput:
         """The input of a fit to a source that is read in blocks."""
         _check_features(estimator, source, reset=reset)
         beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
-        if isinstance(beside, MemoryRows):
+        if in_memory(beside):
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         return cls(
             source,
@@ -257,10 +266,10 @@ class FitInput:
     def summed(self, options: dict[str, Any]) -> TrainingData:
         """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
         source = self.rows
-        if not isinstance(source, OutOfCoreRows):
+        if not beyond_memory(source):
             moments = self._memory_moments
             unlabeled: MemoryRows | UnlabeledStream | None
-            if isinstance(self.unlabeled, OutOfCoreRows):
+            if beyond_memory(self.unlabeled):
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
@@ -281,7 +290,7 @@ class FitInput:
 
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
-        if not isinstance(self.rows, OutOfCoreRows):
+        if not beyond_memory(self.rows):
             return self._memory_moments
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
@@ -293,7 +302,7 @@ class FitInput:
         """Moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
-        assert not isinstance(rows, OutOfCoreRows)
+        assert not beyond_memory(rows)
         with place_of_nan(self.original, self.feature_names):
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
@@ -307,7 +316,7 @@ class FitInput:
         if beside is None and not has_unlabeled:
             return None
         rows = source
-        if isinstance(beside, OutOfCoreRows):
+        if beyond_memory(beside):
             rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
@@ -422,14 +431,14 @@ def place_of_nan(
         yield
     except ValueError:
         if _has_nonfinite(X):
-            check_all_finite(as_numpy(X), names, what)
+            check_all_finite(to_numpy(X), names, what)
         raise
 
 
 def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
-        values = X.data if sp.issparse(X) else np.asarray(as_numpy(X), dtype=np.float64)
+        values = X.data if sp.issparse(X) else np.asarray(to_numpy(X), dtype=np.float64)
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -678,7 +687,7 @@ def selected_blocks(
     source: BlockSource
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
-    elif kind is Kind.SOURCE and isinstance(X, BlockSource):
+    elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
         return None

@@ -35,7 +35,7 @@ from semfs.io.safety import (
 )
 from semfs.labels import object_array
 from semfs.method.moments import Moments
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.
@@ -387,7 +387,7 @@ class _Writer:
                 written = {name: self.value(part, where) for name, part in parts.items()}
                 return {"is": kind.tag, **written}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
-            return self.array(np.asarray(as_numpy(value)), where)
+            return self.array(np.asarray(to_numpy(value)), where)
         if type(value).__name__ in TYPES:
             return self.selector(value)
         raise TypeError(

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
-from semfs.attributes.targets import MeanModel
+from semfs.method.class_means import MeanModel
 
 #: Share of the diagonal in the covariances, which shrinks correlations.
 SHRINKAGE = 0.5

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import (
     Samples,
     genes_of,
@@ -209,7 +209,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _get_support_mask(self) -> Mask:
         check_is_fitted(self, "support_")
-        return np.asarray(as_numpy(self.support_))
+        return np.asarray(to_numpy(self.support_))
 
     def _name_of(self, feature: int) -> str:
         names = getattr(self, "feature_names_in_", None)
@@ -237,8 +237,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<li>{html.escape(what)}: {html.escape(note)}</li>"
             for what, note in knowledge.items()
         )
-        order = np.asarray(as_numpy(self.order_))
-        scores = np.asarray(as_numpy(self.scores_))
+        order = np.asarray(to_numpy(self.order_))
+        scores = np.asarray(to_numpy(self.scores_))
         selected = order[: int(self.get_support().sum())].tolist()
         names = [html.escape(self._name_of(j)) for j in selected]  # untrusted text
         rows = "".join(
