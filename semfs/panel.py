@@ -19,9 +19,10 @@ from semfs.io.anndata import as_genes
 from semfs.lab.report import as_csv, render_sections, write_text
 from semfs.lab.sections import Panel, Section, Table
 from semfs.labels import Labels
-from semfs.rows import BlockSource, MemoryRows, open_blocks
+from semfs.rows import open_blocks
 from semfs.scverse import versions
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.inputs import Kind, classify
 from semfs.selectors.linear import LinearSelector
 from semfs.system import import_optional
 from semfs.validation import listed
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PanelReport", "Words", "panel_report"]
 
 #: Features drawn in a dot plot or heat map, and classes: more could not be read.
-MOST_DRAWN = 100
+MOST_SHOWN = 100
 #: Rows of the tables of pairs; the frames have all of them.
 MOST_PAIRS = 300
 #: Pairs of classes that are named in the text.
@@ -245,30 +246,35 @@ class PanelReport:
         columns = ["rank", words.feature, "share of fit", "varies with", "levels"]
         if found.n_bootstraps:
             columns.append("frequency")
-        columns += ["substitutes", "like, in the panel"]
-        copies = found.duplicates
+        columns.append("near copies")
         body: list[list[Any]] = []
         for rank, row in enumerate(found.features.itertuples(), start=1):
             name = str(row.Index)
             line: list[Any] = [rank, name, f"{row.share:.1%}", row.carries, row.separates]
             if found.n_bootstraps:
                 line.append(f"{row.frequency:.0%}")
-            of_feature = copies[copies["feature"] == row.Index]
-            for chosen in (False, True):
-                others = of_feature[of_feature["chosen"].astype(bool) == chosen]
-                line.append(
-                    [(o.other, f"{o.correlation:.2f}") for o in others.itertuples()] or "–"
-                )
+            line.append(self._copies_of(name))
             body.append(line)
         text = (
             f"In the order of selection: each {words.feature} adds to those above it. Share of "
             "fit: its part of the decrease of the objective. Varies with: attributes that its "
-            f"class means follow. Substitutes are {words.features} outside the panel that "
-            "nearly copy it, with their correlation."
+            f"class means follow. Near copies: {words.features} that say nearly the same, with "
+            "their correlation; those outside the panel are substitutes."
         )
         caption = f"The {words.features}, best first"
         title = f"The {words.features}"
         return Section(title, [text], Table(caption, columns, body, open=True))
+
+    def _copies_of(self, name: str) -> list[tuple[str, str]] | str:
+        """The near copies of a feature, each with a remark."""
+        copies = self.explanation.duplicates
+        found = []
+        for copy in copies[copies["feature"] == name].itertuples():
+            remark = f"{copy.correlation:.2f}"
+            if copy.chosen:
+                remark += ", in the panel"
+            found.append((str(copy.other), remark))
+        return found or "–"
 
     def _dots(self) -> Section:
         """Levels of the features by class."""
@@ -282,10 +288,10 @@ class PanelReport:
             deviations = _spreads(found)
             levels = levels.sub(levels.mean(axis=1), axis=0).div(deviations, axis=0)
             color = "level"
-        shown = self.features[:MOST_DRAWN]
+        shown = self.features[:MOST_SHOWN]
         series: dict[str, list[tuple[Any, ...]]] = {}
         body = []
-        for label in levels.columns[:MOST_DRAWN]:
+        for label in levels.columns[:MOST_SHOWN]:
             predicted = label in found.unseen
             points = []
             for row, name in enumerate(shown):
@@ -308,9 +314,10 @@ class PanelReport:
         if self.shares is not None:
             text += f" Size: share of {words.samples} above {self.threshold}."
         if found.unseen:
-            text += " Diamonds: described classes without samples, by predicted means."
-        if len(self.features) > MOST_DRAWN or levels.shape[1] > MOST_DRAWN:
-            text += f" The first {MOST_DRAWN} are shown."
+            text += f" Diamonds: described {words.classes} without {words.samples}, by "
+            text += "predicted means."
+        if len(self.features) > MOST_SHOWN or levels.shape[1] > MOST_SHOWN:
+            text += f" The first {MOST_SHOWN} are shown."
         panel = Panel(
             f"{words.features.capitalize()} by {words.class_}",
             words.feature,
@@ -361,7 +368,7 @@ class PanelReport:
         found = self.explanation
         marks = {label: f"{label} (predicted)" for label in found.unseen}
         names = [marks.get(label, str(label)) for label in found.separation.index]
-        names = names[:MOST_DRAWN]
+        names = names[:MOST_SHOWN]
         distances = found.separation.to_numpy()
         series: dict[str, list[tuple[Any, ...]]] = {}
         for i, first in enumerate(names):
@@ -386,9 +393,9 @@ class PanelReport:
         columns = ["one", "other", "distance", "share confused"]
         text = (
             "Mahalanobis distance of the class means under the covariance within classes, "
-            f"with these {words.features} only. At distance 2 the best rule confuses 16 % of "
-            f"the {words.samples} of two {words.classes}, at 4 2 %, at 6 nearly none. It is "
-            "what can be expected of normal distributions, not a measured error."
+            f"with these {words.features} only. Of the {words.samples} of two {words.classes} "
+            "the best rule confuses 16 % at distance 2, 2 % at distance 4, and nearly none at "
+            "distance 6: what can be expected of normal distributions, not a measured error."
         )
         weakest = self._weakest()
         paragraphs = [text]
@@ -402,7 +409,7 @@ class PanelReport:
         """Correlations between the selected features."""
         words = self.words
         correlations = self.explanation.correlation.to_numpy()
-        names = self.features[:MOST_DRAWN]
+        names = self.features[:MOST_SHOWN]
         series: dict[str, list[tuple[Any, ...]]] = {}
         for i, first in enumerate(names):
             series[first] = [
@@ -546,7 +553,8 @@ def panel_report(
 
 def _of_cells(X: DataLike) -> bool:
     """Whether an opened file holds single cells."""
-    return isinstance(X, BlockSource) and X.reader.of_cells
+    source: Any = X
+    return classify(X) is Kind.SOURCE and source.reader.of_cells
 
 
 def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
@@ -630,19 +638,23 @@ def _labeled_blocks(
     if X is None:
         moments = getattr(selector, "_training_moments", None)
         rows = None if moments is None else moments.rows
-        if not isinstance(rows, MemoryRows):
+        if rows is None or not rows.in_memory:
             return None
         Z: Any = rows.X[:, np.sort(selected)]
         dense = Z.toarray() if hasattr(Z, "toarray") else np.asarray(Z)
         return iter([(dense, rows.codes)])
-    if not isinstance(X, BlockSource) and (isinstance(y, str) or y is None):
-        X = open_blocks(X, y)
-    if isinstance(X, BlockSource):
-        assert X.labels is not None
-        codes = _codes_of(selector, X.labels)
-    else:
-        codes = _codes_of(selector, Labels.of(y))
-    return _with_codes(selector, X, codes)
+    samples: Any = X
+    kind = classify(X, y)
+    if kind is Kind.STORED:
+        samples = open_blocks(X, y)
+    elif kind is Kind.LABELED_FRAME:
+        y = samples[y]
+        samples = samples[
+            [name for name in samples.columns if name in selector.feature_names_in_]
+        ]
+    opened = kind in (Kind.STORED, Kind.SOURCE)
+    labels = samples.labels if opened else Labels.of(y)
+    return _with_codes(selector, samples, _codes_of(selector, labels))
 
 
 def _codes_of(selector: LinearSelector, labels: Labels) -> Indices:
@@ -657,6 +669,7 @@ def _codes_of(selector: LinearSelector, labels: Labels) -> Indices:
 def _with_codes(
     selector: LinearSelector, X: DataLike, codes: Indices
 ) -> Iterator[tuple[Float64, Indices]]:
+    """The selected columns (r, k) of samples, block by block, each with its classes (r,)."""
     start = 0
     for Z in selector._selected(X, "panel_report"):
         yield Z, codes[start : start + len(Z)]

@@ -376,9 +376,7 @@ def _feature_table(
     return pandas.DataFrame(columns, index=ranks)
 
 
-def _reasons(
-    selector: SemFS, source: BlockSource, explanation: Explanation
-) -> dict[int, str]:
+def _reasons(selector: SemFS, source: BlockSource, explanation: Explanation) -> dict[int, str]:
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.

@@ -11,7 +11,7 @@ from semfs.cli.console import show_written
 from semfs.cli.options import Seed, command_line, is_page
 from semfs.cli.selection import Selection, open_source, prepare, print_selection
 
-PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
+PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
 BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
 
@@ -20,7 +20,7 @@ BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
 class PanelOptions(Selection):
     """Options of `panel`: those of `select`, and the page."""
 
-    out: Annotated[Path, Option("--out", "-o", help=PAGE)] = Path("panel.html")
+    out: Annotated[Path, Option("--out", "-o", help=PANEL_PAGE)] = Path("panel.html")
     reduced: Annotated[Path | None, Option(help=REDUCED)] = None
     n_bootstraps: Annotated[int, Option("--bootstraps", help=BOOTSTRAPS)] = 100
     seed: Seed = 0

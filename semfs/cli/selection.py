@@ -138,9 +138,7 @@ class Task:
     replaced: list[Path]
 
 
-def prepare(
-    options: Selection, source: "BlockSource", outputs: Sequence[Path | None]
-) -> Task:
+def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | None]) -> Task:
     """Return the selector and the samples that the options mean.
 
     What can be refused is refused here, before anything long begins.

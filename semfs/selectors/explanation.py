@@ -251,13 +251,6 @@ def explain_selection(
     features["duplicates"] = copies.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
     features.index.name = "feature"
-    predictor = selector._predictor()
-    all_classes = selector._class_candidates(None)
-    class_names = [str(label) for label in all_classes.classes.tolist()]
-    # The predictor has the selected features in ascending order.
-    entered = np.searchsorted(np.sort(selected), selected)
-    means = predictor.class_means(all_classes).T[entered]
-    within = predictor.within[np.ix_(entered, entered)]
     return Explanation(
         features=features,
         attributes=frame(correlations, names, attributes),
@@ -266,11 +259,29 @@ def explain_selection(
         duplicates=duplicates,
         stability=stability,
         n_bootstraps=n_bootstraps,
-        means=frame(means, names, class_names),
-        markers=frame(_marked(means, within), names, class_names),
-        correlation=frame(_total_correlations(predictor.means.T[entered], within), names, names),
-        separation=frame(predictor.distances(all_classes), class_names, class_names),
+        **_class_tables(selector, selected, names),
     )
+
+
+def _class_tables(
+    selector: "LinearSelector", selected: Indices, names: Sequence[str]
+) -> dict[str, "pd.DataFrame"]:
+    """The tables of an explanation that need class means and the covariance within classes."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    predictor = selector._predictor()
+    table = selector._class_candidates(None)
+    classes = [str(label) for label in table.classes.tolist()]
+    # The predictor has the selected features in ascending order.
+    entered = np.searchsorted(np.sort(selected), selected)
+    means = predictor.class_means(table).T[entered]
+    within = predictor.within[np.ix_(entered, entered)]
+    correlations = _total_correlations(predictor.means.T[entered], within)
+    return {
+        "means": frame(means, names, classes),
+        "markers": frame(_marked(means, within), names, classes),
+        "correlation": frame(correlations, names, names),
+        "separation": frame(predictor.distances(table), classes, classes),
+    }
 
 
 # ---- what features carry ---------------------------------------------------------------
