@@ -98,12 +98,14 @@
   function fields({ x, series, color, limits }) {
     const rows = Object.values(series);
     const names = Object.keys(series);
-    const [zmin, zmax] = limits || [undefined, undefined];
+    const [first, last] = limits || [undefined, undefined];
+    const backwards = first > last;
+    const [zmin, zmax] = backwards ? [last, first] : [first, last];
     return {
       type: "heatmap", z: rows.map((row) => row.map((p) => p[1])), zmin, zmax,
       hoverinfo: "text", hoverongaps: false, xgap: 1, ygap: 1,
       hovertext: rows.map((row, i) => row.map((p) => hover(names[i], `${x}: ${p[0]}`, p[2]))),
-      colorscale: zmin < 0 ? cool : warm,
+      colorscale: zmin < 0 ? cool : warm, reversescale: backwards,
       colorbar: { title: { text: label(color) }, thickness: 12 },
     };
   }
