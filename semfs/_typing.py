@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 if TYPE_CHECKING:
     import pandas as pd
+    from anndata import AnnData
 
 #: An array of floating-point numbers.
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -42,6 +43,25 @@ AttributesLike: TypeAlias = (
 FeaturesLike: TypeAlias = Sequence[int | str]
 #: A seed, or a source of random numbers, as scikit-learn takes it.
 RandomState: TypeAlias = int | np.random.RandomState | None
+
+
+class OpenedSource(Protocol):
+    """Samples that `semfs.rows.open_blocks` has opened."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d."""
+        ...
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether the data are so small that it takes less time to load them."""
+        ...
+
+
 #: Samples as users pass them: an array, list, frame, sparse matrix, memmap or device array in
 #: memory; a path, AnnData, an opened source, (X, y) blocks or a Dask collection.
-DataLike: TypeAlias = Any
+DataLike: TypeAlias = (
+    "npt.ArrayLike | sp.sparray | sp.spmatrix | PathLike | pd.DataFrame | AnnData"
+    " | OpenedSource | Iterable[tuple[Matrix, LabelsLike]]"
+)

@@ -51,7 +51,9 @@ _OPENED = ("_array", "_arrays", "_spilled")
 class Request:
     """What a caller wants of data: the labels, which matrix, columns that are no features."""
 
-    y: LabelsLike | None = None  # labels, or the name of a column, array or file with them
+    y: LabelsLike | Labels | None = (
+        None  # labels, or the name of a column, array or file with them
+    )
     key: str | None = None  # name of the matrix or layer
     drop: tuple[str, ...] = ()
     no_label: Sequence[str] = NO_LABEL_TEXTS

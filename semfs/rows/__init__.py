@@ -13,15 +13,10 @@ from semfs.rows.blocks import BlockSource, OutOfCoreRows, beyond_memory, in_bloc
 from semfs.rows.device import DeviceRows, is_foreign
 from semfs.rows.memory import MemoryRows, in_memory
 from semfs.rows.opening import (
-    Plain,
-    as_plain,
-    as_source,
     column_places,
     open_blocks,
     open_unlabeled,
-    plain_blocks,
     source_of,
-    unlabeled_source,
 )
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
@@ -39,15 +34,12 @@ __all__ = [
     "MemoryRows",
     "OutOfCoreRows",
     "OutOfCoreSource",
-    "Plain",
     "Preprocessing",
     "ReadPlan",
     "RowSource",
     "add_outer",
     "as_genes",
     "as_matrix",
-    "as_plain",
-    "as_source",
     "batches",
     "beyond_memory",
     "column_places",
@@ -57,8 +49,6 @@ __all__ = [
     "is_foreign",
     "open_blocks",
     "open_unlabeled",
-    "plain_blocks",
     "source_of",
-    "unlabeled_source",
     "view",
 ]

@@ -63,6 +63,7 @@ class ClassFolds:
         n_candidates: int,
         keep: Indices | Sequence[int] = (),
     ) -> None:
+        """Sum up the groups of classes; see the class for the parameters."""
         self.moments = moments
         self.table = table
         self.settings = settings

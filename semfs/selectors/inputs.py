@@ -30,6 +30,7 @@ from semfs._typing import (
     LabelsLike,
     Mask,
     Matrix,
+    Sparse,
 )
 from semfs.attributes import as_attribute_table
 from semfs.io import reader as readers
@@ -378,18 +379,21 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     """Return a frame without its columns of text; anything else as it is."""
     if not is_frame(X):
         return X
-    columns = [X.iloc[:, j] if hasattr(X, "iloc") else X[:, j] for j in range(X.shape[1])]
+    frame: Any = X  # of pandas or polars, which share no base class
+    # of pandas by place, because two columns may have one name
+    by_place = getattr(frame, "iloc", frame)
+    columns = [by_place[:, j] for j in range(frame.shape[1])]
     numeric = [j for j, column in enumerate(columns) if _is_numeric(column)]
     if len(numeric) == len(columns):
-        return X
-    names = [str(name) for name in X.columns]
+        return frame
+    names = [str(name) for name in frame.columns]
     texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
     if not numeric:
         raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
     if warn:
         message = f"ignored non-numeric columns of X: {listed(texts)}."
         warnings.warn(message, stacklevel=2)
-    return X.iloc[:, numeric] if hasattr(X, "iloc") else X[:, numeric]
+    return by_place[:, numeric]
 
 
 def _is_numeric(column: Any) -> bool:
@@ -411,7 +415,7 @@ def _is_number(value: object) -> bool:
     return value is None or isinstance(value, (int, float)) or type(value).__name__ == "NAType"
 
 
-def _dense(X: DataLike, name: str) -> Float64:
+def _dense(X: Sparse, name: str) -> Float64:
     """A sparse matrix of a file as a dense one, if there is room for it."""
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
@@ -438,7 +442,11 @@ def place_of_nan(
 def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
-        values = X.data if sp.issparse(X) else np.asarray(to_numpy(X), dtype=np.float64)
+        matrix: Any = X
+        if sp.issparse(X):
+            values = matrix.data
+        else:
+            values = np.asarray(to_numpy(matrix), dtype=np.float64)
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -508,7 +516,7 @@ def _unlabeled_source(
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
-    elif kind is Kind.SOURCE:
+    elif beyond_memory(X_unlabeled):
         source = _without_labels(X_unlabeled)
     else:
         opened = open_unlabeled(X_unlabeled, preprocessing)
@@ -569,7 +577,7 @@ def _check_unlabeled_features(
 
 def _open(kind: Kind, X: DataLike, y: Any, sample_weight: Any) -> OutOfCoreRows:
     """A source of labeled samples."""
-    if kind is Kind.SOURCE:
+    if beyond_memory(X):
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from semfs.selectors.problem import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
-FEWEST_SAMPLES = 10
+FEWEST_TO_CLUSTER = 10
 #: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
 #: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
@@ -162,7 +162,7 @@ def _unlabeled_classes(
 ) -> UnlabeledClasses:
     """Cluster the unlabeled samples, and make the problem of separating the clusters."""
     seen = objective.moments.rows
-    needed = FEWEST_SAMPLES
+    needed = FEWEST_TO_CLUSTER
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
@@ -196,6 +196,10 @@ def _unlabeled_classes(
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
     """The problem of separating clusters, whose targets are their means."""
     M = moments.means - moments.mean
+    # The weight of the problem does not depend on the unit of its targets, but squares of
+    # products X'M might overflow. Division by a power of two changes no digit.
+    largest = float(np.abs(M).max())
+    M = np.ldexp(M, -np.frexp(largest)[1])
     # J depends on the targets T (K, r) through T T' alone: K columns instead of d
     squares, vectors = np.linalg.eigh(M @ M.T)
     targets = vectors * np.sqrt(np.maximum(squares, 0.0))
