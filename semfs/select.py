@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 
 #: Endings of the files that can be written.
 ENDINGS = (*WRITTEN, ".xlsx")
+#: Why a rule keeps a feature out, for the feature table.
+REASONS = {
+    "exclude": "excluded",
+    "candidates": "not a candidate",
+    "min_level": "below min_level",
+    "max_level": "above max_level",
+}
 #: Rows that a sheet of Excel can hold, its header among them.
 EXCEL_ROWS = 2**20
 
@@ -69,6 +76,7 @@ class FileSelection:
             "n_rows": self.n_rows,
             "classes": [str(label) for label in self.selector.classes_],
             "knowledge": {name: str(text) for name, text in self.selector.knowledge_.items()},
+            "rules": list(self.selector.rules_),
             "files": [str(path) for path in self.files],
         }
 
@@ -132,7 +140,7 @@ def select_features(
         raise ParameterError("subset", f"is for .h5ad files, not for {target}. Leave it out.")
     # All that can be refused is refused now, not after a long fit.
     pandas = import_optional("pandas", "data", what="The feature table")
-    for parameter in ("include", "exclude"):
+    for parameter in ("include", "exclude", "candidates"):
         features = getattr(selector, parameter)
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
@@ -338,6 +346,8 @@ def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
     )
     for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
         reasons[feature] = "constant"
+    for rule, features in selector._get_fitted().ruled_out.items():
+        reasons.update(dict.fromkeys(features.tolist(), REASONS.get(rule, rule)))
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
 
     # Without bootstraps an explanation costs one batch of Gram columns, or nothing.

@@ -52,6 +52,9 @@ class GroupSearch(Search):
         largest = np.sort(sizes)[::-1]
         n_select = int(largest[:n_groups].sum())
         self.unit_costs = costs
+        has_forced = np.bincount(unit_of[forced], minlength=self.n_units) > 0
+        forced = has_forced[unit_of]
+        allowed = allowed | forced
         super().__init__(quadratics, caches, n_select, allowed, forced, rules)
         self._blocks: list[dict[int, Float64]] = [{} for _ in quadratics]
 

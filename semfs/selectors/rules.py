@@ -549,7 +549,7 @@ class _PanelMaker:
             shown = listed([f"{self.levels.classes[c]} ({reachable[c]:g})" for c in few])
             largest = int(reachable.min())
             message = f"is {m}, but fewer features mark these classes: {shown}."
-            return ParameterError("min_per_class", f"{message} {_at_most(largest, 'it')}")
+            return ParameterError("min_per_class", f"{message} {_at_most(largest)}")
         limits_only = demands.without(supply=True)
         if feasible_panel(limits_only) is None:
             return self._refuse_limits(limits_only, n_budget, what)
@@ -605,17 +605,17 @@ class _PanelMaker:
                 largest = fewer
                 break
         enough = cheapest_panel(replace(demands, count=None), np.ones(self.n_units))
-        remedy = _at_most(largest, "it")
+        remedy = _at_most(largest)
         if enough is not None and self.count is not None and int(enough.sum()) > self.count:
             n_enough = int(enough.sum())
-            remedy = f"{n_enough} {what} would do; with {self.count} {remedy}"
+            remedy = f"{remedy} Or select {n_enough} {what}."
         of = f"{self.count} {what}" if self.count is not None else "what the budget buys"
         message = f"is {m}: {of} cannot hold so many markers of every class.{shown} {remedy}"
         return ParameterError("min_per_class", message)
 
 
-def _at_most(number: int, what: str) -> str:
-    return f"{what} can be at most {number}."
+def _at_most(number: int) -> str:
+    return f"It can be at most {number}."
 
 
 def _buys(n_most: int | None, what: str) -> str:

@@ -454,6 +454,9 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.n_features_to_select is None and self.budget is None:
+            message = "may be None only with a budget. Give a number of features, or a budget."
+            raise ParameterError("n_features_to_select", message)
         for name in ("groups", "budget"):
             if self.n_features_to_select == "auto" and getattr(self, name) is not None:
                 message = f'"auto" does not go together with {name}. Give a number.'

@@ -191,13 +191,13 @@ def test_groups_are_selected_by_their_exact_gains():
     chosen: list[int] = []
     for n in range(1, 4):
         rest = [u for u in range(5) if not np.isin(np.flatnonzero(unit_of == u), chosen).any()]
-        fits = {
-            u: fit_of(G, B, [*chosen, *np.flatnonzero(unit_of == u)], GAMMA) for u in rest
-        }
+        fits = {u: fit_of(G, B, [*chosen, *np.flatnonzero(unit_of == u)], GAMMA) for u in rest}
         chosen += np.flatnonzero(unit_of == max(fits, key=fits.get)).tolist()
         found, solution = select(quadratic, Panel(n, unit_of=unit_of))
         assert sorted(found) == sorted(chosen)
-        assert solution.objective[-1] == pytest.approx(quadratic.q - fit_of(G, B, chosen, GAMMA))
+        assert solution.objective[-1] == pytest.approx(
+            quadratic.q - fit_of(G, B, chosen, GAMMA)
+        )
 
 
 def test_gains_of_orthogonal_groups_add_up():
