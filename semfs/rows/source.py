@@ -173,13 +173,13 @@ class ClusterModel(Protocol):
         ...
 
     def assign(self, X: Matrix) -> Indices:
-        """Return the cluster of each sample X (n, d)."""
+        """Return the cluster of each sample X (n, d); LEFT_OUT if it is far from all."""
         ...
 
     def project(self, X: Matrix, columns: slice) -> Floats:
         """Return what some columns X (n, g) of samples add to their projection (n, p)."""
         ...
 
-    def nearest(self, Z: Floats) -> Indices:
-        """Return the nearest center of projected samples Z (n, p)."""
+    def nearest(self, products: Float64) -> Indices:
+        """Return the nearest center of projected samples (n, p); LEFT_OUT if all are far."""
         ...

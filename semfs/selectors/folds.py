@@ -68,6 +68,7 @@ class ClassFolds:
         n_candidates: int,
         keep: Indices | Sequence[int] = (),
     ) -> None:
+        """Sum up the groups of classes; see the class for the parameters."""
         self.moments = moments
         self.table = table
         self.settings = settings
@@ -110,11 +111,15 @@ class ClassFolds:
             kind = (semfs.label_weight, semfs.fit_intercept)
             if kind not in targets:
                 targets[kind], _ = attribute_targets(semfs, table)
-            changes = {}
+            gamma = None
+            scale = None
             if semfs.penalty_scale == "gram" and screening.mean_diagonals:
+                # the mean diagonal of all features, of which the fold has the candidates only
                 gamma = semfs.gamma * screening.mean_diagonals[i]
-                changes = {"gamma": gamma, "penalty_scale": "none"}
-            objective = seen_objective(semfs, fold, targets[kind], **changes)
+                scale = "none"
+            objective = seen_objective(
+                semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
+            )
             solution = solve(semfs, objective, [], limits)
             n_selected = min(semfs.n_features_to_select, n_selectable)
             paths.append(screening.columns[solution.order[:n_selected]])

@@ -4,19 +4,21 @@ Each of them becomes a problem of the paper's form, "separate these classes", th
 features must solve as well, and a sentence for ``knowledge_`` that states what was done.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import Indices, Matrix
-from semfs.attributes import AttributeTable
-from semfs.attributes.targets import classes_to_come, target_problem
-from semfs.labels import NO_LABEL
+from semfs._typing import AttributesLike, Indices, Matrix
+from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.labels import UNLABELED
+from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
-from semfs.rows import Rows
+from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.clusters import (
     DEFAULT_SIZES,
     SampleSizes,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from semfs.selectors.problem import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
-FEWEST_SAMPLES = 10
+FEWEST_TO_CLUSTER = 10
 #: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
 #: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
@@ -70,10 +72,10 @@ class UnlabeledClasses:
 
 
 def further_knowledge(
-    selector: "MethodParameters",
+    selector: MethodParameters,
     objective: Objective,
     table: AttributeTable,
-    unlabeled: "Rows | UnlabeledStream | None",
+    unlabeled: MemoryRows | UnlabeledStream | None,
 ) -> tuple[dict[str, Any], list[Quadratic]]:
     """Return fitted attributes that state what else is known, and the problems it makes.
 
@@ -88,10 +90,10 @@ def further_knowledge(
     others = f"the {n_seen} seen classes"
     problems = []
 
-    unseen = classes_to_come(selector.attributes, selector.target_attributes, table)
+    unseen = unseen_descriptions(selector.attributes, selector.target_attributes, table)
     r2 = float("nan")
     if unseen is not None and direct:
-        problem, r2, note = target_problem(objective, table, unseen)
+        problem, r2, note = unseen_class_problem(objective, table.values, unseen.values)
         n_unseen = len(unseen.classes)
         notes["unseen classes"] = f"{n_unseen} described, {note}"
         if problem is not None:
@@ -117,10 +119,36 @@ def further_knowledge(
     return attributes, problems
 
 
-def _number_of(unlabeled: "Rows | UnlabeledStream") -> int:
+def unseen_descriptions(
+    attributes: AttributesLike | AttributeTable | None,
+    target_attributes: AttributesLike | AttributeTable | str | None,
+    seen: AttributeTable,
+) -> AttributeTable | None:
+    """Return the descriptions of the unseen classes, or None.
+
+    ``target_attributes`` is "table" for the rows of ``attributes``, None, or a separate table,
+    which must describe at least two unseen classes.
+    """
+    if target_attributes is None or attributes is None:
+        return None
+    separate = not isinstance(target_attributes, str)
+    table = as_attribute_table(target_attributes if separate else attributes)
+    table = table.columns_of(seen, "target_attributes")
+    known = set(seen.classes.tolist())
+    unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
+    if separate and len(unseen) < 2:
+        raise ValueError(
+            f"target_attributes has {len(unseen)} unseen classes; give two or more."
+        )
+    if not unseen:
+        return None
+    return AttributeTable(table.values[unseen], table.classes[unseen], seen.names)
+
+
+def _number_of(unlabeled: MemoryRows | UnlabeledStream) -> int:
     """Number of unlabeled samples; of samples in memory without those of weight 0."""
-    if not isinstance(unlabeled, Rows):
-        return int(unlabeled.rows.labels.n_unlabeled)
+    if not in_memory(unlabeled):
+        return unlabeled.labels.n_unlabeled
     if unlabeled.weights is None:
         return int(unlabeled.X.shape[0])
     return int(np.count_nonzero(unlabeled.weights))
@@ -128,26 +156,26 @@ def _number_of(unlabeled: "Rows | UnlabeledStream") -> int:
 
 def _unlabeled_classes(
     objective: Objective,
-    unlabeled: "Rows | UnlabeledStream",
+    unlabeled: MemoryRows | UnlabeledStream,
     n_samples: int,
     n_new_classes: int | str,
 ) -> UnlabeledClasses:
     """Cluster the unlabeled samples, and make the problem of separating the clusters."""
     seen = objective.moments.rows
-    needed = FEWEST_SAMPLES
+    needed = FEWEST_TO_CLUSTER
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if isinstance(unlabeled, Rows) and not isinstance(seen, Rows):
+    if in_memory(unlabeled) and not in_memory(seen):
         reason = "the samples of the seen classes are not in memory"
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
         warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
-        n_all = unlabeled.X.shape[0] if isinstance(unlabeled, Rows) else n_samples
-        return UnlabeledClasses(np.full(n_all, NO_LABEL), not_used=reason)
+        n_all = unlabeled.X.shape[0] if in_memory(unlabeled) else n_samples
+        return UnlabeledClasses(np.full(n_all, UNLABELED), not_used=reason)
 
-    if isinstance(unlabeled, Rows):
+    if in_memory(unlabeled):
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
@@ -168,6 +196,10 @@ def _unlabeled_classes(
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
     """The problem of separating clusters, whose targets are their means."""
     M = moments.means - moments.mean
+    # The weight of the problem does not depend on the unit of its targets, but squares of
+    # products X'M might overflow. Division by a power of two changes no digit.
+    largest = float(np.abs(M).max())
+    M = np.ldexp(M, -np.frexp(largest)[1])
     # J depends on the targets T (K, r) through T T' alone: K columns instead of d
     squares, vectors = np.linalg.eigh(M @ M.T)
     targets = vectors * np.sqrt(np.maximum(squares, 0.0))
@@ -182,12 +214,12 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 
 
 def _clusters_in_memory(
-    seen: Rows, unlabeled: Rows, n_new_classes: int | str
+    seen: MemoryRows, unlabeled: MemoryRows, n_new_classes: int | str
 ) -> tuple[Moments, Indices]:
     """Moments of the clusters, and the cluster of each sample, -1 if it is ignored."""
     X = unlabeled.X
     weights = unlabeled.weights
-    labels = np.full(X.shape[0], NO_LABEL, dtype=np.intp)
+    labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
     used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
     _, found = cluster_unlabeled(seen.X, seen.codes, _take(X, used), n_new_classes)
     clustered = used[found >= 0]
@@ -208,7 +240,7 @@ def _take(X: Matrix, samples: Indices) -> Matrix:
 
 def _streamed_clusters(
     seen: Any,  # row source of the seen classes
-    unlabeled: "UnlabeledStream",
+    unlabeled: UnlabeledStream,
     n_new_classes: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
@@ -233,7 +265,7 @@ def _streamed_clusters(
     moments = Moments.from_sums(*named.sums(**unlabeled.options)).without_empty_classes()
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
-    codes = named.labels.codes[rows.labels.codes == NO_LABEL]
+    codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
     labels = np.searchsorted(moments.classes, codes)
-    labels[codes < 0] = NO_LABEL
+    labels[codes < 0] = UNLABELED
     return moments, labels

@@ -23,8 +23,8 @@ from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, label_array
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import MemoryRows, device
-from semfs.rows.device import as_numpy, floating_dtypes, like
+from semfs.rows import device, in_memory
+from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
@@ -149,10 +149,13 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = moments.rows
-        in_memory = isinstance(rows, MemoryRows)
-        size = rows.nbytes if in_memory else 8 * moments.n_features**2
-        small = size <= REMEMBERED_BYTES and (in_memory or rows is None)
-        self._training_moments = moments if small else None
+        if in_memory(rows):
+            size = rows.nbytes
+        else:
+            size = 8 * moments.n_features**2  # of the scatter matrix
+        can_explain = in_memory(rows) or rows is None
+        small = size <= REMEMBERED_BYTES
+        self._training_moments = moments if can_explain and small else None
 
     # ---- predictions -----------------------------------------------------------------
 
@@ -239,7 +242,7 @@ class LinearSelector(RankingSelector):
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
         if device.is_foreign(X):
-            return as_numpy(device.take_columns(X, selected))
+            return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
 
     def _class_candidates(self, class_table: AttributesLike | None) -> AttributeTable:
