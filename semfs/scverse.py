@@ -23,7 +23,13 @@ from semfs.io.write import of_genes
 from semfs.labels import Labels
 from semfs.rows import open_blocks
 from semfs.selectors.semfs import SemFS
-from semfs.validation import ParameterWarning, check_integer, listed
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    check_integer,
+    did_you_mean,
+    listed,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +50,7 @@ SCALED_DEVIATIONS = (0.5, 1.5)
 def select_genes(
     adata: AnnData,
     groupby: str,
-    n_genes: float = 50,
+    n_genes: float | None = 50,
     attributes: AttributesLike | PathLike | None = None,
     layer: str | None = None,
     use_raw: bool = False,
@@ -66,7 +72,7 @@ def select_genes(
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabeled.
     n_genes : int or float, default=50
-        Number of genes to select, or their share (below 1).
+        Number of genes to select, or their share (below 1); None for what a `budget` buys.
     attributes : DataFrame, mapping, "cl" or path, optional
         Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
         (types named as there, or by id; needs ``semfs[cl]``); the path of an OBO or OWL file
@@ -89,7 +95,9 @@ def select_genes(
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
-        Further parameters of `semfs.SemFS`, such as ``include`` or ``class_weight``.
+        Further parameters of `semfs.SemFS`, such as ``include``, ``class_weight`` or the rules
+        ``candidates``, ``min_per_class``, ``budget`` and ``capacity``. ``groups`` and ``costs``
+        may also be names of columns of ``var``.
 
     Returns
     -------
@@ -101,7 +109,8 @@ def select_genes(
         ``raw.var``, and in ``var`` for the genes it shares.
 
         ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``knowledge``
-        (what was used), ``objective`` after each gene, ``versions``. `write_h5ad` keeps it.
+        (what was used), ``rules`` (what they ruled out and cost), ``objective`` after each
+        gene, ``versions``. `write_h5ad` keeps it.
 
     Examples
     --------
@@ -131,6 +140,9 @@ def select_genes(
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
     n_genes = _at_most(n_genes, source.n_features)
+    for name in ("groups", "costs"):
+        if isinstance(parameters.get(name), str):
+            parameters[name] = _gene_column(genes, name, parameters[name])
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     store_columns(genes, result_columns(selector, key_added))
     settings = {
@@ -161,7 +173,16 @@ def _other_matrices(genes: GeneMatrix) -> list[str]:
     return names
 
 
-def _at_most(n_genes: float, n_features: int) -> float:
+def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
+    """Return a column of var, one value per gene; missing values as None."""
+    if column not in genes.var:
+        hint = did_you_mean(column, genes.var.columns) or f". Columns: {listed(genes.var)}."
+        raise ParameterError(parameter, f"is {column!r}, which is no column of var{hint}")
+    values = genes.var[column]
+    return list(values.astype(object).where(values.notna(), None))
+
+
+def _at_most(n_genes: float | None, n_features: int) -> float | None:
     """Return the number of genes to select, lowered with a warning if there are fewer."""
     if not isinstance(n_genes, Real) or n_genes <= n_features:
         return n_genes
@@ -293,6 +314,7 @@ def result_summary(
         "classes": _texts(selector.classes_),
         "attributes": _texts(selector.attribute_names_in_),
         "knowledge": {name: str(text) for name, text in selector.knowledge_.items()},
+        "rules": _texts(selector.rules_),
         "objective": selector.objective_,
         "versions": versions(),
     }

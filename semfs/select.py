@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 
 #: Endings of the files that can be written.
 ENDINGS = (*WRITTEN, ".xlsx")
+#: Why a rule keeps a feature out, for the feature table.
+REASONS = {
+    "exclude": "excluded",
+    "candidates": "not a candidate",
+    "min_level": "below min_level",
+    "max_level": "above max_level",
+}
 #: Rows that a sheet of Excel can hold, its header among them.
 EXCEL_ROWS = 2**20
 
@@ -75,6 +82,7 @@ class FileSelection:
             "n_rows": self.n_rows,
             "classes": [str(label) for label in self.selector.classes_],
             "knowledge": {name: str(text) for name, text in self.selector.knowledge_.items()},
+            "rules": list(self.selector.rules_),
             "files": [str(path) for path in self.files],
         }
 
@@ -190,7 +198,7 @@ def fit_features(
     """
     # All that can be refused is refused now, not after a long fit.
     pandas = import_optional("pandas", "data", what="The feature table")
-    for parameter in ("include", "exclude"):
+    for parameter in ("include", "exclude", "candidates"):
         features = getattr(selector, parameter)
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
@@ -385,6 +393,8 @@ def _reasons(selector: SemFS, source: BlockSource, explanation: Explanation) -> 
     )
     for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
         reasons[feature] = "constant"
+    for rule, features in selector._get_fitted().ruled_out.items():
+        reasons.update(dict.fromkeys(features.tolist(), REASONS.get(rule, rule)))
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
 
     explained = explanation.features

@@ -37,12 +37,27 @@ if TYPE_CHECKING:
     from semfs.rows import BlockSource
     from semfs.select import FileSelection
 
-SIZE = "Number of features to select, or their share, such as 0.1."
+#: Features to select without -k, as SemFS does.
+DEFAULT_SIZE = 50
+SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
 LIST = "a name, a list with commas, a file with one name per line, or 're:PATTERN'; repeatable."
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
+PER_CLASS = "At least so many of the selected features mark each class."
+GROUPS = (
+    "Features selected together; -k then counts groups: a column of var (H5AD, Zarr), or a "
+    "table of features and groups."
+)
+COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
+BUDGET = "The costs add up to at most this. Without -k, select what it buys."
+MIN_LEVEL = "Leave out features whose highest class mean is lower."
+MAX_LEVEL = "Leave out features whose highest class mean is higher."
+CAPACITY = (
+    "The means of the selected features add up to at most this in every class: a number, or a "
+    "table of classes and numbers."
+)
 HIDDEN = f"Classes not to use. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
@@ -72,13 +87,20 @@ class Selection:
         Path | None,
         Option("--attributes", "-a", help=DESCRIPTIONS),
     ] = None
-    n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
+    n_features_to_select: Annotated[float | None, Option("-k", help=SIZE)] = None
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
     unseen: Annotated[Names, Option(help=HIDDEN)] = None
     drop: Drop = None
     include: Annotated[Names, Option(help=INCLUDE)] = None
     exclude: Annotated[Names, Option(help=EXCLUDE)] = None
     candidates: Annotated[Names, Option(help=CANDIDATES)] = None
+    min_per_class: Annotated[int | None, Option(help=PER_CLASS)] = None
+    groups: Annotated[str | None, Option(help=GROUPS)] = None
+    costs: Annotated[str | None, Option(help=COSTS)] = None
+    budget: Annotated[float | None, Option(help=BUDGET)] = None
+    min_level: Annotated[float | None, Option(help=MIN_LEVEL)] = None
+    max_level: Annotated[float | None, Option(help=MAX_LEVEL)] = None
+    capacity: Annotated[str | None, Option(help=CAPACITY)] = None
     layer: Layer = None
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
@@ -167,12 +189,17 @@ def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | 
         warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
-        _number_of_features(options.n_features_to_select, source.n_features),
+        _number_of_features(options, source.n_features),
         attributes=table,
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
-        exclude=_excluded(features, source),
-        **given(options, "alpha", "gamma", "label_weight"),
+        exclude=features["exclude"] or None,
+        candidates=None if options.candidates is None else features["candidates"],
+        groups=_feature_values("groups", options.groups, source),
+        costs=_feature_values("costs", options.costs, source),
+        capacity=_capacity(options.capacity, source),
+        **given(options, "alpha", "gamma", "label_weight", "min_per_class"),
+        **given(options, "budget", "min_level", "max_level"),
     )
     fitting: dict[str, Any] = given(options, "scale", "scheduler")
     fitting["unseen"] = unseen
@@ -305,19 +332,84 @@ def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[
     return found
 
 
-def _excluded(features: dict[str, list[int]], source: "BlockSource") -> list[int] | None:
-    """Return the features that may not be selected, all but the candidates among them."""
-    excluded = list(features["exclude"])
-    if features["candidates"]:
-        # What must be selected may be selected, candidate or not.
-        allowed = {*features["candidates"], *features["include"]}
-        others = set(range(source.n_features)) - allowed - set(excluded)
-        excluded += sorted(others)
-    return excluded or None
+def _feature_values(
+    parameter: str, text: str | None, source: "BlockSource"
+) -> dict[str, Any] | list[Any] | None:
+    """Return what --groups or --costs names: a column of var, or a table of two columns."""
+    from semfs.io.hdf5 import file_column
+    from semfs.validation import ParameterError, is_file
+
+    if text is None:
+        return None
+    if is_file(text):
+        table = _two_columns(parameter, Path(text), set(source.feature_names or ()))
+        if parameter == "costs":
+            return {name: _as_number(parameter, name, value) for name, value in table.items()}
+        return dict(table)
+    reader = source.reader
+    if reader.path is None or not reader.of_cells:
+        message = (
+            f"is {text!r}, which is no file; only .h5ad and .zarr files have such columns."
+        )
+        raise ParameterError(parameter, message)
+    return list(file_column(reader.path, reader.frame, text))
 
 
-def _number_of_features(wanted: float, n_features: int) -> float:
-    """Return -k as a whole number if it is one; it is lowered to the number of features."""
+def _capacity(text: str | None, source: "BlockSource") -> float | dict[Any, float] | None:
+    """Return the number that --capacity is, or those of a table of classes."""
+    from semfs.validation import is_file
+
+    if text is None:
+        return None
+    if not is_file(text):
+        return _as_number("capacity", "every class", text)
+    assert source.labels is not None
+    label_of = {str(label): label for label in source.labels.classes}
+    table = _two_columns("capacity", Path(text), set(label_of))
+    return {
+        label_of.get(name, name): _as_number("capacity", name, value)
+        for name, value in table.items()
+    }
+
+
+def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
+    """Return a table of names and values; a first line that names no known one is a header."""
+    import csv
+
+    from semfs.validation import ParameterError
+
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        text = file.read()
+    delimiter = next((mark for mark in "\t;," if mark in text), ",")
+    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
+    if rows and rows[0][0].strip() not in known:
+        rows = rows[1:]
+    if not rows or min(len(row) for row in rows) < 2:
+        raise ParameterError(parameter, f": {path} needs two columns, names and values.")
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def _as_number(parameter: str, name: str, text: str) -> float:
+    from semfs.validation import ParameterError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(
+            parameter, f"of {name!r} must be a number, got {text!r}."
+        ) from None
+
+
+def _number_of_features(options: Selection, n_features: int) -> float | None:
+    """Return -k as a whole number if it is one; it is lowered to the number of features.
+
+    None if there is a budget instead.
+    """
+    wanted = options.n_features_to_select
+    if wanted is None and options.budget is not None:
+        return None
+    if wanted is None:
+        wanted = DEFAULT_SIZE
     if wanted > n_features:
         complain(
             f"-k {wanted:g} is greater than the number of features ({n_features}). All of "
@@ -351,6 +443,15 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "exclude",
             "candidates",
         ),
+        *(
+            "min_per_class",
+            "groups",
+            "costs",
+            "budget",
+            "min_level",
+            "max_level",
+            "capacity",
+        ),
     )
     # What a file or pattern meant, too, because the file may change.
     for name, indices in features.items():
@@ -374,3 +475,5 @@ def print_selection(done: "FileSelection") -> None:
     )
     for name, text in selector.knowledge_.items():
         show(f"  {name}: {text}")
+    for sentence in selector.rules_:
+        show(f"  {sentence}")

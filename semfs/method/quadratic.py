@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -81,6 +81,12 @@ class Solution:
     converged : bool
     gram : ndarray of shape (k, k) or None
         G of the selected features, in the order of their selection, if known.
+    relaxed : mapping of str to float
+        By the name of a rule of the panel, how far J falls without it, at least.
+    next_gains : ndarray of shape (d,) or None
+        Decrease of J if a feature entered next, also one that may not; 0 for selected ones.
+    objective_start : float
+        J when nothing is selected.
     """
 
     s: Float64
@@ -90,6 +96,9 @@ class Solution:
     objective: Float64
     converged: bool
     gram: Float64 | None = None
+    relaxed: Mapping[str, float] = field(default_factory=dict)
+    next_gains: Float64 | None = None
+    objective_start: float = float("nan")
 
     @property
     def W(self) -> Float64:

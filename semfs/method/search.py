@@ -10,8 +10,14 @@ import numpy as np
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
 from semfs.method.columns import ColumnCache
-from semfs.method.prefetch import best_feature, predict_columns, promising_features
-from semfs.method.quadratic import Quadratic, Solution
+from semfs.method.prefetch import (
+    best_feature,
+    per_cost,
+    predict_columns,
+    promising_features,
+)
+from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.method.rules import Rule
 
 #: Columns of a batch. With fewer, BLAS spends its time reading X; with more, columns are
 #: computed that are never used.
@@ -35,14 +41,21 @@ class Search:
         n_select: int,
         allowed: Mask,
         forced: Mask,
+        rules: Sequence[Rule] = (),
+        costs: Float64 | None = None,
     ) -> None:
-        """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic."""
+        """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic.
+
+        With ``costs`` (d,) the feature of the largest gain per cost is the best.
+        """
         self.quadratics = quadratics
         self.caches = caches
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
+        self.rules = rules
+        self.costs = costs
         self.required = forced  # as the user asked for, also in a search that is restarted
         self.q = sum(p.q for p in quadratics)
         self.eps = max(p.eps for p in quadratics)
@@ -72,10 +85,36 @@ class Search:
     def best(self) -> int | None:
         """Return the feature to select next, None if no feature is left."""
         waiting = self.forced & ~self.is_selected
-        eligible = waiting if waiting.any() else self.allowed & ~self.is_selected
-        if not eligible.any():
-            return None
-        return best_feature(np.where(eligible, self.gains(), -1.0), self.eps)
+        if waiting.any():
+            return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+        for rules in self._rules_to_try():
+            found = self._best_under(rules)
+            if found is not None:
+                return found
+        return None
+
+    def _rules_to_try(self) -> list[Sequence[Rule]]:
+        """All rules, and without the soft ones, in case those leave nothing."""
+        hard = [rule for rule in self.rules if not rule.soft]
+        return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
+
+    def _best_under(self, rules: Sequence[Rule]) -> int | None:
+        """The feature that the rules permit of the largest gain, or gain per cost."""
+        refused: list[int] = []
+        scores = per_cost(self.gains(), self.costs)
+        while True:
+            eligible = self.allowed & ~self.is_selected
+            for rule in rules:
+                mask = rule.allowed(self)
+                if mask is not None:
+                    eligible = eligible & mask
+            eligible[refused] = False
+            if not eligible.any():
+                return None
+            j = best_feature(np.where(eligible, scores, -1.0), self.eps)
+            if all(rule.permits(j) for rule in rules):
+                return j
+            refused.append(j)
 
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
@@ -88,6 +127,8 @@ class Search:
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
+        for rule in self.rules:
+            rule.entered(self, j)
 
     # ---- Gram columns ------------------------------------------------------------------
 
@@ -100,7 +141,13 @@ class Search:
 
     def _batch(self, j: int) -> list[int]:
         """Features, j included, whose columns are fetched in the next pass."""
-        priority = np.where(self.allowed & ~self.is_selected, self.gains(), -1.0)
+        scores = per_cost(self.gains(), self.costs)
+        eligible = self.allowed & ~self.is_selected
+        for rule in self.rules:
+            mask = rule.allowed(self)
+            if mask is not None:
+                eligible = eligible & mask
+        priority = np.where(eligible, scores, -1.0)
         priority[self.forced & ~self.is_selected] = np.inf
         predicted = self._predicted(priority, j)
         priority[self.caches[0].features] = -1.0
@@ -145,6 +192,7 @@ class Search:
             self.forced[features],
             n_steps,
             self.eps,
+            None if self.costs is None else self.costs[features],
         )
         return features[found]
 
@@ -156,7 +204,8 @@ class Search:
         Features that are not selected are ranked by their next gain.
         """
         selected = np.array(self.selected, dtype=np.intp)
-        gains = np.where(self.allowed, self.gains(), -np.inf)
+        next_gains = self.gains()
+        gains = np.where(self.allowed, next_gains, -np.inf)
         by_gain = np.argsort(-gains, kind="stable")
         order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
         # Two features may say together what neither says alone, so a next gain can exceed the
@@ -178,7 +227,26 @@ class Search:
             objective=self.q - np.cumsum(self.decreases),
             converged=True,
             gram=gram,
+            next_gains=next_gains,
+            objective_start=self.q,
         )
+
+
+def grow(search: Search, monitor: Monitor | None = None) -> None:
+    """Select the feature of largest gain until there are enough, or none is left."""
+    while len(search.selected) < search.n_select:
+        j = search.best()
+        if j is None:
+            return
+        if not search.has_column(j):
+            search.fetch(j)
+            continue  # residuals were recomputed: ask again which feature is best
+        search.select(j)
+        if monitor is not None:
+            n_selected = len(search.selected)
+            J = search.q - sum(search.decreases)
+            if monitor(n_selected, J, j, search.solution):
+                return
 
 
 def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Floats] | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,9 @@ class Fitted:
     preprocessing: Preprocessing = NOTHING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
+    rules: Sequence[str] = ()  # what rules of the panel ruled out, and what they cost
+    ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
+    marks: Mask | None = None  # (C, k), which selected features mark which class
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -98,6 +101,8 @@ class Fitted:
             unlabeled_labels=to_numpy(selector.unlabeled_labels_),
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
+            rules=getattr(selector, "rules_", ()),
+            marks=as_numpy(getattr(selector, "marks_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:
@@ -123,6 +128,8 @@ class Fitted:
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
             "preprocessing_": _settings_of(self.preprocessing),
+            "rules_": list(self.rules),
+            "marks_": self._marks(),
         }
 
     @property
@@ -139,6 +146,12 @@ class Fitted:
     def selected(self) -> Indices:
         """The selected features (k,), ascending."""
         return np.flatnonzero(self.support)
+
+    def _marks(self) -> Mask:
+        """Which selected features mark which class (C, k); none if that is not known."""
+        if self.marks is not None:
+            return self.marks
+        return np.zeros((len(self.table.classes), self.n_selected), dtype=bool)
 
     def full_coef(self) -> Float64:
         """Return W (d, m), zero rows for features that are not used."""
@@ -168,6 +181,7 @@ class Fitted:
             n_selected=k,
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
+            marks=None if self.marks is None else self.marks[:, kept],
         )
         if self.normal_equations is None:
             return shorter

@@ -18,7 +18,12 @@ from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty
-from semfs.selectors.problem import Candidates, attribute_targets, seen_objective, solve
+from semfs.selectors.problem import (
+    attribute_targets,
+    seen_objective,
+    solve,
+    user_candidates,
+)
 
 if TYPE_CHECKING:
     from semfs.selectors.semfs import SemFS
@@ -68,7 +73,7 @@ class ClassFolds:
         self.table = table
         self.settings = settings
         first = settings[0]  # all settings include and exclude the same features
-        self.limits = Candidates.from_user(moments, first.include, first.exclude, names)
+        self.limits = user_candidates(first, moments, names)
         self.keep = np.union1d(self.limits.forced, np.asarray(keep, dtype=np.intp))
         # classes with the same column of the masks are in one group
         self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)

@@ -29,11 +29,24 @@ from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
-from semfs.validation import AtLeast, OneOf, WholeNumber, check_all_finite, check_integer
+from semfs.system import import_optional
+from semfs.validation import (
+    AtLeast,
+    FeatureCount,
+    FiniteNumber,
+    OneOf,
+    WholeNumber,
+    check_all_finite,
+    check_integer,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from semfs.selectors.explanation import Explanation
 
+#: Features that a budget buys, for plans before costs are known.
+N_BOUGHT = 64
 #: Bytes of training data that are remembered, by reference, for `explain` without arguments.
 REMEMBERED_BYTES = 256 * 2**20
 
@@ -55,6 +68,14 @@ class LinearSelector(RankingSelector):
     n_new_classes: int | str = "auto"
     include: FeaturesLike | None = None
     exclude: FeaturesLike | None = None
+    candidates: FeaturesLike | None = None
+    min_per_class: int = 0
+    groups: Any = None
+    costs: Any = None
+    budget: float | None = None
+    min_level: float | None = None
+    max_level: float | None = None
+    capacity: Any = None
     verbose: int = 0
 
     _constraints = {
@@ -63,6 +84,11 @@ class LinearSelector(RankingSelector):
         "penalty_scale": OneOf("gram", "none"),
         "label_weight": AtLeast(0),
         "n_new_classes": OneOf("auto") | WholeNumber(2),
+        "n_features_to_select": FeatureCount(none=True),
+        "min_per_class": WholeNumber(0),
+        "budget": AtLeast(0),
+        "min_level": FiniteNumber(),
+        "max_level": FiniteNumber(),
     }
     _supervised = True
     _takes_sparse = True
@@ -88,6 +114,17 @@ class LinearSelector(RankingSelector):
         return self._get_fitted().prediction_model
 
     @property
+    def coverage_(self) -> pd.Series:
+        """Number of selected features that mark each class (see ``marks_``); needs pandas."""
+        pandas = import_optional("pandas", "data", what="coverage_")
+        check_is_fitted(self)
+        counts = np.asarray(as_numpy(self.marks_)).sum(axis=1)
+        classes = self.class_table_.classes.tolist()
+        if len(counts) > len(classes) and self.new_table_ is not None:
+            classes += self.new_table_.classes.tolist()
+        return pandas.Series(counts, index=pandas.Index(classes, name="class"), name="markers")
+
+    @property
     def attribute_names_in_(self) -> LabelArray:
         """Names (m,) of the attributes of the table given."""
         return self.class_table_.names
@@ -98,10 +135,16 @@ class LinearSelector(RankingSelector):
         direct = getattr(self, "solver", "direct") == "direct"
         relative = self.penalty_scale == "gram"
         return {
-            "n_select": self._n_wanted(n_features) if direct else None,
+            "n_select": self._n_columns(n_features) if direct else None,
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
             "verbose": self.verbose,
         }
+
+    def _n_columns(self, n_features: int) -> int:
+        """About how many Gram columns will be needed, for plans of passes over the data."""
+        if self.n_features_to_select is None:
+            return min(N_BOUGHT, n_features)
+        return self._n_wanted(n_features)
 
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""

@@ -18,6 +18,7 @@ from semfs.method.objective import Monitor, Solution
 from semfs.selectors.inputs import FitInput, TrainingData, described_classes, set_features
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import Problem
+from semfs.selectors.rules import check_rules
 from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
@@ -33,6 +34,7 @@ AS_PUBLISHED: dict[str, Any] = {
     "n_inner": 1,
     "step": "lipschitz",
     "s_init": None,
+    "min_per_class": 0,
 }
 
 
@@ -53,7 +55,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ----------
     n_features_to_select : int or float, default=50
         Number of features to keep, or their share (below 1; at least one is kept). If it is
-        larger than the number of features, all are kept and a warning is issued.
+        larger than the number of features, all are kept and a warning is issued. With `groups`
+        it counts groups; None selects what the `budget` buys.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
@@ -90,6 +93,28 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Features, by index or by name, that are selected before all others.
     exclude : sequence of int or str, optional
         Features, by index or by name, that are never selected.
+    candidates : sequence of int or str, optional
+        Only these features may be selected, and those of `include`. As there, text is a name,
+        a pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
+        commas.
+    min_per_class : int, default=0
+        At least so many of the selected features mark each class. A feature marks a class if
+        the mean of the class exceeds that of the other classes by a standard deviation within
+        classes, and is one of the two highest. Unseen classes with descriptions count as well,
+        by predicted means, as far as there are such features.
+    groups : array-like of shape (d,), mapping or Series, optional
+        Labels: features of one label are selected together, and `n_features_to_select` counts
+        groups. A mapping is from names of features; those without a label stand alone.
+    costs : array-like of shape (d,), mapping or Series, optional
+        Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
+        cost of a group is the sum over its features.
+    budget : float, optional
+        The costs of the selected features add up to at most this. With
+        ``n_features_to_select=None`` as many are selected as it buys.
+    min_level, max_level : float, optional
+        Features whose highest mean of a seen class is lower, or higher, are not selected.
+    capacity : float or mapping from class to float, optional
+        The means of the selected features of a class add up to at most this.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
@@ -123,6 +148,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Position of each feature, 1 is best.
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
+    rules_ : list of str
+        What the rules of the panel ruled out, and what each cost in J.
+    coverage_ : pandas.Series
+        Number of selected features that mark each class, as `min_per_class` counts them.
+    marks_ : ndarray of shape (C, k)
+        Which selected features mark which class; rows of unseen classes follow those of the
+        seen ones if `min_per_class` or `capacity` is set.
     selection_ : ndarray of shape (d,)
         s of the paper: 0/1 for "direct", non-negative for "alternating".
     coef_ : ndarray of shape (d, m)
@@ -366,6 +398,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _check_parameters(self) -> None:
         """Raise if a parameter has no meaning, by itself or next to others."""
         super()._check_parameters()
+        check_rules(self)
         name = "target_attributes"
         if isinstance(self.target_attributes, str):
             check_option(name, self.target_attributes, ("table",))

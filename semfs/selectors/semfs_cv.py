@@ -25,6 +25,7 @@ from semfs.selectors.inputs import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
+from semfs.selectors.rules import feature_costs
 from semfs.selectors.semfs import SemFS
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
 
@@ -48,6 +49,14 @@ NOT_IN_FOLDS = {
     "attributes",
     "include",
     "exclude",
+    "candidates",
+    "min_per_class",
+    "groups",
+    "costs",
+    "budget",
+    "min_level",
+    "max_level",
+    "capacity",
     "verbose",
     "target_attributes",
     "n_new_classes",
@@ -93,6 +102,19 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`.
     exclude : sequence of int or str, optional
         As in `SemFS`.
+    candidates : sequence of int or str, optional
+        As in `SemFS`.
+    min_per_class : int, default=0
+        As in `SemFS`, for the final fit only.
+    groups : array-like of shape (d,), mapping or Series, optional
+        As in `SemFS`, for the final fit only.
+    costs, budget : optional
+        As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, folds select
+        as many features as the budget buys at their mean cost.
+    min_level, max_level : float, optional
+        As in `SemFS`.
+    capacity : float or mapping, optional
+        As in `SemFS`, for the final fit only.
     verbose : int, default=0
         If positive, print a line per setting.
     param_grid : mapping or list of mappings, optional
@@ -154,7 +176,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     random_state: Any = 0
 
     _constraints = {
-        "n_features_to_select": FeatureCount(auto=True),
+        "n_features_to_select": FeatureCount(auto=True, none=True),
         "n_repeats": WholeNumber(1),
         "max_features": WholeNumber(1),
     }
@@ -196,6 +218,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             context.call_on_fit_task_begin(estimator=self, X=X, y=y)
             params, k = self._search(moments, table, settings, splits, context)
             final = self._semfs(k, params)
+            if self.n_features_to_select is None:  # the budget decides
+                final.n_features_to_select = None
             task = context.subcontext(task_name="refit")
             with task.propagate_callback_context(final):
                 task.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -260,9 +284,18 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         """The numbers of features to score, ascending; the last is the largest allowed."""
         if self.n_features_to_select != "auto":
             k = min(self._n_wanted(d), d)
+            if self.n_features_to_select is None:
+                k = self._n_bought(d)
             return sorted({max(1, k // 2), k})
         largest = min(AUTO_MOST if self.max_features is None else self.max_features, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
+
+    def _n_bought(self, d: int) -> int:
+        """Number of features that the budget buys at their mean cost."""
+        names = getattr(self, "feature_names_in_", None)
+        mean = float(feature_costs(self.costs, d, names).mean())
+        n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
+        return max(1, min(n_bought, AUTO_MOST, d))
 
     # ---- folds -----------------------------------------------------------------------
 
@@ -421,6 +454,13 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.n_features_to_select is None and self.budget is None:
+            message = "may be None only with a budget. Give a number of features, or a budget."
+            raise ParameterError("n_features_to_select", message)
+        for name in ("groups", "budget"):
+            if self.n_features_to_select == "auto" and getattr(self, name) is not None:
+                message = f'"auto" does not go together with {name}. Give a number.'
+                raise ParameterError("n_features_to_select", f": {message}")
         is_splits = hasattr(self.cv, "split") or isinstance(self.cv, Iterable)
         if isinstance(self.cv, str) or not is_splits:
             check_integer("cv", self.cv, 2)

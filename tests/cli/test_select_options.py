@@ -79,7 +79,7 @@ def test_genes_come_from_lists_patterns_and_files(value, expected, cells, select
     assert chosen(candidates) == expected
     left_out = candidates.features[~candidates.features["feature"].isin(expected)]
     assert left_out["score"].isna().all()  # not -inf
-    assert set(left_out["reason"]) == {"excluded"}
+    assert set(left_out["reason"]) == {"not a candidate"}
 
 
 @pytest.mark.parametrize(
