@@ -543,7 +543,7 @@ def panel_report(
         n_samples=n_samples,
         shares=shares,
         threshold="0" if of_cells else "the mean over classes",
-        rules=[],
+        rules=list(selector.rules_),
         knowledge=dict(selector.knowledge_),
         settings=settings,
         command=command,

@@ -10,8 +10,10 @@ from sklearn.base import clone
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.method.markers import class_markers
 from semfs.method.moments import Moments
 from semfs.rows import in_memory
+from semfs.rows.device import to_numpy
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
 from semfs.validation import class_weights
@@ -36,10 +38,6 @@ MOST_COPIES = 3
 #: Correlations and weights below are zero, and so are lengths below this share of what they
 #: are differences of.
 SMALLEST_SIZE = 1e-12
-#: A feature marks a class if its mean there lies above the mean of the other classes by this
-#: many standard deviations within classes, and the class is among its highest ones.
-MARKER_STEP = 1.0
-N_HIGHEST = 2
 #: Attributes that are named with the strongest one have at least this share of its size.
 SHARE_OF_STRONGEST = 0.8
 #: Colors of what is in question, and of what stands beside it.
@@ -274,12 +272,14 @@ def _class_tables(
     classes = [str(label) for label in table.classes.tolist()]
     # The predictor has the selected features in ascending order.
     entered = np.searchsorted(np.sort(selected), selected)
-    means = predictor.class_means(table).T[entered]
+    class_means = predictor.class_means(table)
+    means = class_means.T[entered]
+    markers = _markers(selector, class_means, predictor.within).T[entered]
     within = predictor.within[np.ix_(entered, entered)]
     correlations = _total_correlations(predictor.means.T[entered], within)
     return {
         "means": frame(means, names, classes),
-        "markers": frame(_marked(means, within), names, classes),
+        "markers": frame(markers, names, classes),
         "correlation": frame(correlations, names, names),
         "separation": frame(predictor.distances(table), classes, classes),
     }
@@ -380,15 +380,16 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     return text
 
 
-def _marked(means: Float64, within: Float64) -> Mask:
-    """Whether each feature marks each class (k, U), from class means (k, U)."""
-    n_classes = means.shape[1]
-    others = (means.sum(axis=1, keepdims=True) - means) / max(n_classes - 1, 1)
-    deviations = np.sqrt(np.maximum(np.diag(within), 0.0))[:, None]
-    # Rank 0 is the highest class of a feature.
-    ranks = np.argsort(np.argsort(-means, axis=1, kind="stable"), axis=1, kind="stable")
-    lifted = means - others
-    return (lifted >= MARKER_STEP * deviations) & (lifted > 0) & (ranks < N_HIGHEST)
+def _markers(selector: "LinearSelector", means: Float64, within: Float64) -> Mask:
+    """Whether each selected feature, ascending, marks each of the U classes (U, k).
+
+    Seen classes are compared with each other, as in ``marks_``, described ones with all.
+    """
+    deviation = np.sqrt(np.maximum(np.diag(within), 0.0))
+    markers = class_markers(means, deviation)
+    known = np.asarray(to_numpy(selector.marks_))
+    markers[: len(known)] = known
+    return markers
 
 
 def _total_correlations(means: Float64, within: Float64) -> Float64:
