@@ -50,6 +50,7 @@ def select_genes(
     use_raw: bool = False,
     key_added: str = "semfs",
     *,
+    batch_key: str | None = None,
     gene_symbols: str | None = None,
     normalize: str | None = None,
     min_cells: int | None = None,
@@ -78,6 +79,9 @@ def select_genes(
         Whether to use ``adata.raw``, with its genes.
     key_added : str, default="semfs"
         How the names of the results begin.
+    batch_key : str, optional
+        Column of ``obs`` with the batches (donors, plates), whose offsets are removed before
+        genes are selected; see `semfs.SemFS.fit`. The object keeps its values.
     gene_symbols : str, optional
         Column of ``var`` with the names of genes that `include` and `exclude` mean.
     normalize : {"log1p"}, optional
@@ -125,7 +129,8 @@ def select_genes(
     table = None if attributes is None else as_frame(attributes, _described(adata, groupby))
     if table is not None:
         warn_of_classes_alike(table, labels.classes)
-    source = open_blocks(genes, labels, normalize=normalize)
+    batches = None if batch_key is None else genes.labels(batch_key)
+    source = open_blocks(genes, labels, batch=batches, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
     n_genes = _at_most(n_genes, source.n_features)
@@ -138,6 +143,7 @@ def select_genes(
         "gene_symbols": gene_symbols,
         "normalize": normalize,
         "min_cells": min_cells,
+        "batch_key": batch_key,
     }
     adata.uns[key_added] = result_summary(selector, settings)
     return adata if copy else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import Indices, Label, Matrix, PathLike
+from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
 from semfs.io.hdf5 import file_column, is_zarr, view
@@ -23,6 +23,7 @@ from semfs.io.safety import atomic_write, check_apart, open_existing
 from semfs.io.sparse import distinct, normalized
 from semfs.io.tables import TableReader
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
+from semfs.labels import Labels
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.opening import _opened
@@ -83,6 +84,7 @@ def select_features(
     scale: bool = False,
     scheduler: str | None = None,
     X_unlabeled: Matrix | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> FileSelection:
     """Fit a selector to a file, in bounded memory, and write the columns it selects.
@@ -111,6 +113,8 @@ def select_features(
     X_unlabeled : array or sparse matrix of shape (n_unlabeled, d), optional
         More unlabeled samples, with the features of the source in their order
         (see `read_unlabeled`).
+    batch_unlabeled : array-like of shape (n_unlabeled,), optional
+        Their batches; needed if the source was opened with a `batch`.
     settings : mapping, optional
         How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
         file beside the parameters of the selector.
@@ -140,7 +144,8 @@ def select_features(
     seen = seen.scaled() if scale else seen
     if X_unlabeled is not None and seen.scale is not None:
         X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
-    _fit(selector, seen, X_unlabeled, scheduler)
+    beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
+    _fit(selector, seen, beside, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
     reasons = _reasons(selector, source)
     if seen.scale is not None:
@@ -275,15 +280,15 @@ def gene_names(reader: Reader, column: str) -> list[str]:
 def _fit(
     selector: SemFS,
     seen: BlockSource,
-    X_unlabeled: Matrix | None,
+    beside: Mapping[str, Any],
     scheduler: str | None,
 ) -> None:
-    """Fit the selector here, or on a Dask cluster."""
+    """Fit the selector here, or on a Dask cluster; ``beside`` are other samples for `fit`."""
     if scheduler is None:
-        selector.fit(seen, X_unlabeled=X_unlabeled)
+        selector.fit(seen, **beside)
         return
     with connect(scheduler) as client:
-        selector.fit(on_cluster(seen, client), X_unlabeled=X_unlabeled)
+        selector.fit(on_cluster(seen, client), **beside)
 
 
 def _scaled_columns(X: Matrix, scale: np.ndarray) -> Matrix:
@@ -302,6 +307,7 @@ def _return_to_original_units(selector: SemFS, scale: np.ndarray) -> None:
     selector.coef_ = selector.coef_ * scale[:, None]
     selector.class_means_ = selector.class_means_ / selected
     selector.within_ = selector.within_ / np.outer(selected, selected)
+    selector.batch_offsets_ = selector.batch_offsets_ / selected
     selector._evidence = None  # moments of the scaled columns
 
 

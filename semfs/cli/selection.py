@@ -56,6 +56,10 @@ LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
     "Raise it if classes are described alike."
 )
+BATCH = (
+    "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
+    "of a batch alike is removed before features are selected."
+)
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
@@ -87,6 +91,7 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
+    batch: Annotated[str | None, Option(help=BATCH)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
@@ -105,6 +110,7 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
+    from semfs.rows.opening import column_labels
     from semfs.scverse import warn_of_classes_alike
     from semfs.select import output_paths, read_unlabeled, select_features
 
@@ -141,15 +147,21 @@ def select(options: Selection) -> None:
         **given(options, "alpha", "gamma", "label_weight"),
     )
     X_unlabeled = None
+    batch_unlabeled = None
     if options.unlabeled_file is not None:
         reading = given(options, "layer", "normalize", "gene_symbols")
         X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
+        if options.batch is not None:
+            batch_unlabeled = column_labels(
+                options.unlabeled_file, options.batch, options.layer
+            )
     done = select_features(
         source,
         selector,
         options.out,
         unseen=unseen,
         X_unlabeled=X_unlabeled,
+        batch_unlabeled=batch_unlabeled,
         settings=_settings(options, features),
         **given(options, "subset", "scale", "scheduler"),
     )
@@ -172,7 +184,7 @@ def _open(options: Selection) -> "BlockSource":
     from semfs.select import gene_names
 
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
-    reading = given(options, "normalize")
+    reading = given(options, "normalize", "batch")
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
@@ -335,6 +347,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "include",
             "exclude",
             "candidates",
+            "batch",
         ),
     )
     # What a file or pattern meant, too, because the file may change.

@@ -160,7 +160,10 @@ class OutOfCoreSource(RowSource, Protocol):
         ...
 
     def assign(self, model: ClusterModel) -> Self:
-        """Return the unlabeled samples, labeled with the number of their cluster."""
+        """Return the unlabeled samples, labeled with the number of their cluster.
+
+        A model with offsets of batches is given the batch of each sample.
+        """
         ...
 
 
@@ -172,14 +175,14 @@ class ClusterModel(Protocol):
         """Centers (K, p) of the clusters."""
         ...
 
-    def assign(self, X: Matrix) -> Indices:
-        """Return the cluster of each sample X (n, d)."""
+    def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
+        """Return the cluster of each sample X (n, d); of known batches (n,) if they matter."""
         ...
 
     def project(self, X: Matrix, columns: slice) -> Floats:
         """Return what some columns X (n, g) of samples add to their projection (n, p)."""
         ...
 
-    def nearest(self, Z: Floats) -> Indices:
+    def nearest(self, Z: Floats, batches: Indices | None = None) -> Indices:
         """Return the nearest center of projected samples Z (n, p)."""
         ...

@@ -73,6 +73,8 @@ class Fitted:
     preprocessing: Preprocessing = NOTHING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
+    batches: Any = None  # (B,), batches whose offsets were removed
+    batch_offsets: Float64 | None = None  # (B, k), of the selected features
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -98,11 +100,14 @@ class Fitted:
             unlabeled_labels=as_numpy(selector.unlabeled_labels_),
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
+            batches=getattr(selector, "batches_", None),
+            batch_offsets=as_numpy(getattr(selector, "batch_offsets_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes of a selector."""
         labels = self.unlabeled_labels
+        offsets = self.batch_offsets
         return {
             "scores_": self.scores,
             "order_": self.order,
@@ -123,6 +128,8 @@ class Fitted:
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
             "preprocessing_": _settings_of(self.preprocessing),
+            "batches_": np.zeros(0) if self.batches is None else self.batches,
+            "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
         }
 
     @property
@@ -168,6 +175,7 @@ class Fitted:
             n_selected=k,
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets[:, kept],
         )
         if self.normal_equations is None:
             return shorter
@@ -197,6 +205,7 @@ class Fitted:
             coef=self.coef * scale[self.coef_features, None],
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets / unit,
             normal_equations=equations,
             preprocessing=replace(self.preprocessing, scale=None),
         )

@@ -12,6 +12,7 @@ import numpy as np
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import solve_alternating
+from semfs.method.batches import CorrectedRows
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
@@ -284,6 +285,12 @@ class Problem:
         center, target_mean = self._centers()
         within = self.objective.within(selected, _gram_among(solution, selected))
         known = {name.removesuffix("_"): value for name, value in self.knowledge.items()}
+        rows = self.moments.rows
+        batches = None
+        batch_offsets = None
+        if isinstance(rows, CorrectedRows):
+            batches = rows.pairs.batches
+            batch_offsets = rows.offsets[:, selected]
         return Fitted(
             order=order,
             scores=scores,
@@ -299,6 +306,8 @@ class Problem:
             preprocessing=self.preprocessing,
             feature_names=self.feature_names,
             normal_equations=self._normal_equations(solution),
+            batches=batches,
+            batch_offsets=batch_offsets,
             **known,
         )
 
