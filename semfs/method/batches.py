@@ -308,9 +308,7 @@ def remove_batches(
     return CorrectedRows(uncorrected, pairs, offsets).moments()
 
 
-def correct_by(
-    uncorrected: Moments, pairs: Pairs, offsets: Float64
-) -> Moments:
+def correct_by(uncorrected: Moments, pairs: Pairs, offsets: Float64) -> Moments:
     """Return moments of classes, given those of pairs and offsets (B, d) to remove."""
     return CorrectedRows(uncorrected, pairs, offsets).moments()
 
@@ -329,7 +327,10 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
     alone = np.flatnonzero(n_batches[pairs.class_of] == 1)
     if not len(alone):
         return
-    names = [f"{pairs.classes[pairs.class_of[p]]} ({pairs.batches[pairs.batch_of[p]]})" for p in alone]
+    names = [
+        f"{pairs.classes[pairs.class_of[p]]} ({pairs.batches[pairs.batch_of[p]]})"
+        for p in alone
+    ]
     text = f"{len(alone)} of {C} classes are in one batch only: {listed(names)}."
     components = pairs.components()
     if components.max() > 0:

@@ -240,9 +240,7 @@ class FitInput:
                     estimator, source, X_unlabeled, beside_batch, described, reset
                 )
             samples = Samples.load(source)
-        return cls._of_samples(
-            estimator, samples, X_unlabeled, beside_batch, described, reset
-        )
+        return cls._of_samples(estimator, samples, X_unlabeled, beside_batch, described, reset)
 
     @classmethod
     def _of_samples(
@@ -259,9 +257,7 @@ class FitInput:
         original = without_text_columns(samples.X, warn=reset)
         X = training_matrix(estimator, original, samples.names, reset=reset)
         with place_of_nan(original, samples.names):
-            rows, hidden, classes = _split(
-                X, samples.labels, samples.weights, samples.batches
-            )
+            rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
         beside = _with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
         if beside is None or isinstance(beside, MemoryRows):
@@ -327,9 +323,7 @@ class FitInput:
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
-            return TrainingData(
-                moments, unlabeled, source.X, self.preprocessing, self.batched
-            )
+            return TrainingData(moments, unlabeled, source.X, self.preprocessing, self.batched)
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks

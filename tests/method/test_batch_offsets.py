@@ -77,9 +77,7 @@ def test_moments_equal_those_of_corrected_samples(sparse, weighted):
         X = np.where(X > 0.5, X, 0.0)
     corrected = X - additive_offsets(X, y, batch, weights)[batch]
     wanted = Moments.from_data(corrected, y, sample_weight=weights)
-    found = remove_batches(
-        pair_moments(sp.csr_array(X) if sparse else X, y, batch, weights)
-    )
+    found = remove_batches(pair_moments(sp.csr_array(X) if sparse else X, y, batch, weights))
     assert_same_moments(found, wanted)
     features = np.arange(X.shape[1])
     np.testing.assert_allclose(
@@ -90,7 +88,9 @@ def test_moments_equal_those_of_corrected_samples(sparse, weighted):
 def test_moments_of_parts_add_up():
     X, y, batch, _ = make_batches(2)
     wanted = Moments.from_data(X - additive_offsets(X, y, batch)[batch], y)
-    parts = [pair_moments(X[rows], y[rows], batch[rows]) for rows in np.split(np.arange(200), 4)]
+    parts = [
+        pair_moments(X[rows], y[rows], batch[rows]) for rows in np.split(np.arange(200), 4)
+    ]
     added = parts[0] + parts[1] + parts[2] + parts[3]
     assert_same_moments(remove_batches(added), wanted)
     assert_same_moments(remove_batches(added.compact()), wanted)
