@@ -18,7 +18,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(STAMP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[all,dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
 	@touch $(STAMP)
 
 # Without documentation and test tools; `make install` adds the rest on top.
@@ -46,7 +46,7 @@ check: install ## Format, lint, type-check
 	$(BIN)/mypy
 
 bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 cells, Dask (two hours)
-	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python benchmarks/bench_core.py --runs 3
 	$(BIN)/python benchmarks/bench_atlas.py --runs 3
 	$(BIN)/python benchmarks/bench_distributed.py

@@ -19,7 +19,6 @@ from semfs.validation import did_you_mean, split_names
 UNLABELED = -1
 #: Code of a sample that must not be used at all.
 LEFT_OUT = -2
-NO_LABEL = UNLABELED  # alias until all branches are merged
 
 #: An array of labels (C,) or (n,): of numbers, of text, or of objects.
 LabelArray = npt.NDArray[Any]
@@ -197,8 +196,6 @@ class Labels:
         places = [i for i, label in enumerate(self.classes) if _text(label) in names]
         codes = np.where(np.isin(self.codes, places), LEFT_OUT, self.codes)
         return Labels(self.classes, codes.astype(np.int32))._renamed(self.classes)
-
-    without = leave_out  # alias until all branches are merged
 
     def mark_unlabeled(self, described: Iterable[Label] = ()) -> Labels:
         """Return the labels with none where they are -1, unless -1 is a described class.

@@ -16,7 +16,7 @@ import numpy as np
 import sklearn
 
 from semfs._typing import AttributesLike, Label, PathLike
-from semfs.datasets.files import as_frame
+from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view
 from semfs.io.reader import Reader
 from semfs.io.write import of_genes
@@ -126,8 +126,10 @@ def select_genes(
     genes = view(adata, layer, use_raw, gene_symbols)
     labels = genes.labels(groupby)  # refuses a wrong name before descriptions are looked for
     labels = without_rare_classes(labels, "min_cells", min_cells)
-    table = None if attributes is None else as_frame(attributes, _described(adata, groupby))
-    if table is not None:
+    table = None
+    if attributes is not None:
+        described = _described(adata, groupby)
+        table = AttributeTable.from_any(attributes, described).to_frame()
         warn_of_classes_alike(table, labels.classes)
     batches = None if batch_key is None else genes.labels(batch_key)
     source = open_blocks(genes, labels, batch=batches, normalize=normalize)
@@ -223,7 +225,7 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
-    return labels.without([labels.classes[c] for c in rare])
+    return labels.leave_out([labels.classes[c] for c in rare])
 
 
 def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:

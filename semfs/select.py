@@ -17,16 +17,17 @@ import numpy as np
 from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
-from semfs.io.hdf5 import file_column, is_zarr, view
+from semfs.io.anndata import check_counts, frame_column, is_anndata_zarr, view
 from semfs.io.reader import Reader
-from semfs.io.safety import atomic_write, check_apart, open_existing
-from semfs.io.sparse import distinct, normalized
+from semfs.io.registry import open_reader
+from semfs.io.safety import atomic_write, check_apart
 from semfs.io.tables import TableReader
+from semfs.io.tenx import unique_names
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.labels import Labels
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
-from semfs.rows.opening import _opened
+from semfs.rows.preprocess import Preprocessing
 from semfs.scverse import (
     result_columns,
     result_summary,
@@ -141,15 +142,18 @@ def select_features(
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
     seen = _seen_samples(source, selector, unseen)
-    seen = seen.scaled() if scale else seen
-    if X_unlabeled is not None and seen.scale is not None:
-        X_unlabeled = _scaled_columns(X_unlabeled, seen.scale)
+    if scale:
+        seen = seen.standardized()
+    factors = seen.preprocessing.scale
+    if X_unlabeled is not None and factors is not None:
+        X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
     beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
     _fit(selector, seen, beside, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
     reasons = _reasons(selector, source)
-    if seen.scale is not None:
-        _return_to_original_units(selector, seen.scale)
+    if factors is not None:
+        in_units = selector._fitted.scaled(factors.astype(np.float64))
+        selector._set_fitted(in_units)
 
     features = _feature_table(selector, source, reasons, pandas)
     with (
@@ -214,10 +218,10 @@ def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label])
     A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
     """
     assert source.labels is not None
-    labels = source.labels.without(unseen)
+    labels = source.labels.leave_out(unseen)
     if selector.attributes is not None:
         labels = labels.align_to(as_attribute_table(selector.attributes).classes.tolist())
-    return replace(source, labels=labels)
+    return source.with_labels(labels)
 
 
 def read_unlabeled(
@@ -233,14 +237,14 @@ def read_unlabeled(
     ``layer``, ``normalize`` and ``gene_symbols`` are those the source was opened with. The
     matrix must fit into memory.
     """
-    file = open_existing(path) if not Path(path).is_dir() else Path(path)
-    reader = _opened(file, (), layer, (), normalize is not None)[0]
+    # An empty tuple: its labels are not wanted.
+    reader, _ = open_reader(Path(path), (), layer)
+    if reader.of_cells:
+        check_counts(reader, normalize is not None)
     names = reader.feature_names
     if gene_symbols is not None:
         names = gene_names(reader, gene_symbols)
-    X: Matrix = reader.load()
-    if normalize is not None:
-        X = normalized(X)
+    X = Preprocessing(normalize).apply(reader.load())
     if source.feature_names is None or names is None:
         # Without names only the number of features can be compared.
         if X.shape[1] != source.n_features:
@@ -269,9 +273,9 @@ def gene_names(reader: Reader, column: str) -> list[str]:
         message = f"is {column!r}, but only .h5ad and .zarr files have a table of genes."
         raise ParameterError("gene_symbols", message)
     pandas = import_optional("pandas", "data", what="An AnnData file")
-    index = pandas.Series(file_column(path, reader.frame, None))
-    symbols = pandas.Series(file_column(path, reader.frame, column)).astype(object)
-    return distinct(symbols.fillna(index))
+    index = pandas.Series(frame_column(path, reader.frame))
+    symbols = pandas.Series(frame_column(path, reader.frame, column)).astype(object)
+    return unique_names(symbols.fillna(index))
 
 
 # ---- the fit --------------------------------------------------------------------------
@@ -289,26 +293,6 @@ def _fit(
         return
     with connect(scheduler) as client:
         selector.fit(on_cluster(seen, client), **beside)
-
-
-def _scaled_columns(X: Matrix, scale: np.ndarray) -> Matrix:
-    """Return X with its columns multiplied by ``scale`` (d,)."""
-    factors = scale[None, :].astype(X.dtype)
-    return X * factors if isinstance(X, np.ndarray) else X.multiply(factors).tocsr()
-
-
-def _return_to_original_units(selector: SemFS, scale: np.ndarray) -> None:
-    """Turn the results of a fit on columns multiplied by ``scale`` (d,) into those of the data.
-
-    With x' = scale · x a coefficient of x is scale times that of x', a mean of x is that of x'
-    by scale. Scores and objective do not depend on the units of X.
-    """
-    selected = scale[selector.support_]
-    selector.coef_ = selector.coef_ * scale[:, None]
-    selector.class_means_ = selector.class_means_ / selected
-    selector.within_ = selector.within_ / np.outer(selected, selected)
-    selector.batch_offsets_ = selector.batch_offsets_ / selected
-    selector._evidence = None  # moments of the scaled columns
 
 
 # ---- results --------------------------------------------------------------------------
@@ -401,10 +385,10 @@ def _named_like_var(source: BlockSource) -> BlockSource:
     reader = source.reader
     if reader.frame != "raw/var" or reader.path is None:
         return source
-    in_var = set(file_column(reader.path, "var", None))
+    in_var = set(frame_column(reader.path, "var"))
     if not in_var.isdisjoint(reader.feature_names or ()):
         return source
-    ids = distinct(file_column(reader.path, reader.frame, None))
+    ids = unique_names(frame_column(reader.path, reader.frame))
     if in_var.isdisjoint(ids):
         warn_of_other_names()
         return source
@@ -453,11 +437,11 @@ def _as_anndata(source: BlockSource) -> AnnData:
     pandas = import_optional("pandas", "data", what="An .h5ad file")
     reader = source.reader
     assert reader.path is not None
-    if is_zarr(reader.path) and (reader.path / "obs").is_dir():
+    if is_anndata_zarr(reader.path):
         found: AnnData = anndata.read_zarr(reader.path)
         return found
     X = reader.load()
-    row_names = getattr(reader, "row_names", None) or [str(i) for i in range(X.shape[0])]
+    row_names = reader.row_names or [str(i) for i in range(X.shape[0])]
     obs = pandas.DataFrame(index=row_names)
     if source.labels is not None:
         labels = [None if label is None else str(label) for label in source.labels.array()]

@@ -39,7 +39,7 @@ LIST_HEADERS = (
     "symbols",
 )
 #: Sample weights outside these limits are refused: their squares leave the range of float64.
-SMALLEST_WEIGHT = 1e-100
+SMALLEST_SAMPLE_WEIGHT = 1e-100
 LARGEST_WEIGHT = 1e100
 
 
@@ -219,6 +219,7 @@ class FeatureCount(Constraint):
     auto: bool = False  # whether "auto" is allowed
 
     def check(self, name: str, value: object) -> None:
+        """Raise unless the value is a count of at least 1, or a share between 0 and 1."""
         if self.auto and isinstance(value, str):
             if value != "auto":
                 raise ParameterError(name, f'must be a number or "auto", got {value!r}.')
@@ -258,7 +259,7 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
         raise ParameterError(name, "must not be negative. Use 0 to ignore a row.")
     if not weights.any():
         raise ParameterError(name, "is zero for every row: nothing is left to fit.")
-    if not SMALLEST_WEIGHT < weights.max() < LARGEST_WEIGHT:
+    if not SMALLEST_SAMPLE_WEIGHT < weights.max() < LARGEST_WEIGHT:
         raise ParameterError(name, f"goes up to {weights.max():.0e}. Use weights near 1.")
     return weights
 

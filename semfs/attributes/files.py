@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs._typing import Float64, PathLike
-from semfs.attributes.columns import PARQUET, TEXT, read_columns
 from semfs.io.safety import FileError, atomic_write, file_errors, open_existing
-from semfs.io.tables import EXCEL, decimal_sign
+from semfs.io.tables import EXCEL, PARQUET, decimal_sign, read_columns
 from semfs.labels import Labels, is_missing
 from semfs.system import import_optional
 from semfs.validation import check_distinct
@@ -21,6 +20,7 @@ from semfs.validation import check_distinct
 if TYPE_CHECKING:
     import pandas as pd
 
+TEXT = (".csv", ".tsv", ".txt")
 _TABLES = (*TEXT, *PARQUET, *EXCEL)
 #: Words that stand for a number in a table.
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import ArrayLike, Float64, Floats, Indices, LabelsLike, Mask, Matrix
 from semfs.attributes import align_attributes
-from semfs.selectors.base import RankingSelector, constant_columns
+from semfs.selectors.ranking import RankingSelector, constant_columns
 
 #: Range of the largest entry of X in which parameters in the units of X have a meaning: from
 #: 1e-9 to 1e12, chosen wide.

@@ -15,7 +15,8 @@ from sklearn.utils import check_random_state
 from semfs._typing import Float64, Indices, Mask, RandomState
 from semfs.baselines import mcfs
 from semfs.baselines.base import Baseline, Training
-from semfs.selectors.base import stable_order
+from semfs.selectors.ranking import stable_order
+from semfs.validation import Above, AtLeast, OneOf, WholeNumber
 
 #: Reweighted ridge solves per round, and what keeps their weights finite, as in the original.
 IRLS_ROUNDS = 10
@@ -100,16 +101,18 @@ class FSASL(Baseline):
     n_iter_no_change: int | None = None
     random_state: RandomState = 0
 
-    _words = {"inner": ("exact", "reference"), "mu": ("initial", "adaptive")}
-    _whole = {
-        "n_components": 1,
-        "n_neighbors": 1,
-        "max_iter": 1,
-        "n_iter_no_change": 1,
-        "max_samples": 2,
+    _constraints = {
+        "n_components": WholeNumber(1),
+        "n_neighbors": WholeNumber(1),
+        "lambda2": AtLeast(0),
+        "lambda3": Above(0),
+        "ratio": Above(0),
+        "mu": OneOf("initial", "adaptive"),
+        "inner": OneOf("exact", "reference"),
+        "max_iter": WholeNumber(1),
+        "n_iter_no_change": WholeNumber(1),
+        "max_samples": WholeNumber(2),
     }
-    _at_least = {"lambda2": 0}
-    _above = {"lambda3": 0, "ratio": 0}
 
     def _scores(self, data: Training) -> Float64:
         """Return the row norms of W (d, c), in the order of steps of the released program."""

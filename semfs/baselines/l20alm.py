@@ -22,6 +22,7 @@ from semfs._typing import (
     RandomState,
 )
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
+from semfs.validation import Above, AtLeast, WholeNumber
 
 #: Largest penalty μ, as in the original program.
 LARGEST_MU = 1e10
@@ -84,9 +85,12 @@ class L20ALM(Baseline):
     random_state: RandomState = 0
 
     _supervised = True
-    _whole = {"max_iter": 1}
-    _at_least = {"rho": 1, "tol": 0}
-    _above = {"mu": 0}
+    _constraints = {
+        "mu": Above(0),
+        "rho": AtLeast(1),
+        "max_iter": WholeNumber(1),
+        "tol": AtLeast(0),
+    }
 
     def path(self, X: ArrayLike | Matrix, y: LabelsLike, ks: Iterable[int]) -> list[Self]:
         """Return one fitted selector per number of features k."""

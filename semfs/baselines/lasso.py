@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from semfs._typing import AttributesLike, Float64, Floats
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
+from semfs.validation import Above, AtLeast, OneOf, WholeNumber
 
 #: Entries of W above which a looser tolerance must do; a fit then takes minutes.
 MANY_COEFFICIENTS = 1_000_000
@@ -78,10 +79,12 @@ class LassoSelector(Baseline):
     max_iter: int = 10_000
 
     _supervised = True
-    _words = {"penalty": ("l1", "l21")}
-    _whole = {"max_iter": 1}
-    _at_least = {"tol": 0}
-    _above = {"lam": 0}
+    _constraints = {
+        "penalty": OneOf("l1", "l21"),
+        "lam": Above(0),
+        "max_iter": WholeNumber(1),
+        "tol": AtLeast(0),
+    }
 
     def _scores(self, data: Training) -> Floats:
         """Return the row norms of W, and tiny negative scores for zero rows."""

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training
+from semfs.validation import Above, OneOf, WholeNumber
 
 #: Added to the Gram matrix in the direction solve only, as in the original.
 LARS_RIDGE = 1e-3
@@ -78,9 +79,12 @@ class MCFS(Baseline):
     heat_width: float | None = None
     random_state: RandomState = 0
 
-    _words = {"weight": ("heat", "binary")}
-    _whole = {"n_components": 1, "n_neighbors": 1}
-    _above = {"heat_width": 0}
+    _constraints = {
+        "n_components": WholeNumber(1),
+        "n_neighbors": WholeNumber(1),
+        "weight": OneOf("heat", "binary"),
+        "heat_width": Above(0),
+    }
 
     def _scores(self, data: Training) -> Float64:
         """Return the largest coefficient of each feature over the coordinates."""

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import AttributesLike, Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
+from semfs.validation import Above, AtLeast, OneOf, WholeNumber
 
 #: Samples up to which all pairs are compared in every step, and samples per step above that.
 LARGEST_FULL_BATCH = 4000
@@ -85,10 +86,17 @@ class WkNN(Baseline):
 
     _supervised = True
     _unit_free = True
-    _words = {"kernel": ("rbf", "exp"), "loss": ("mse", "mae", "huber", "ce")}
-    _whole = {"max_iter": 1, "batch_size": 2}
-    _at_least = {"lambda0": 0, "lambda1": 0, "lambda2": 0}
-    _above = {"learning_rate": 0, "huber_delta": 0}
+    _constraints = {
+        "kernel": OneOf("rbf", "exp"),
+        "loss": OneOf("mse", "mae", "huber", "ce"),
+        "lambda0": AtLeast(0),
+        "lambda1": AtLeast(0),
+        "lambda2": AtLeast(0),
+        "learning_rate": Above(0),
+        "huber_delta": Above(0),
+        "max_iter": WholeNumber(1),
+        "batch_size": WholeNumber(2),
+    }
 
     def _scores(self, data: Training) -> Float64:
         """Return the weights, and tiny negative scores where they are 0."""

@@ -1,6 +1,5 @@
 """`semfs attributes` and `semfs datasets`: class descriptions, and the known data sets."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,11 +101,10 @@ def _write_template(labels: list[str], ontology: str | None, path: Path) -> None
     """Write a table of label and best guess of its term in the ontology."""
     if ontology is None:
         raise ValueError("--template needs --ontology FILE, or --ontology cl.")
-    # By name, because the function comes with another branch; import it when all are merged.
-    module = import_module("semfs.attributes.ontology")
-    guesses: pd.DataFrame = module.mapping_template(labels, ontology)
+    from semfs.attributes import mapping_template
     from semfs.attributes.files import write_table
 
+    guesses = mapping_template(labels, ontology)
     # The labels become the index, which is written as the first column.
     first, *_ = guesses.columns
     write_table(guesses.set_index(first), path)

@@ -41,6 +41,7 @@ PAGE = "Page with figures, .html."
 REPEATS = "K-means runs per score."
 METHODS = "Methods to compare, with commas; module:Class for your own."
 SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
+SPLITS = "Number of class splits: the data set's own first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
@@ -48,7 +49,7 @@ MOST_FAILURES = 10
 
 @dataclass
 class Evaluation:
-    """Options of `evaluate`: the data, and those of `semfs.lab.paper.evaluate`."""
+    """Options of `evaluate`: the data, and those of `semfs.lab.evaluate.evaluate`."""
 
     data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = USUAL_METHODS
@@ -61,7 +62,7 @@ class Evaluation:
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
-    n_splits: Annotated[int | None, Option("--splits", help="Random class splits.")] = None
+    n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
     n_jobs: Jobs = None
     seed: Seed = 0
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
@@ -88,7 +89,7 @@ def evaluate(options: Evaluation) -> None:
 
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab import versions
-    from semfs.lab.paper import evaluate as evaluate_methods
+    from semfs.lab.evaluate import evaluate as evaluate_methods
     from semfs.lab.report import write_report
 
     data = _open(options)
@@ -104,8 +105,8 @@ def evaluate(options: Evaluation) -> None:
     elif rows:
         print_scores(rows)
     if options.out is not None:
-        facts: dict[str, Any] = dict(getattr(summary, "info", None) or {})
-        facts |= {
+        facts = {
+            **summary.info,
             "command": command_line(),
             "versions": versions(),
             "notes": summary.notes,
@@ -120,7 +121,7 @@ def evaluate(options: Evaluation) -> None:
 
 def _open(options: Evaluation) -> Any:
     """Return the data set, a known one or a file."""
-    from semfs.lab.paper import open_data
+    from semfs.lab.data import open_data
 
     path = Path(options.data)
     reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
@@ -167,7 +168,7 @@ def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
 
 def print_scores(rows: list[dict[str, Any]]) -> None:
     """Print one line per method, best mean first, averaged over splits."""
-    from semfs.lab.report import METRICS, curves
+    from semfs.lab.comparison import METRICS, curves
 
     ks = sorted({row["k"] for row in rows})
     n_splits = len({row["split"] for row in rows})
@@ -240,6 +241,8 @@ def demo(
 
 def _print_demo(found: "Demo") -> None:
     """Print the task, the selected genes, the scores, and the lead over other selectors."""
+    from semfs.lab.demo import OURS
+
     facts = found.facts
     data = found.data
     show(
@@ -261,4 +264,4 @@ def _print_demo(found: "Demo") -> None:
         limits = "" if lead.low is None else f"{lead.low:+.3f} to {lead.high:+.3f}"
         leads.append((measure, other, f"{lead.mean:+.3f}", limits, lead.verdict))
     columns = ["measure", "against", ">lead", "95 % interval", ""]
-    print_table("Lead of SemFS + descriptions, paired over the splits", columns, leads)
+    print_table(f"Lead of {OURS}, paired over the splits", columns, leads)

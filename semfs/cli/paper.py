@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from semfs.cli.console import complain, show, show_written
-from semfs.cli.evaluation import METHODS, report_failures
+from semfs.cli.evaluation import METHODS, SPLITS, report_failures
 from semfs.cli.options import (
     Jobs,
     Seed,
@@ -25,7 +25,6 @@ EXPERIMENTS = (
 )
 FOLDER = "Folder of data sets; without it, the bundled sample."
 ONLY = "Only data sets whose names start with one of these (with commas)."
-SPLITS = "Maximum number of class splits."
 FAST = "Fewer values of k, runs, splits and grid points."
 
 
@@ -67,7 +66,7 @@ def reproduce(options: Reproduction) -> None:
         message = f"interrupted. What is finished is safe in {options.run_folder}"
         raise KeyboardInterrupt(f"{message}; the same command continues.") from None
     show(
-        f"{done.n_cells} jobs: {done.n_before} finished before, {done.n_computed} computed in "
+        f"{done.n_total} jobs: {done.n_before} finished before, {done.n_computed} computed in "
         f"{done.seconds:.0f} s, {len(done.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
     )

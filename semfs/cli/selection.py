@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -195,13 +195,11 @@ def _open(options: Selection) -> "BlockSource":
 
 def _other_matrices(data: Path, used: str | None) -> list[str]:
     """Return the layers of an AnnData file, and raw, without the one in use."""
-    from semfs.io.hdf5 import is_zarr, opened
+    from semfs.io.anndata import is_anndata_file, matrix_names
 
-    if data.suffix.lower() != ".h5ad" and not is_zarr(data):
+    if not is_anndata_file(data):
         return []
-    file = opened(data)
-    names = [*file.get("layers", {}), *(["raw"] if "raw" in file else [])]
-    return [name for name in names if name != used]
+    return [name for name in matrix_names(data) if name != used]
 
 
 def _with_usable_labels(
@@ -214,7 +212,7 @@ def _with_usable_labels(
     import numpy as np
 
     from semfs.cli.options import words
-    from semfs.labels import LEFT_OUT, NO_LABEL, Labels
+    from semfs.labels import LEFT_OUT, UNLABELED, Labels
     from semfs.scverse import without_rare_classes
 
     assert source.labels is not None
@@ -225,9 +223,8 @@ def _with_usable_labels(
         names = [text] if text in labels.classes else words(text)
         for name in names:
             labels = labels.mask_label(name)
-    if table is None or NO_LABEL not in table.index:
-        # -1 is scikit-learn's mark of a missing label, unless a class has this name.
-        labels = labels.mask_label(NO_LABEL)
+    # -1 is scikit-learn's mark of a missing label, unless a class has this name.
+    labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":
         if options.unlabeled is None:
             complain(
@@ -235,10 +232,10 @@ def _with_usable_labels(
                 "examples of unseen classes with --unlabeled use."
             )
         # Left out of the fit; the rows are still written.
-        codes = np.where(labels.codes == NO_LABEL, LEFT_OUT, labels.codes)
+        codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
-    return replace(source, labels=labels), before - set(labels.classes)
+    return source.with_labels(labels), before - set(labels.classes)
 
 
 # ---- classes --------------------------------------------------------------------------
@@ -251,15 +248,10 @@ def _descriptions(
 
     An NPZ file may bring both.
     """
-    from semfs.datasets.files import class_table, npz_classes
+    from semfs.datasets.files import class_descriptions
 
     assert source.labels is not None
-    if options.attributes is not None:
-        classes = source.labels.classes
-        return class_table(options.data, options.attributes, classes, needed=False)
-    if options.data.suffix.lower() == ".npz":
-        return npz_classes(options.data)
-    return None, []
+    return class_descriptions(options.data, options.attributes, source.labels.classes)
 
 
 def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[Any]:

@@ -142,23 +142,6 @@ def class_descriptions(
     return AttributeTable.from_any(attributes, classes).to_frame(), unseen
 
 
-def class_table(
-    path: PathLike,
-    attributes: Descriptions | None,
-    classes: Iterable[Label],
-    *,
-    needed: bool = False,
-) -> tuple[pd.DataFrame | None, list[Label]]:
-    """Return `class_descriptions`."""
-    return class_descriptions(path, attributes, classes)  # alias until all branches are merged
-
-
-def as_frame(attributes: Descriptions, classes: Iterable[Label] = ()) -> pd.DataFrame:
-    """Return class descriptions in any form as a frame."""
-    # alias until all branches are merged
-    return AttributeTable.from_any(attributes, classes).to_frame()
-
-
 def npz_classes(path: Path) -> tuple[pd.DataFrame | None, list[Label]]:
     """Return the attributes of an ``.npz`` file (a frame, or None), and its unseen classes."""
     arrays = read_npz(path, _CLASS_ARRAYS)

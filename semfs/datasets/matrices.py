@@ -12,9 +12,10 @@ from scipy import sparse
 from semfs._typing import Matrix, PathLike
 from semfs.io.hdf5 import group_reader
 from semfs.io.mat import names_in_mat, read_mat
-from semfs.io.reader import check_matrix, read_npy
+from semfs.io.npy import read_npy
+from semfs.io.reader import check_matrix
 from semfs.io.safety import FileError, open_existing
-from semfs.rows import as_plain
+from semfs.rows import open_unlabeled
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Bytes in which the signature of a MATLAB file of version 7.3 lies: after 512 of a header.
@@ -83,7 +84,7 @@ def _read_matrix(path: Path) -> Matrix:
         return read_npy(path)
     if suffix == ".mat":
         return _read_mat_matrix(path)
-    return as_plain(path).X
+    return open_unlabeled(path).reader.load()
 
 
 def _read_mat_matrix(path: Path) -> Matrix:

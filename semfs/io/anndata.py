@@ -206,6 +206,30 @@ def open_anndata_zarr(path: Path, request: Request) -> tuple[Reader, Labels | No
     return _open_store(ZarrStore(path), request)
 
 
+def is_anndata_file(path: Path) -> bool:
+    """Whether a path is an .h5ad file or AnnData in a Zarr folder."""
+    return path.suffix.lower() == ".h5ad" or is_anndata_zarr(path)
+
+
+def frame_column(path: Path, frame: str, column: str | None = None) -> Any:
+    """Return a column of ``obs``, ``var`` or ``raw/var`` of a file; None: the index."""
+    store = _store_of(path)
+    with store.errors():
+        return _column(store, frame, column)
+
+
+def matrix_names(path: Path) -> list[str]:
+    """Return the layers of an AnnData file, and "raw" if it has one."""
+    store = _store_of(path)
+    with store.errors():
+        names = [str(name) for name in store.root.get("layers", {})]
+        return [*names, "raw"] if "raw" in store else names
+
+
+def _store_of(path: Path) -> Store:
+    return ZarrStore(path) if is_zarr(path) else Hdf5Store(path)
+
+
 def _open_store(store: Store, request: Request) -> tuple[Reader, Labels | None]:
     """All that is read of an AnnData file: matrix, names and labels, from one handle."""
     with store.errors():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semfs.io.chunks import hdf5_chunks
 from semfs.io.probe import probe_ok
@@ -84,11 +84,3 @@ def open_hdf5(path: Path, request: Request) -> tuple[Reader, Labels | None]:
 def group_reader(path: Path, key: str | None) -> Reader:
     """Return a reader of a matrix in an HDF5 file (by default X, or the only one)."""
     return matrix_reader(Hdf5Store(path), key)
-
-
-def __getattr__(name: str) -> Any:  # alias until all branches are merged
-    from semfs.io import anndata
-
-    if name in ("GeneMatrix", "as_genes", "check_counts", "view"):
-        return getattr(anndata, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

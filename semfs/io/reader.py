@@ -51,7 +51,9 @@ _OPENED = ("_array", "_arrays", "_spilled")
 class Request:
     """What a caller wants of data: the labels, which matrix, columns that are no features."""
 
-    y: LabelsLike | None = None  # labels, or the name of a column, array or file with them
+    y: LabelsLike | Labels | None = (
+        None  # labels, or the name of a column, array or file with them
+    )
     key: str | None = None  # name of the matrix or layer
     drop: tuple[str, ...] = ()
     no_label: Sequence[str] = NO_LABEL_TEXTS
@@ -253,15 +255,3 @@ class TempArray:
         with self.lock:  # the file has one position
             self.file.seek(start * self.dtype.itemsize)
             return np.fromfile(self.file, self.dtype, stop - start)
-
-
-def __getattr__(name: str) -> Any:  # alias until all branches are merged
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from semfs.io import npy, npz
-
-    if name == "read_npy":
-        return npy.read_npy
-    if name in ("named", "names_in_npz", "npz_labels", "read_npz"):
-        return getattr(npz, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,7 +62,7 @@ FOLDERS: list[tuple[Callable[[Path], bool], Opener]] = [
 
 def open_reader(
     data: Any,
-    y: LabelsLike | None = None,
+    y: LabelsLike | Labels | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     no_label: Sequence[str] = NO_LABEL_TEXTS,

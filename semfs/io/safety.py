@@ -16,10 +16,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from semfs._typing import PathLike
 from semfs.system import memory_limit, size_text
+
+if TYPE_CHECKING:
+    # It imports numpy, and `semfs --help` loads this module.
+    from semfs._typing import PathLike
 
 #: Bytes up to which the declared size of an array is not questioned (256 MB).
 LARGE = 2**28

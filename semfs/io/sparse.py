@@ -36,8 +36,6 @@ COLUMN_BYTES = 128
 INDEX_BYTES = 8
 #: Stored values at each of `PLACES` places that are looked at to see what a matrix holds.
 SAMPLE_VALUES = 5000
-#: Counts per cell after normalization, as scanpy's normalize_total takes them.
-TARGET_SUM = 1e4  # alias until all branches are merged: moves to rows/preprocess.py
 
 #: The arrays ``data``, ``indices`` and ``indptr`` of a sparse matrix.
 SparseArrays = tuple[SlicedArray, SlicedArray, SlicedArray]
@@ -177,10 +175,6 @@ class SparseReader(Reader):
         ones = np.ones(last - first, self.dtype)
         return self.part(first, last) @ ones
 
-    @cached_property
-    def row_factors(self) -> Floats:  # alias until all branches are merged
-        return _factors(self.row_sums(), self.dtype)
-
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None); a matrix stored by columns is loaded and converted."""
         if self.by_columns:
@@ -221,35 +215,3 @@ def array_reader(array: Any, path: Path | None = None) -> Reader:
 def _itself(value: T) -> T:
     """The value: a function that opens nothing, and can be pickled unlike a lambda."""
     return value
-
-
-def normalized(X: Any, factors: Floats | None = None) -> Any:
-    """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
-
-    X (n, d) is dense, CSR, or columns in CSC with the factors (n,) of whole rows.
-    (alias until all branches are merged: moves to rows/preprocess.py)
-    """
-    sparse = sp.issparse(X)
-    if (X.data if sparse else X).min(initial=0) < 0:
-        raise ValueError('normalize="log1p": negative numbers are no counts; leave it out.')
-    if factors is None and sparse:
-        sums = np.zeros(X.shape[0])
-        full = np.flatnonzero(np.diff(X.indptr))
-        if len(full):  # an eighth of the time of a product
-            sums[full] = np.add.reduceat(X.data, X.indptr[full])
-        factors = _factors(sums, X.dtype)
-    elif factors is None:
-        factors = _factors(X.sum(axis=1, dtype=np.float64), X.dtype)
-    with np.errstate(all="ignore"):
-        if not sparse:
-            return np.log1p(X * factors[:, None])
-        csc = X.format == "csc"
-        data = factors[X.indices] if csc else np.repeat(factors, np.diff(X.indptr))
-        data *= X.data
-        np.log1p(data, out=data)
-    return type(X)((data, X.indices, X.indptr), shape=X.shape)
-
-
-def _factors(row_sums: Floats, dtype: npt.DTypeLike) -> Floats:
-    """What rows are multiplied by to be normalized; empty rows stay as they are."""
-    return (TARGET_SUM / np.where(row_sums == 0, 1.0, row_sums)).astype(dtype)

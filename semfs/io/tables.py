@@ -67,7 +67,7 @@ PARQUET = (".parquet", ".pq")
 #: Names under which pandas stores a frame's index, which is neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 #: Rows of a text column that are looked at for broken numbers.
-SAMPLE_ROWS = 200
+INSPECTED_ROWS = 200
 #: Column names that a message lists at most.
 MOST_NAMES = 8
 #: Bytes that the Parquet reader buffers of each column.
@@ -181,7 +181,7 @@ class TableReader(Reader):
         if batch is None or not batch.num_rows:
             raise FileError(f"{self.path} has no rows, only names of columns.")
         types = import_optional("pyarrow").types
-        for name, column in zip(batch.schema.names, batch.slice(0, SAMPLE_ROWS).columns):
+        for name, column in zip(batch.schema.names, batch.slice(0, INSPECTED_ROWS).columns):
             if name not in not_features and types.is_string(column.type):
                 refuse_broken_numbers(self.path, name, column.to_pylist())
         return batch.schema

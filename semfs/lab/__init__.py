@@ -12,6 +12,6 @@ experiments, `semfs.lab.report` makes a page of either. Below them, from the bot
 """
 
 from semfs.lab.parallel import Summary, run, versions
-from semfs.lab.store import Cell, Job, Result, Store
+from semfs.lab.store import Job, Result, Store
 
-__all__ = ["Cell", "Job", "Result", "Store", "Summary", "run", "versions"]
+__all__ = ["Job", "Result", "Store", "Summary", "run", "versions"]

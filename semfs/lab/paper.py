@@ -15,9 +15,7 @@ from pathlib import Path
 
 from semfs._typing import PathLike
 from semfs.lab.data import Loader, find_data, load, starting_with
-from semfs.lab.data import open_data as open_data  # alias until all branches are merged
 from semfs.lab.evaluate import HALVED
-from semfs.lab.evaluate import evaluate as evaluate  # alias until all branches are merged
 from semfs.lab.methods import find_method
 from semfs.lab.parallel import Summary, run, versions
 from semfs.lab.plan import Experiment, plan

@@ -80,11 +80,6 @@ class Summary:
     seconds: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def n_cells(self) -> int:
-        """The number of jobs."""
-        return self.n_total  # alias until all branches are merged
-
     def __add__(self, other: Self) -> Self:
         return type(self)(
             n_total=self.n_total + other.n_total,

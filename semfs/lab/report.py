@@ -22,51 +22,22 @@ from typing import TYPE_CHECKING, Any
 from semfs._typing import PathLike
 from semfs.io.safety import atomic_write
 from semfs.lab.comparison import (
-    METRICS,
     Row,
-    curves,
     is_oracle,
-    lead,
-    paired_interval,
-    standings,
 )
 from semfs.lab.sections import (
     HERE,
-    PAPER,
     Panel,
     Section,
-    Table,
     build_sections,
     colors,
     data_title,
     label_order,
-    score_panels,
 )
 from semfs.system import import_optional
 
 if TYPE_CHECKING:
     import jinja2
-
-# Names of comparison.py and sections.py: aliases until all branches are merged.
-__all__ = [
-    "METRICS",
-    "PAPER",
-    "Panel",
-    "Section",
-    "Table",
-    "build_sections",
-    "colors",
-    "curves",
-    "data_title",
-    "is_oracle",
-    "lead",
-    "paired_interval",
-    "render",
-    "score_panels",
-    "standings",
-    "write_csv",
-    "write_report",
-]
 
 #: Curves drawn at once; a click shows the others.
 MOST_CURVES = 8

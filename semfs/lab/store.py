@@ -132,9 +132,6 @@ class Result:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-Cell = Job  # alias until all branches are merged
-
-
 class Store:
     """Results of a run directory (or of memory, for ``run=None``).
 

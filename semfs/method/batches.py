@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from semfs.method.moments import Moments
 from semfs.validation import listed
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from semfs.rows.source import SampledColumns
 
 #: Eigenvalues of the scaled normal equations are between 0 and 1. Those below belong to
@@ -202,29 +205,31 @@ class CorrectedRows:
         """Return the moments of the classes, offsets removed."""
         found = self.uncorrected
         n_classes = len(self.pairs.classes)
-        counts = np.bincount(self.pairs.class_of, found.counts, minlength=n_classes)
+        counts = np.zeros(n_classes)
+        np.add.at(counts, self.pairs.class_of, found.counts)
         corrected = found.means - self.offsets[self.pairs.batch_of]
         sums = _group_sums(found.counts, corrected, self.pairs.class_of, n_classes)
         means = sums / counts[:, None]
-        V, O = self._rank_terms()
+        V, U = self._rank_terms
         before = found.scatter_diag
-        diag = before - 2.0 * np.einsum("bd,bd->d", V, O)
+        diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
         diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
         return Moments(self.pairs.classes, counts, means, diag, self, None, found.eps)
 
+    @cached_property
     def _rank_terms(self) -> tuple[Float64, Float64]:
-        """V and O (B, d) such that the scatter of corrected samples is S − V'O − O'V.
+        """V and U (B, d) such that the scatter of corrected samples is S − V'U − U'V.
 
-        With O the offsets about their mean, s_b the sum of batch b about the mean of all
-        samples, and n_b its weight, that scatter is S − Σ_b (s_b o_b' + o_b s_b' − n_b o_b o_b')
-        so that V has the rows s_b − n_b o_b / 2.
+        With U the offsets u_b about their mean, s_b the sum of batch b about the mean of all
+        samples, and n_b its weight, it is S − Σ_b (s_b u_b' + u_b s_b' − n_b u_b u_b'), so
+        that V has the rows s_b − n_b u_b / 2.
         """
         found = self.uncorrected
         n_batch = self.batch_counts()
-        O = self.offsets - n_batch @ self.offsets / n_batch.sum()
+        U = self.offsets - n_batch @ self.offsets / n_batch.sum()
         about_mean = found.means - found.mean
-        s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(O))
-        return s - 0.5 * n_batch[:, None] * O, O
+        s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(U))
+        return s - 0.5 * n_batch[:, None] * U, U
 
     def gram_columns(
         self,
@@ -236,9 +241,9 @@ class CorrectedRows:
         precise: bool,
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix of the corrected samples."""
-        V, O = self._rank_terms()
+        V, U = self._rank_terms
         out = self.uncorrected.scatter_columns(columns, precise=precise)
-        return out - V.T @ O[:, columns] - O.T @ V[:, columns]
+        return out - V.T @ U[:, columns] - U.T @ V[:, columns]
 
     def scatter(
         self,
@@ -249,8 +254,8 @@ class CorrectedRows:
         near: bool = False,
     ) -> Float64:
         """Return the scatter matrix (d, d) of the corrected samples."""
-        V, O = self._rank_terms()
-        products = V.T @ O
+        V, U = self._rank_terms
+        products = V.T @ U
         return self.uncorrected.scatter(precise=precise) - products - products.T
 
     def keep_classes(self, mask: Mask) -> CorrectedRows:
@@ -284,6 +289,17 @@ class CorrectedRows:
         n_batch = self.batch_counts()
         centered = self.offsets - n_batch @ self.offsets / n_batch.sum()
         return classes / total, n_batch @ centered[:, features] ** 2 / total
+
+
+def is_corrected(rows: object) -> TypeIs[CorrectedRows]:
+    """Whether offsets of batches are removed from samples."""
+    return isinstance(rows, CorrectedRows)
+
+
+def uncorrected_rows(moments: Moments) -> Any:
+    """Return the samples of moments as they are, before offsets are removed."""
+    rows = moments.rows
+    return rows.uncorrected.rows if is_corrected(rows) else rows
 
 
 def remove_batches(
@@ -392,7 +408,9 @@ class OffsetMatrix:
 
     def toarray(self) -> Matrix:
         """Return the matrix as a dense array."""
-        X: Any = self.X.toarray() if sp.issparse(self.X) else self.X
+        X: Any = self.X
+        if sp.issparse(X):
+            X = X.toarray()
         return X - self.offsets.astype(X.dtype)[self.batch_of]
 
 

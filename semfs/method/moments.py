@@ -311,7 +311,7 @@ class Moments:
         return np.abs(self.mean) > times * spread
 
 
-def _summed(rows: MemoryRows | DeviceRows) -> RowSource:
+def _summed(rows: MemoryRows | DeviceRows) -> MemoryRows | DeviceRows:
     """The samples as they are summed: without those of weight 0, small data in float64.
 
     Samples of weight 0 must not decide what the others are shifted by: a feature that is

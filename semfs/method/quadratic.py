@@ -55,11 +55,6 @@ class Quadratic:
         pivots = float((self.diag + self.gamma).sum())
         return float((self.B**2).sum() / max(pivots, np.finfo(float).tiny))
 
-    @property
-    def reach(self) -> float:
-        """The total marginal gain."""
-        return self.total_marginal_gain  # alias until all branches are merged
-
     def scaled_by(self, weight: float) -> Quadratic:
         """Return the same J, multiplied by a weight.
 

@@ -9,33 +9,24 @@ another array library (`device`), in files (`streamed`, `csr`, `csc`) or on a Da
 from semfs.arrays import as_matrix, batches, draw_rows
 from semfs.io.anndata import as_genes, view
 from semfs.labels import Labels
-from semfs.rows.blocks import BlockSource, OutOfCoreRows
+from semfs.rows.blocks import BlockSource, OutOfCoreRows, beyond_memory, in_blocks
 from semfs.rows.device import DeviceRows, is_foreign
-from semfs.rows.memory import MemoryRows
+from semfs.rows.memory import MemoryRows, in_memory
 from semfs.rows.opening import (
-    Plain,
-    as_plain,
-    as_source,
     column_places,
     open_blocks,
     open_unlabeled,
-    plain_blocks,
     source_of,
-    unlabeled_source,
 )
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.source import ClusterModel, OutOfCoreSource, RowSource
 from semfs.rows.sums import FAR, NEAR, Accumulator, add_outer
 
-Rows = MemoryRows  # alias until all branches are merged
-ArrayRows = DeviceRows  # alias until all branches are merged
-
 __all__ = [
     "FAR",
     "NEAR",
     "Accumulator",
-    "ArrayRows",
     "BlockSource",
     "ClusterModel",
     "DeviceRows",
@@ -43,24 +34,21 @@ __all__ = [
     "MemoryRows",
     "OutOfCoreRows",
     "OutOfCoreSource",
-    "Plain",
     "Preprocessing",
     "ReadPlan",
     "RowSource",
-    "Rows",
     "add_outer",
     "as_genes",
     "as_matrix",
-    "as_plain",
-    "as_source",
     "batches",
+    "beyond_memory",
     "column_places",
     "draw_rows",
+    "in_blocks",
+    "in_memory",
     "is_foreign",
     "open_blocks",
     "open_unlabeled",
-    "plain_blocks",
     "source_of",
-    "unlabeled_source",
     "view",
 ]

@@ -13,16 +13,17 @@ import scipy.sparse as sp
 
 from semfs.arrays import draw_rows
 from semfs.io.reader import Reader
-from semfs.labels import LEFT_OUT, NO_LABEL, Labels, encode_labels, label_array
+from semfs.labels import LEFT_OUT, UNLABELED, Labels, encode_labels, label_array
 from semfs.progress import Progress
 from semfs.rows.memory import N_SAMPLED_SPARSE, MemoryRows
-from semfs.rows.old_names import OldNames
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.sums import Accumulator, check_matrix_fits, used_mask
 from semfs.rows.threads import prefetch
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from semfs._typing import Float64, Floats, Indices, Label, Mask, Matrix
     from semfs.rows.source import ClusterModel, SampledColumns
 
@@ -39,7 +40,7 @@ MATRIX_NEEDED = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OutOfCoreRows(OldNames, ABC):
+class OutOfCoreRows(ABC):
     """Base of sources that are read in parts and never held whole in memory."""
 
     labels: Labels | None = None  # None: they come with the blocks
@@ -200,7 +201,7 @@ class OutOfCoreRows(OldNames, ABC):
         known = self.labels_known()
         assert known.labels is not None
         codes = known.labels.codes
-        mask = codes >= 0 if labeled else codes == NO_LABEL
+        mask = codes >= 0 if labeled else codes == UNLABELED
         # the samples that a fit in memory draws, unless there is too little memory for n
         affordable = int(SAMPLE_SHARE * self.plan.memory / max(1, self.row_bytes))
         rows = draw_rows(mask, min(n, max(MIN_SAMPLE_ROWS, affordable)))
@@ -213,7 +214,7 @@ class OutOfCoreRows(OldNames, ABC):
         """
         known = self.labels_known()
         assert known.labels is not None
-        rows = np.flatnonzero(known.labels.codes == NO_LABEL)
+        rows = np.flatnonzero(known.labels.codes == UNLABELED)
         batches = None if self.batches is None else self.batches.codes[rows]
         clusters = known.clusters_at(rows, model, batches)
         names = range(len(model.centers))
@@ -420,6 +421,16 @@ class BlockSource(OutOfCoreRows):
         constant = spread <= CONSTANT_SPREAD * np.abs(sums.mean)
         scale = 1.0 / np.where(constant, 1.0, spread)
         return replace(self, preprocessing=replace(self.preprocessing, scale=scale))
+
+
+def beyond_memory(rows: object) -> TypeIs[OutOfCoreRows]:
+    """Whether samples are read in parts, from a file or on a cluster."""
+    return isinstance(rows, OutOfCoreRows)
+
+
+def in_blocks(rows: object) -> TypeIs[BlockSource]:
+    """Whether samples are read block by block in this process."""
+    return isinstance(rows, BlockSource)
 
 
 # ---- helpers --------------------------------------------------------------------------

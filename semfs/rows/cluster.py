@@ -17,7 +17,7 @@ import numpy as np
 from semfs.arrays import batches
 from semfs.io import reader as readers
 from semfs.io.reader import working_dtype
-from semfs.labels import NO_LABEL, Labels
+from semfs.labels import UNLABELED, Labels
 from semfs.rows.blocks import BlockSource, OutOfCoreRows, stacked
 from semfs.rows.memory import N_SAMPLED_SPARSE
 from semfs.rows.plan import ReadPlan
@@ -319,7 +319,7 @@ def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) 
     if _is_frame(X):
         X, _, names = _split_frame(X, None)
     X = _with_lengths(X)
-    labels = Labels([], np.full(X.shape[0], NO_LABEL, dtype=np.int32))
+    labels = Labels([], np.full(X.shape[0], UNLABELED, dtype=np.int32))
     return _chunk_rows(X, labels, None, names, memory)
 
 

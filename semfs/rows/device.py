@@ -277,6 +277,3 @@ class DeviceRows:
 def _host(values: Array) -> Float64:
     """Return values of a device as numpy in float64."""
     return convert_to_numpy(values).astype(np.float64)
-
-
-as_numpy = to_numpy  # alias until all branches are merged

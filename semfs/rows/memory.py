@@ -24,6 +24,7 @@ from semfs.rows.threads import in_threads
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import TypeIs
 
     from semfs._typing import Float64, Floats, Indices, Mask
     from semfs.rows.source import SampledColumns
@@ -177,11 +178,6 @@ class MemoryRows:
         return Z
 
 
-# aliases until all branches are merged
-from semfs.arrays import as_matrix  # noqa: E402
-from semfs.rows.sums import FAR, NEAR, PANEL, Accumulator, without_lost  # noqa: E402
-from semfs.rows.threads import libraries, n_threads  # noqa: E402
-
-Rows = MemoryRows
-__all__ = ["FAR", "NEAR", "PANEL", "Accumulator", "MemoryRows", "Rows", "add_outer"]
-__all__ += ["add_products", "as_matrix", "libraries", "mirrored", "n_threads", "without_lost"]
+def in_memory(rows: object) -> TypeIs[MemoryRows]:
+    """Whether samples are numpy or CSR arrays: not on a device, in a file or on a cluster."""
+    return isinstance(rows, MemoryRows)

@@ -1,38 +1,42 @@
 """What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
 
 from semfs.io import reader as readers
 from semfs.io.anndata import check_counts
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
-from semfs.io.registry import is_frame, is_stored, open_reader
+from semfs.io.registry import is_frame, open_reader
 from semfs.io.sparse import SparseReader
 from semfs.io.tables import TableReader
-from semfs.labels import NO_LABEL, Labels
-from semfs.rows.blocks import BlockSource, OutOfCoreRows
+from semfs.labels import Labels
+from semfs.rows.blocks import BlockSource
 from semfs.rows.csc import StreamedCSC
 from semfs.rows.csr import StreamedCSR
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.streamed import StreamedRows
 from semfs.system import parse_size
-from semfs.validation import check_integer, check_option, check_weights
+from semfs.validation import check_integer, check_option, check_weights, listed
+
+if TYPE_CHECKING:
+    from semfs._typing import ArrayLike, DataLike, Floats, Indices, LabelsLike
 
 
 def open_blocks(
-    data: Any,
-    y: Any = None,
+    data: DataLike,
+    y: LabelsLike | Labels | str | None = None,
     *,
-    sample_weight: Any = None,
-    batch: Any = None,
+    sample_weight: ArrayLike | None = None,
+    batch: LabelsLike | Labels | str | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     memory: int | str | None = None,
@@ -126,7 +130,7 @@ def open_blocks(
     return source if batches is None else replace(source, batches=batches)
 
 
-def column_labels(data: Any, name: str, key: str | None = None) -> Labels:
+def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
     """Return the values (n,) of a column or array of data, or of a label file."""
     with warnings.catch_warnings():
         # the data are opened once more for their features, and then warnings are shown
@@ -136,7 +140,7 @@ def column_labels(data: Any, name: str, key: str | None = None) -> Labels:
     return labels
 
 
-def table_columns(data: Any, name: Any, key: str | None = None) -> list[str]:
+def table_columns(data: DataLike, name: object, key: str | None = None) -> list[str]:
     """Return the name if it is one of a column of a table, which then is no feature."""
     is_table = isinstance(data, (str, Path)) or is_frame(data)
     if not isinstance(name, str) or not is_table:
@@ -151,7 +155,7 @@ def table_columns(data: Any, name: Any, key: str | None = None) -> list[str]:
 def source_of(
     reader: Reader,
     labels: Labels | None = None,
-    weights: np.ndarray | None = None,
+    weights: Floats | None = None,
     *,
     plan: ReadPlan | None = None,
     preprocessing: Preprocessing | None = None,
@@ -185,7 +189,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     )
 
 
-def open_unlabeled(data: Any, preprocessing: Preprocessing | None = None) -> BlockSource:
+def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
@@ -196,114 +200,22 @@ def open_unlabeled(data: Any, preprocessing: Preprocessing | None = None) -> Blo
     return source_of(reader, preprocessing=preprocessing)
 
 
-def as_source(data: Any, y: Any, sample_weight: Any) -> BlockSource | None:
-    """Return data that `fit` should read in blocks as a source, None for ordinary arrays."""
-    mapped = isinstance(data, np.memmap) and data.ndim == 2 and data.dtype.kind in "fiub"
-    large = mapped and data.nbytes > readers.MEMORY // 2
-    table_with_labels = is_frame(data) and isinstance(y, str)
-    blocks = y is None and is_pairs(data)
-    if large or is_stored(data) or table_with_labels or blocks:
-        return open_blocks(data, y, sample_weight=sample_weight)
-    return None
-
-
-def unlabeled_source(data: Any) -> OutOfCoreRows | None:
-    """Return unlabeled samples that are beyond memory as a source, None for others."""
-    if hasattr(data, "__dask_graph__"):
-        from semfs.rows.cluster import unlabeled_dask_rows
-
-        return unlabeled_dask_rows(data)
-    if isinstance(data, OutOfCoreRows):
-        return _unlabeled(data)
-    mapped = isinstance(data, np.memmap) and data.ndim == 2
-    pairs = is_pairs(data)
-    if not (mapped or pairs or is_stored(data)):
-        return None
-    source = source_of(_opened(data, None if pairs else ())[0])
-    return None if source.fits_in_memory else _unlabeled(source)
-
-
-def _unlabeled(source: OutOfCoreRows) -> OutOfCoreRows:
-    """Return a source whose samples have no labels."""
-    n = source.n_rows
-    if n is None:
-        known = source.labels_known()
-        assert known.labels is not None
-        n = len(known.labels)
-    return source.with_labels(Labels([], np.full(n, NO_LABEL, dtype=np.int32)))
-
-
-@dataclass(frozen=True, eq=False)
-class Plain:
-    """Rows as scikit-learn takes them, their labels if known, and the names of the columns."""
-
-    X: Any
-    y: Any = None
-    names: Sequence[str] | None = None
-
-
-def as_plain(X: Any, y: Any = None, *, names: Any = None, needed: Any = None) -> Plain:
-    """Return rows and labels in memory: AnnData, lazy frames and files are loaded, sparse.
-
-    Where X has names, its columns are those of ``names`` (d,) in this order. Some that are not
-    ``needed`` (a mask; by default all are) may be missing, and are zero.
-    """
-    known = y is not None and not isinstance(X, (np.memmap, Plain))
-    source = X if isinstance(X, BlockSource) else as_source(X, y, None) if known else None
-    if source is not None:
-        X, labels, _ = source.load()
-        y = labels.array()
-        X = Plain(X, y, source.feature_names)
-    elif is_stored(X):
-        reader, y = _opened(X, ())[0], None
-        X = Plain(reader.load(), None, reader.feature_names)
-    elif not isinstance(X, Plain):
-        return Plain(X, y)
-    return Plain(_aligned(X.X, X.names, names, needed), X.y if y is None else y, X.names)
-
-
-def plain_blocks(X: Any, *, names: Any = None, needed: Any = None) -> Iterator | None:
-    """Return the matrices of `as_plain` in blocks of rows, or None if X is in memory."""
-    if not is_stored(X) and not isinstance(X, BlockSource):
-        return None
-    source = X if isinstance(X, BlockSource) else source_of(_opened(X, ())[0])
-    found = source.feature_names
-    return (_aligned(block, found, names, needed) for block in source.matrices())
-
-
-def column_places(found: Any, wanted: Any, needed: Any = None) -> np.ndarray:
-    """Return where among the columns ``found`` the wanted ones are; -1 if one is not needed."""
+def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
+    """Return where among the columns ``found`` (d,) the ``wanted`` ones (k,) are."""
     position = {name: j for j, name in enumerate(found)}
-    places = np.array([position.get(name, -1) for name in wanted], dtype=np.intp)
-    absent = np.flatnonzero((places < 0) & (True if needed is None else needed))
-    if absent.size:
-        shown = ", ".join(str(wanted[j]) for j in absent[:5]) + ", …" * (len(absent) > 5)
+    absent = [str(name) for name in wanted if name not in position]
+    if absent:
         raise ValueError(
             f"{len(absent)} of the columns that were fitted are not among the {len(position)} "
-            f"of X: {shown}. Pass data that have them; of AnnData, "
+            f"of X: {listed(absent)}. Pass data that have them; of AnnData, "
             "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
         )
-    return places
-
-
-def _aligned(X: Any, found: Any, wanted: Any, needed: Any) -> Any:
-    """Columns of X named ``found``, as many and in the order of ``wanted``."""
-    if found is None or wanted is None or list(found) == list(wanted):
-        return X
-    places = column_places(found, wanted, needed)
-    there = np.flatnonzero(places >= 0)
-    picked = X[:, places[there]]
-    if sp.issparse(X):
-        parts = (picked.data, there[picked.indices], picked.indptr)
-        return sp.csr_array(parts, shape=(X.shape[0], len(wanted)))
-    out = np.zeros((len(X), len(wanted)), dtype=X.dtype)
-    out[:, there] = picked
-    return out
+    return np.array([position[name] for name in wanted], dtype=np.intp)
 
 
 def _opened(
-    data: Any,
-    y: Any,
+    data: DataLike,
+    y: LabelsLike | Labels | str | None,
     key: str | None = None,
     drop: Iterable[str] = (),
     normalize: bool = False,

@@ -176,13 +176,16 @@ class ClusterModel(Protocol):
         ...
 
     def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
-        """Return the cluster of each sample X (n, d); of known batches (n,) if they matter."""
+        """Return the cluster of each sample X (n, d); LEFT_OUT if it is far from all.
+
+        Offsets of their batches (n,) are removed, if the model knows some.
+        """
         ...
 
     def project(self, X: Matrix, columns: slice) -> Floats:
         """Return what some columns X (n, g) of samples add to their projection (n, p)."""
         ...
 
-    def nearest(self, Z: Floats, batches: Indices | None = None) -> Indices:
-        """Return the nearest center of projected samples Z (n, p)."""
+    def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
+        """Return the nearest center of projected samples (n, p); LEFT_OUT if all are far."""
         ...

@@ -336,18 +336,6 @@ class Accumulator:
         """The class labels so far, in order of appearance."""
         return list(self.position)
 
-    @property
-    def rounding(self) -> float:  # alias until all branches are merged
-        return self.eps
-
-    @rounding.setter
-    def rounding(self, eps: float) -> None:
-        self.eps = eps
-
-    @property
-    def unlabeled(self) -> bool:  # alias until all branches are merged
-        return self.n_unlabeled > 0
-
     def add(self, X: Matrix, y: LabelsLike, weights: Floats | None = None) -> None:
         """Add samples X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
         classes, codes = encode_labels(y, n_samples=X.shape[0])

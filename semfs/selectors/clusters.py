@@ -135,6 +135,11 @@ def cluster_unlabeled(
     few_unlabeled = _draw(unlabeled, sizes.components, rng)
     directions, offset = _principal_directions(X_seen[few_seen], X_unlabeled[few_unlabeled])
 
+    # distances near 1 in any unit of X: their fourth powers are squares of widths
+    unit = _unit_of(X_seen[few_seen], directions, offset)
+    directions = directions / unit
+    offset = offset / unit
+
     few_seen = _of_fewer_classes(seen, codes, few_seen, sizes.components, rng)
     Z_seen = _project(X_seen[few_seen], directions) - offset
     seen_codes = np.unique(codes[few_seen], return_inverse=True)[1]
@@ -148,8 +153,8 @@ def cluster_unlabeled(
             Z_seen = Z_seen @ whitening
         Z = _project_in_batches(X_unlabeled, clustered, directions) - offset
         if n_clusters == "auto":
-            few = Z[_draw(np.arange(len(Z)), sizes.number, rng)]
-            n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, few)
+            judged = Z[_draw(np.arange(len(Z)), sizes.number, rng)]
+            n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, judged)
         model = _kmeans(Z, int(n_clusters), N_STARTS)
 
     used, cluster_of = np.unique(model.labels_, return_inverse=True)
@@ -233,6 +238,16 @@ def _of_fewer_classes(
 def _project(X: Matrix, directions: Float64) -> Float64:
     """Return X @ directions in float64, multiplied in the precision of X."""
     return np.asarray(X @ directions.astype(X.dtype), dtype=np.float64)
+
+
+def _unit_of(X: Matrix, directions: Float64, offset: Float64) -> float:
+    """The power of two next to the largest coordinate of X (n, d), 1 if all are zero.
+
+    Division by a power of two changes no digit.
+    """
+    largest = float(np.abs(_project(X, directions) - offset).max())
+    exponent = np.frexp(largest)[1]
+    return float(np.ldexp(1.0, exponent)) if largest > 0.0 else 1.0
 
 
 def _project_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Float64:

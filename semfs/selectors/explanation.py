@@ -10,9 +10,9 @@ from sklearn.base import clone
 
 from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
-from semfs.method.batches import CorrectedRows
+from semfs.method.batches import is_corrected, uncorrected_rows
 from semfs.method.moments import Moments
-from semfs.rows import Rows
+from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
 from semfs.validation import class_weights
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from semfs.selectors.base import LinearSelector
+    from semfs.selectors.linear import LinearSelector
 
 #: Features that enter the search on bootstraps of the classes: those of the largest first gain,
 #: and all selected ones. On 19,457 genes frequencies with 2,000 and 6,000 candidates agree.
-N_CANDIDATES = 2000
+BOOTSTRAP_CANDIDATES = 2000
 #: The search looks at at least this many candidates per selected feature.
-CANDIDATES_PER_FEATURE = 4
+BOOTSTRAP_CANDIDATES_PER_FEATURE = 4
 #: Correlation over all samples from which a feature counts as a copy of another. Within classes
 #: it must be at least half of that: two markers of one class are no copies.
 COPY_CORRELATION = 0.7
 #: Copies that are named for each feature.
 MOST_COPIES = 3
-#: Numbers below are zero: correlations and weights of nothing.
+#: Correlations and weights below are zero, and so are lengths below this share of what they
+#: are differences of.
 SMALLEST_SIZE = 1e-12
 #: Attributes that are named with the strongest one have at least this share of its size.
 SHARE_OF_STRONGEST = 0.8
@@ -211,7 +212,7 @@ def explain_selection(
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
-    if moments is not None and isinstance(moments.rows, CorrectedRows):
+    if moments is not None and is_corrected(moments.rows):
         of_class, of_batch = moments.rows.variance_shares(selected)
         features["class_variance"] = of_class
         features["batch_variance"] = of_batch
@@ -257,16 +258,21 @@ def _attribute_correlations(
     """Correlations (k, m) of class means with attributes, over classes that count alike."""
     if moments is None:
         return np.full((len(selected), len(table.names)), np.nan)
-    M = moments.means[:, selected]
-    M = M - M.mean(axis=0)
-    A = table.values - table.values.mean(axis=0)
-    sizes = np.outer(np.linalg.norm(M, axis=0), np.linalg.norm(A, axis=0))
-    return _ratios(M.T @ A, sizes)
+    return _standardized(moments.means[:, selected]).T @ _standardized(table.values)
+
+
+def _standardized(columns: Float64) -> Float64:
+    """Columns (C, m) about their means, of length 1; 0 where they are constant."""
+    centered = columns - columns.mean(axis=0)
+    lengths = np.linalg.norm(centered, axis=0)
+    # about a mean that is not exact, a constant leaves its rounding errors
+    constant = lengths <= SMALLEST_SIZE * np.linalg.norm(columns, axis=0)
+    return centered / np.where(constant, np.inf, lengths)
 
 
 def _ratios(products: Float64, scale: Float64) -> Float64:
     """Products divided by their scale; 0 where that is 0."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > SMALLEST_SIZE)
+    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0.0)
 
 
 def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
@@ -342,11 +348,16 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
     within = scatter - root.T @ root[:, selected]
     diag = moments.scatter_diag
-    within_diag = np.maximum(diag - np.einsum("cd,cd->d", root, root), 0.0)
+    within_diag = diag - np.einsum("cd,cd->d", root, root)
+    # what is left of features that are constant within classes are rounding errors
+    within_diag[within_diag <= SMALLEST_SIZE * diag] = 0.0
+    # square roots before products, which might underflow
+    sizes = np.sqrt(diag)
+    within_sizes = np.sqrt(within_diag)
     pairs = []
     for i, j in enumerate(selected.tolist()):
-        r = _ratios(scatter[:, i], np.sqrt(diag * diag[j]))
-        r_within = _ratios(within[:, i], np.sqrt(within_diag * within_diag[j]))
+        r = _ratios(scatter[:, i], sizes * sizes[j])
+        r_within = _ratios(within[:, i], within_sizes * within_sizes[j])
         alike = np.abs(r) >= COPY_CORRELATION
         alike &= np.abs(r_within) >= COPY_CORRELATION / 2
         alike[j] = False
@@ -361,12 +372,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None:
-        return False
-    rows = moments.rows
-    if isinstance(rows, CorrectedRows):
-        rows = rows.uncorrected.rows
-    if not isinstance(rows, Rows):
+    if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
     return len(moments.classes) > 2
 
@@ -389,7 +395,7 @@ def _selection_counts(
     table = fitted.class_table_
     names = getattr(fitted, "feature_names_in_", None)
     all_classes = np.ones(n_classes, dtype=bool)
-    n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * len(selected))
+    n_candidates = max(BOOTSTRAP_CANDIDATES, BOOTSTRAP_CANDIDATES_PER_FEATURE * len(selected))
     folds = ClassFolds(
         moments,
         table,

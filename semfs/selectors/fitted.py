@@ -13,7 +13,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor, same_space
 
@@ -79,29 +79,29 @@ class Fitted:
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
         """Return what a selector knows that was loaded or unpickled."""
-        coef = np.asarray(as_numpy(selector.coef_))
+        coef = np.asarray(to_numpy(selector.coef_))
         used = np.flatnonzero(coef.any(axis=1))
         return cls(
-            order=as_numpy(selector.order_),
-            scores=as_numpy(selector.scores_),
+            order=to_numpy(selector.order_),
+            scores=to_numpy(selector.scores_),
             n_selected=int(selector.get_support().sum()),
-            selection=as_numpy(selector.selection_),
+            selection=to_numpy(selector.selection_),
             coef_features=used,
             coef=coef[used],
-            intercept=as_numpy(selector.intercept_),
-            objective=as_numpy(selector.objective_),
-            class_means=as_numpy(selector.class_means_),
-            within=as_numpy(selector.within_),
+            intercept=to_numpy(selector.intercept_),
+            objective=to_numpy(selector.objective_),
+            class_means=to_numpy(selector.class_means_),
+            within=to_numpy(selector.within_),
             table=selector.class_table_,
             knowledge=getattr(selector, "knowledge_", {}),
             new_table=selector.new_table_,
             target_r2=selector.target_r2_,
             n_new_classes=selector.n_new_classes_,
-            unlabeled_labels=as_numpy(selector.unlabeled_labels_),
+            unlabeled_labels=to_numpy(selector.unlabeled_labels_),
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
             batches=getattr(selector, "batches_", None),
-            batch_offsets=as_numpy(getattr(selector, "batch_offsets_", None)),
+            batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:

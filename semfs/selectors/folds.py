@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
-from semfs.method.batches import CorrectedRows, remove_batches
+from semfs.method.batches import is_corrected, remove_batches
 from semfs.method.moments import Moments
 from semfs.method.objective import absolute_penalty
 from semfs.selectors.problem import Candidates, attribute_targets, seen_objective, solve
@@ -64,13 +64,15 @@ class ClassFolds:
         n_candidates: int,
         keep: Indices | Sequence[int] = (),
     ) -> None:
+        """Sum up the groups of classes; see the class for the parameters."""
         self.moments = moments
         #: The sums before batches are removed: of pairs (class, batch), or of the classes.
         self.uncorrected = moments
         #: Class of each pair, if there are batches.
         self.class_of: Indices = np.arange(len(moments.classes))
-        self.batched = isinstance(moments.rows, CorrectedRows)
-        if self.batched:
+        self.batched = False
+        if is_corrected(moments.rows):
+            self.batched = True
             self.uncorrected = moments.rows.uncorrected
             self.class_of = moments.rows.pairs.class_of
         self.table = table
@@ -114,11 +116,15 @@ class ClassFolds:
             kind = (semfs.label_weight, semfs.fit_intercept)
             if kind not in targets:
                 targets[kind], _ = attribute_targets(semfs, table)
-            changes = {}
+            gamma = None
+            scale = None
             if semfs.penalty_scale == "gram" and screening.mean_diagonals:
+                # the mean diagonal of all features, of which the fold has the candidates only
                 gamma = semfs.gamma * screening.mean_diagonals[i]
-                changes = {"gamma": gamma, "penalty_scale": "none"}
-            objective = seen_objective(semfs, fold, targets[kind], **changes)
+                scale = "none"
+            objective = seen_objective(
+                semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
+            )
             solution = solve(semfs, objective, [], limits)
             n_selected = min(semfs.n_features_to_select, n_selectable)
             paths.append(screening.columns[solution.order[:n_selected]])

@@ -31,6 +31,7 @@ from semfs._typing import (
     LabelsLike,
     Mask,
     Matrix,
+    Sparse,
 )
 from semfs.attributes import as_attribute_table
 from semfs.io import reader as readers
@@ -46,14 +47,17 @@ from semfs.rows import (
     MemoryRows,
     OutOfCoreRows,
     Preprocessing,
+    beyond_memory,
     column_places,
+    in_blocks,
+    in_memory,
     is_foreign,
     open_blocks,
     open_unlabeled,
 )
 from semfs.rows.blocks import check_classes
 from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
-from semfs.rows.device import as_numpy, floating_dtypes
+from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.rows.opening import column_labels, table_columns
 from semfs.system import memory_limit, size_text
 from semfs.validation import check_all_finite, check_weights, did_you_mean, listed
@@ -95,7 +99,7 @@ class Kind(enum.Enum):
 
 def classify(data: DataLike, y: Any = None) -> Kind:
     """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
-    if isinstance(data, OutOfCoreRows):
+    if beyond_memory(data):
         return Kind.SOURCE
     if is_dask(data):
         return Kind.DASK
@@ -141,7 +145,7 @@ class Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
-            return cls(X, None if y is None else Labels.from_target(as_numpy(y)))
+            return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
@@ -155,6 +159,12 @@ class UnlabeledStream:
     rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
     seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
     options: dict[str, Any]  # that sums over samples take
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the rows."""
+        assert self.rows.labels is not None
+        return self.rows.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,17 +230,17 @@ class FitInput:
         X_unlabeled, beside_batch = batch_of(X_unlabeled, batch_unlabeled, "batch_unlabeled")
         kind = classify(X, y)
         has_batches = batch is not None
-        if isinstance(X, OutOfCoreRows):
+        if beyond_memory(X):
             has_batches |= X.batches is not None
         if X_unlabeled is not None and has_batches != (batch_unlabeled is not None):
             raise ValueError(_BOTH_BATCHES)
         X, found_batch = batch_of(X, batch, "batch")
         if kind is Kind.MATRIX:
-            labels = Labels.from_target(as_numpy(y), described=described)
+            labels = Labels.from_target(to_numpy(y), described=described)
             batches = None
             if found_batch is not None:
                 batches = batch_labels(found_batch, len(labels))
-            samples = Samples(X, labels, as_numpy(sample_weight), batches=batches)
+            samples = Samples(X, labels, to_numpy(sample_weight), batches=batches)
         else:
             drop = table_columns(X, batch) if kind is Kind.STORED else []
             opened = _open(kind, X, y, sample_weight, drop)
@@ -260,7 +270,7 @@ class FitInput:
             rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
         beside = _with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
-        if beside is None or isinstance(beside, MemoryRows):
+        if beside is None or in_memory(beside):
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             beside = _joined(hidden, beside)
@@ -291,7 +301,7 @@ class FitInput:
         """The input of a fit to a source that is read in blocks."""
         _check_features(estimator, source, reset=reset)
         beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
-        if isinstance(beside, MemoryRows):
+        if in_memory(beside):
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         beside = _with_unlabeled_batches(beside, batch_unlabeled, source.batches)
         batched = source.batches is not None
@@ -316,10 +326,10 @@ class FitInput:
         With batches they are those of pairs (class, batch): see `TrainingData.corrected`.
         """
         source = self.rows
-        if not isinstance(source, OutOfCoreRows):
+        if not beyond_memory(source):
             moments = self._memory_moments
             unlabeled: MemoryRows | UnlabeledStream | None
-            if isinstance(self.unlabeled, OutOfCoreRows):
+            if beyond_memory(self.unlabeled):
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
@@ -349,7 +359,7 @@ class FitInput:
 
     def _sampled_moments(self, n: int) -> Moments:
         """The same before batches are removed."""
-        if not isinstance(self.rows, OutOfCoreRows):
+        if not beyond_memory(self.rows):
             return self._memory_moments
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
@@ -361,7 +371,7 @@ class FitInput:
         """Moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
-        assert not isinstance(rows, OutOfCoreRows)
+        assert not beyond_memory(rows)
         with place_of_nan(self.original, self.feature_names):
             return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
 
@@ -375,14 +385,14 @@ class FitInput:
         if beside is None and not has_unlabeled:
             return None
         rows = source
-        if isinstance(beside, OutOfCoreRows):
+        if beyond_memory(beside):
             rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
 _BOTH_BATCHES = (
-    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means of "
-    "their batches. Pass both (the same value for all samples if they are of one batch)."
+    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
+    "of their batches. Pass both (the same value for all samples if they are of one batch)."
 )
 _NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
 _TWO_KINDS = (
@@ -441,18 +451,21 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     """Return a frame without its columns of text; anything else as it is."""
     if not is_frame(X):
         return X
-    columns = [X.iloc[:, j] if hasattr(X, "iloc") else X[:, j] for j in range(X.shape[1])]
+    frame: Any = X  # of pandas or polars, which share no base class
+    # of pandas by place, because two columns may have one name
+    by_place = getattr(frame, "iloc", frame)
+    columns = [by_place[:, j] for j in range(frame.shape[1])]
     numeric = [j for j, column in enumerate(columns) if _is_numeric(column)]
     if len(numeric) == len(columns):
-        return X
-    names = [str(name) for name in X.columns]
+        return frame
+    names = [str(name) for name in frame.columns]
     texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
     if not numeric:
         raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
     if warn:
         message = f"ignored non-numeric columns of X: {listed(texts)}."
         warnings.warn(message, stacklevel=2)
-    return X.iloc[:, numeric] if hasattr(X, "iloc") else X[:, numeric]
+    return by_place[:, numeric]
 
 
 def _is_numeric(column: Any) -> bool:
@@ -474,7 +487,7 @@ def _is_number(value: object) -> bool:
     return value is None or isinstance(value, (int, float)) or type(value).__name__ == "NAType"
 
 
-def _dense(X: DataLike, name: str) -> Float64:
+def _dense(X: Sparse, name: str) -> Float64:
     """A sparse matrix of a file as a dense one, if there is room for it."""
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
@@ -494,14 +507,18 @@ def place_of_nan(
         yield
     except ValueError:
         if _has_nonfinite(X):
-            check_all_finite(as_numpy(X), names, what)
+            check_all_finite(to_numpy(X), names, what)
         raise
 
 
 def _has_nonfinite(X: DataLike) -> bool:
     """Whether X is a matrix of numbers with a NaN or infinity among them."""
     try:
-        values = X.data if sp.issparse(X) else np.asarray(as_numpy(X), dtype=np.float64)
+        matrix: Any = X
+        if sp.issparse(X):
+            values = matrix.data
+        else:
+            values = np.asarray(to_numpy(matrix), dtype=np.float64)
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -578,14 +595,13 @@ def _with_unlabeled_batches(
     """
     if rows is None or values is None:
         return rows
-    in_memory = isinstance(rows, MemoryRows)
-    n = len(rows.codes) if isinstance(rows, MemoryRows) else len(_labels_of(rows))
+    n = len(rows.codes) if in_memory(rows) else len(_labels_of(rows))
     found = batch_labels(values, n, "batch_unlabeled")
     names = list(found.classes if known is None else known.classes)
     names += [batch for batch in found.classes if batch not in names]
     place = np.array([names.index(batch) for batch in found.classes], dtype=np.int32)
     codes = place[found.codes]
-    if in_memory:
+    if in_memory(rows):
         return replace(rows, codes=codes.astype(np.intp))
     return replace(rows, batches=Labels(names, codes))
 
@@ -610,7 +626,7 @@ def _unlabeled_source(
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
-    elif kind is Kind.SOURCE:
+    elif beyond_memory(X_unlabeled):
         source = _without_labels(X_unlabeled)
     else:
         opened = open_unlabeled(X_unlabeled, preprocessing)
@@ -673,7 +689,7 @@ def _open(
     kind: Kind, X: DataLike, y: Any, sample_weight: Any, drop: Sequence[str] = ()
 ) -> OutOfCoreRows:
     """A source of labeled samples."""
-    if kind is Kind.SOURCE:
+    if beyond_memory(X):
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
         return X
@@ -692,7 +708,7 @@ def batch_of(X: DataLike, batch: Any, parameter: str) -> tuple[DataLike, Any]:
     if not isinstance(batch, str):
         if is_dask(batch):
             batch = batch.compute()
-        return X, as_numpy(batch)
+        return X, to_numpy(batch)
     kind = classify(X)
     if kind is Kind.STORED and not isinstance(X, (str, Path)):
         genes = as_genes(X)
@@ -828,7 +844,7 @@ def selected_blocks(
     source: BlockSource
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
-    elif kind is Kind.SOURCE and isinstance(X, BlockSource):
+    elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
         return None

@@ -4,28 +4,31 @@ Each of them becomes a problem of the paper's form, "separate these classes", th
 features must solve as well, and a sentence for ``knowledge_`` that states what was done.
 """
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import Float64, Indices, Matrix
+from semfs._typing import AttributesLike, Float64, Indices, Matrix
 from semfs.arrays import draw_rows
-from semfs.attributes import AttributeTable
-from semfs.attributes.targets import classes_to_come, target_problem
-from semfs.labels import LEFT_OUT, NO_LABEL, Labels
+from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.labels import LEFT_OUT, UNLABELED, Labels
 from semfs.method.batches import (
-    CorrectedRows,
     OffsetMatrix,
     Pairs,
     correct_by,
+    is_corrected,
     mean_offsets,
     pair_labels,
+    uncorrected_rows,
 )
+from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
-from semfs.rows import Rows
+from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.clusters import (
     DEFAULT_SIZES,
     SampleSizes,
@@ -33,11 +36,12 @@ from semfs.selectors.clusters import (
 )
 
 if TYPE_CHECKING:
+    from semfs.method.batches import CorrectedRows
     from semfs.selectors.inputs import UnlabeledStream
     from semfs.selectors.problem import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
-FEWEST_SAMPLES = 10
+FEWEST_TO_CLUSTER = 10
 #: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
 #: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
@@ -79,10 +83,10 @@ class UnlabeledClasses:
 
 
 def further_knowledge(
-    selector: "MethodParameters",
+    selector: MethodParameters,
     objective: Objective,
     table: AttributeTable,
-    unlabeled: "Rows | UnlabeledStream | None",
+    unlabeled: MemoryRows | UnlabeledStream | None,
 ) -> tuple[dict[str, Any], list[Quadratic]]:
     """Return fitted attributes that state what else is known, and the problems it makes.
 
@@ -97,10 +101,10 @@ def further_knowledge(
     others = f"the {n_seen} seen classes"
     problems = []
 
-    unseen = classes_to_come(selector.attributes, selector.target_attributes, table)
+    unseen = unseen_descriptions(selector.attributes, selector.target_attributes, table)
     r2 = float("nan")
     if unseen is not None and direct:
-        problem, r2, note = target_problem(objective, table, unseen)
+        problem, r2, note = unseen_class_problem(objective, table.values, unseen.values)
         n_unseen = len(unseen.classes)
         notes["unseen classes"] = f"{n_unseen} described, {note}"
         if problem is not None:
@@ -126,10 +130,36 @@ def further_knowledge(
     return attributes, problems
 
 
-def _number_of(unlabeled: "Rows | UnlabeledStream") -> int:
+def unseen_descriptions(
+    attributes: AttributesLike | AttributeTable | None,
+    target_attributes: AttributesLike | AttributeTable | str | None,
+    seen: AttributeTable,
+) -> AttributeTable | None:
+    """Return the descriptions of the unseen classes, or None.
+
+    ``target_attributes`` is "table" for the rows of ``attributes``, None, or a separate table,
+    which must describe at least two unseen classes.
+    """
+    if target_attributes is None or attributes is None:
+        return None
+    separate = not isinstance(target_attributes, str)
+    table = as_attribute_table(target_attributes if separate else attributes)
+    table = table.columns_of(seen, "target_attributes")
+    known = set(seen.classes.tolist())
+    unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
+    if separate and len(unseen) < 2:
+        raise ValueError(
+            f"target_attributes has {len(unseen)} unseen classes; give two or more."
+        )
+    if not unseen:
+        return None
+    return AttributeTable(table.values[unseen], table.classes[unseen], seen.names)
+
+
+def _number_of(unlabeled: MemoryRows | UnlabeledStream) -> int:
     """Number of unlabeled samples; of samples in memory without those of weight 0."""
-    if not isinstance(unlabeled, Rows):
-        return int(unlabeled.rows.labels.n_unlabeled)
+    if not in_memory(unlabeled):
+        return unlabeled.labels.n_unlabeled
     if unlabeled.weights is None:
         return int(unlabeled.X.shape[0])
     return int(np.count_nonzero(unlabeled.weights))
@@ -137,26 +167,26 @@ def _number_of(unlabeled: "Rows | UnlabeledStream") -> int:
 
 def _unlabeled_classes(
     objective: Objective,
-    unlabeled: "Rows | UnlabeledStream",
+    unlabeled: MemoryRows | UnlabeledStream,
     n_samples: int,
     n_new_classes: int | str,
 ) -> UnlabeledClasses:
     """Cluster the unlabeled samples, and make the problem of separating the clusters."""
     seen = objective.moments.rows
-    needed = FEWEST_SAMPLES
+    needed = FEWEST_TO_CLUSTER
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if isinstance(unlabeled, Rows) and not _has_samples(seen):
+    if in_memory(unlabeled) and not in_memory(uncorrected_rows(objective.moments)):
         reason = "the samples of the seen classes are not in memory"
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
         warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
-        n_all = unlabeled.X.shape[0] if isinstance(unlabeled, Rows) else n_samples
-        return UnlabeledClasses(np.full(n_all, NO_LABEL), not_used=reason)
+        n_all = unlabeled.X.shape[0] if in_memory(unlabeled) else n_samples
+        return UnlabeledClasses(np.full(n_all, UNLABELED), not_used=reason)
 
-    if isinstance(unlabeled, Rows):
+    if in_memory(unlabeled):
         moments, labels = _clusters_in_memory(seen, unlabeled, n_new_classes)
     else:
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
@@ -177,6 +207,10 @@ def _unlabeled_classes(
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
     """The problem of separating clusters, whose targets are their means."""
     M = moments.means - moments.mean
+    # The weight of the problem does not depend on the unit of its targets, but squares of
+    # products X'M might overflow. Division by a power of two changes no digit.
+    largest = float(np.abs(M).max())
+    M = np.ldexp(M, -np.frexp(largest)[1])
     # J depends on the targets T (K, r) through T T' alone: K columns instead of d
     squares, vectors = np.linalg.eigh(M @ M.T)
     targets = vectors * np.sqrt(np.maximum(squares, 0.0))
@@ -190,15 +224,8 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
     ).quadratic()
 
 
-def _has_samples(seen: Any) -> bool:
-    """Whether the samples of a row source are in memory."""
-    if isinstance(seen, CorrectedRows):
-        seen = seen.uncorrected.rows
-    return isinstance(seen, Rows)
-
-
 def _clusters_in_memory(
-    seen: Rows | CorrectedRows, unlabeled: Rows, n_new_classes: int | str
+    seen: MemoryRows | CorrectedRows, unlabeled: MemoryRows, n_new_classes: int | str
 ) -> tuple[Moments, Indices]:
     """Moments of the clusters, and the cluster of each sample, -1 if it is ignored.
 
@@ -206,7 +233,7 @@ def _clusters_in_memory(
     """
     X = unlabeled.X
     weights = unlabeled.weights
-    labels = np.full(X.shape[0], NO_LABEL, dtype=np.intp)
+    labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
     used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
     batches, batch_of = np.unique(unlabeled.codes[used], return_inverse=True)
     X_used = _take(X, used)
@@ -215,7 +242,7 @@ def _clusters_in_memory(
         used_weights = None if weights is None else weights[used]
         names = np.arange(len(batches))
         offsets = mean_offsets(Moments.from_checked(X_used, batch_of, names, used_weights))
-    X_seen = seen.samples() if isinstance(seen, CorrectedRows) else seen.X
+    X_seen = seen.samples() if is_corrected(seen) else seen.X
     corrected = _without_batches(X_used, batch_of, offsets)
     X_seen, corrected = _alike(X_seen, corrected)
     _, found = cluster_unlabeled(X_seen, seen.codes, corrected, n_new_classes)
@@ -240,12 +267,12 @@ def _clusters_in_memory(
 
 def _without_batches(
     X: Matrix, batch_of: Indices, offsets: Float64 | None
-) -> "Matrix | OffsetMatrix":
+) -> Matrix | OffsetMatrix:
     """X (n, d) minus the offsets of batches, X itself if there are none."""
     return X if offsets is None else OffsetMatrix(X, batch_of, offsets)
 
 
-def _alike(*matrices: "Matrix | OffsetMatrix") -> list[Any]:
+def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
     """The matrices, all of them with offsets (which may be 0) if one has some."""
     if not any(isinstance(X, OffsetMatrix) for X in matrices):
         return list(matrices)
@@ -278,7 +305,7 @@ def _take(X: Matrix, samples: Indices) -> Matrix:
 
 def _streamed_clusters(
     seen: Any,  # row source of the seen classes
-    unlabeled: "UnlabeledStream",
+    unlabeled: UnlabeledStream,
     n_new_classes: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
@@ -310,20 +337,20 @@ def _streamed_clusters(
         moments = Moments.from_sums(*sums).without_empty_classes()
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
-    codes = named.labels.codes[rows.labels.codes == NO_LABEL]
+    codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
     labels = np.searchsorted(moments.classes, codes)
-    labels[codes < 0] = NO_LABEL
+    labels[codes < 0] = UNLABELED
     return moments, labels
 
 
 def _seen_sample(
-    seen: Any, unlabeled: "UnlabeledStream", n: int
-) -> tuple["Matrix | OffsetMatrix", Indices]:
+    seen: Any, unlabeled: UnlabeledStream, n: int
+) -> tuple[Matrix | OffsetMatrix, Indices]:
     """At most n samples of the seen classes beyond memory, all in memory, and their classes."""
     if unlabeled.seen is None:  # the samples of the seen classes are in memory
-        return (seen.samples() if isinstance(seen, CorrectedRows) else seen.X), seen.codes
+        return (seen.samples() if is_corrected(seen) else seen.X), seen.codes
     X, labels = unlabeled.seen.sample(n, labeled=True)
-    if not isinstance(seen, CorrectedRows):
+    if not is_corrected(seen):
         return X, labels.sorted().codes
     # the labels are pairs (class, batch)
     place = {pair: i for i, pair in enumerate(seen.uncorrected.classes)}
@@ -339,7 +366,7 @@ def _streamed_offsets(rows: Any) -> Float64 | None:
     """
     labels = rows.labels
     batches = rows.batches
-    codes = np.where(labels.codes == NO_LABEL, batches.codes, LEFT_OUT)
+    codes = np.where(labels.codes == UNLABELED, batches.codes, LEFT_OUT)
     named = rows.with_labels(Labels(list(range(len(batches.classes))), codes))
     totals = named.accumulate(matrix=False, precise=False)
     if len(totals.classes) < 2:
@@ -351,7 +378,7 @@ def _streamed_offsets(rows: Any) -> Float64 | None:
 
 def _sampled_batches(rows: Any, n: int) -> Indices:
     """The batches (n,) of the n unlabeled samples that `sample` of a source has drawn."""
-    drawn = draw_rows(rows.labels.codes == NO_LABEL, n)
+    drawn = draw_rows(rows.labels.codes == UNLABELED, n)
     return rows.batches.codes[drawn]
 
 

@@ -21,11 +21,11 @@ from semfs._typing import (
 )
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, Labels, label_array
-from semfs.method.batches import CorrectedRows
+from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
-from semfs.rows import MemoryRows, device
-from semfs.rows.device import as_numpy, floating_dtypes, like
+from semfs.rows import device, in_memory
+from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, batch_of, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
@@ -106,13 +106,14 @@ class LinearSelector(RankingSelector):
 
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
-        rows = moments.rows
-        if isinstance(rows, CorrectedRows):
-            rows = rows.uncorrected.rows
-        in_memory = isinstance(rows, MemoryRows)
-        size = rows.nbytes if in_memory else 8 * moments.n_features**2
-        small = size <= REMEMBERED_BYTES and (in_memory or rows is None)
-        self._training_moments = moments if small else None
+        rows = uncorrected_rows(moments)
+        if in_memory(rows):
+            size = rows.nbytes
+        else:
+            size = 8 * moments.n_features**2  # of the scatter matrix
+        can_explain = in_memory(rows) or rows is None
+        small = size <= REMEMBERED_BYTES
+        self._training_moments = moments if can_explain and small else None
 
     # ---- predictions -----------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class LinearSelector(RankingSelector):
     def _without_offsets(self, blocks: Iterator[Float64], batches: Labels) -> Iterator[Float64]:
         """Yield blocks (r, k) minus the offsets of their samples' batches, where known."""
         known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
-        fitted = np.asarray(as_numpy(self.batch_offsets_)) if known else np.zeros((0, 0))
+        fitted = np.asarray(to_numpy(self.batch_offsets_)) if known else np.zeros((0, 0))
         place = {batch: b for b, batch in enumerate(known)}
         n_done = 0
         for Z in blocks:
@@ -214,7 +215,9 @@ class LinearSelector(RankingSelector):
                     offsets[b] = fitted[place[batch]]
             codes = batches.codes[rows]  # the last row, 0, is for samples without a batch
             if len(codes) < len(Z):
-                raise ValueError(f"X has more samples than batch, which has {len(batches)}.")
+                raise ValueError(
+                    f"X has {n_done} samples or more, but batch has {len(batches)} values."
+                )
             yield Z - offsets[codes]
         if n_done != len(batches):
             raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
@@ -240,7 +243,7 @@ class LinearSelector(RankingSelector):
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
         if device.is_foreign(X):
-            return as_numpy(device.take_columns(X, selected))
+            return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
 
     def _class_candidates(self, class_table: AttributesLike | None) -> AttributeTable:

@@ -2,10 +2,10 @@
 
 The format is ours, not that of pickle or skops, because files must stay readable over releases;
 `FORMAT` is its version. The header holds JSON values. What JSON does not have is an object
-whose ``"is"`` names a kind of value (`KINDS`). Arrays are members of the archive.
+whose ``"is"`` names a kind of value (`KINDS_OF_VALUES`). Arrays are members of the archive.
 
 Fitted attributes are all attributes whose names end in ``_``: a new one is saved and loaded
-without a change here. A new kind of value needs a subclass of `Kind` in `KINDS`.
+without a change here. A new kind of value needs a subclass of `Kind` in `KINDS_OF_VALUES`.
 """
 
 import importlib
@@ -35,7 +35,7 @@ from semfs.io.safety import (
 )
 from semfs.labels import object_array
 from semfs.method.moments import Moments
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.
@@ -67,7 +67,7 @@ PER_FEATURE = (
     "feature_names_in_",
 )
 #: Characters of a value of the file that a message shows.
-SHOWN = 80
+SHOWN_CHARACTERS = 80
 
 #: A value of the header.
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
@@ -156,7 +156,7 @@ def _check_archive(path: Path) -> None:
             known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
             if not known_name or compressed:
-                name = item.filename[:SHOWN]
+                name = item.filename[:SHOWN_CHARACTERS]
                 raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
         damaged = archive.testzip()  # read_npz maps stored arrays without looking at checksums
     if damaged is not None:
@@ -297,6 +297,7 @@ class PandasKind(Kind):
         columns: list[Any],
         values: list[Any],
     ) -> Any:
+        """Return the frame of these labels (n,) and (d,) and columns (n,) each."""
         pandas = import_optional("pandas", "data", what="A table in this file")
         # by number first: names of columns may occur twice
         frame = pandas.DataFrame(
@@ -324,7 +325,7 @@ class PolarsKind(Kind):
 
 
 #: In the order in which they are tried.
-KINDS: tuple[Kind, ...] = (
+KINDS_OF_VALUES: tuple[Kind, ...] = (
     TupleKind(),
     MappingKind(),
     AttributeTableKind(),
@@ -381,13 +382,13 @@ class _Writer:
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
-        for kind in KINDS:
+        for kind in KINDS_OF_VALUES:
             if kind.matches(value):
                 parts = kind.parts(value)
                 written = {name: self.value(part, where) for name, part in parts.items()}
                 return {"is": kind.tag, **written}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
-            return self.array(np.asarray(as_numpy(value)), where)
+            return self.array(np.asarray(to_numpy(value)), where)
         if type(value).__name__ in TYPES:
             return self.selector(value)
         raise TypeError(
@@ -434,7 +435,9 @@ class _Reader:
     def __init__(self, path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.path = path
         self.arrays = arrays
-        self.makers: dict[str, Callable[..., Any]] = {kind.tag: kind.make for kind in KINDS}
+        self.makers: dict[str, Callable[..., Any]] = {
+            kind.tag: kind.make for kind in KINDS_OF_VALUES
+        }
         self.makers["array"] = self.array
         self.makers["objects"] = self.objects
         self.makers["some_rows"] = self.some_rows
@@ -474,14 +477,14 @@ class _Reader:
             raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
         unknown = set(params) - set(inspect.signature(estimator).parameters)
         if unknown:
-            name = min(unknown)[:SHOWN]
+            name = min(unknown)[:SHOWN_CHARACTERS]
             raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
         selector = estimator(**params)
         for key, value in state.items():
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 raise FileError(
-                    f"{self.path}: {key[:SHOWN]!r} is no fitted attribute. Refused."
+                    f"{self.path}: {key[:SHOWN_CHARACTERS]!r} is no fitted attribute. Refused."
                 )
             setattr(selector, key, value)
         d = state.get("n_features_in_")

@@ -15,12 +15,12 @@ from scipy.spatial.distance import cdist
 
 from semfs._typing import Float64, Indices
 from semfs.attributes import AttributeTable
-from semfs.attributes.targets import MeanModel
+from semfs.method.class_means import MeanModel
 
 #: Share of the diagonal in the covariances, which shrinks correlations.
 SHRINKAGE = 0.5
 #: Eigenvalues of a covariance below this share of the largest one are raised to it.
-SMALLEST_EIGENVALUE = 1e-9
+SMALLEST_VARIANCE = 1e-9
 #: Regression draws some means nearer to the center than others, and samples would go to the
 #: nearest. Lengths are multiplied by (usual length / length) to this power, 1 of which makes
 #: them equal, and a mean is moved as if it were at least the usual length / MOST_STRETCH away.
@@ -183,7 +183,7 @@ class GaussianDensity:
         diagonal = np.diag(np.diag(covariance))
         shrunk = (1.0 - SHRINKAGE) * covariance + SHRINKAGE * diagonal
         values, vectors = np.linalg.eigh(shrunk)
-        values = np.maximum(values, SMALLEST_EIGENVALUE * values[-1])
+        values = np.maximum(values, SMALLEST_VARIANCE * values[-1])
         return cls(vectors / np.sqrt(values), float(-0.5 * np.log(values).sum()))
 
     def whiten(self, Z: Float64) -> Float64:

@@ -12,7 +12,7 @@ import numpy as np
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import solve_alternating
-from semfs.method.batches import CorrectedRows
+from semfs.method.batches import is_corrected
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
@@ -288,7 +288,7 @@ class Problem:
         rows = self.moments.rows
         batches = None
         batch_offsets = None
-        if isinstance(rows, CorrectedRows):
+        if is_corrected(rows):
             batches = rows.pairs.batches
             batch_offsets = rows.offsets[:, selected]
         return Fitted(

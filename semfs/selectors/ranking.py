@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
-from semfs.rows.device import as_numpy
+from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import (
     Samples,
     genes_of,
@@ -34,17 +34,13 @@ from semfs.selectors.inputs import (
     without_text_columns,
 )
 from semfs.validation import (
-    Above,
-    AtLeast,
     Constraint,
     FeatureCount,
-    OneOf,
     ParameterWarning,
-    WholeNumber,
 )
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
-SHOWN = 200
+SHOWN_FEATURES = 200
 #: Longest text of a parameter that `repr` shows in full, in characters.
 LONGEST_VALUE = 80
 #: What a fit leaves behind besides attributes that end in an underscore.
@@ -115,7 +111,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """The constraints of this class and its bases, those of subclasses first."""
         found: dict[str, Constraint] = {}
         for base in reversed(cls.__mro__):
-            found.update(_older_tables(base))
             found.update(vars(base).get("_constraints", {}))
         return found
 
@@ -209,7 +204,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _get_support_mask(self) -> Mask:
         check_is_fitted(self, "support_")
-        return np.asarray(as_numpy(self.support_))
+        return np.asarray(to_numpy(self.support_))
 
     def _name_of(self, feature: int) -> str:
         names = getattr(self, "feature_names_in_", None)
@@ -237,13 +232,13 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<li>{html.escape(what)}: {html.escape(note)}</li>"
             for what, note in knowledge.items()
         )
-        order = np.asarray(as_numpy(self.order_))
-        scores = np.asarray(as_numpy(self.scores_))
+        order = np.asarray(to_numpy(self.order_))
+        scores = np.asarray(to_numpy(self.scores_))
         selected = order[: int(self.get_support().sum())].tolist()
         names = [html.escape(self._name_of(j)) for j in selected]  # untrusted text
         rows = "".join(
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
-            for rank, (name, j) in enumerate(zip(names, selected[:SHOWN]), start=1)
+            for rank, (name, j) in enumerate(zip(names, selected[:SHOWN_FEATURES]), start=1)
         )
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
@@ -252,23 +247,6 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
             f"{rows}</tbody></table></details>"
         )
-
-
-def _older_tables(cls: type) -> dict[str, Constraint]:
-    """Constraints that a class states in four tables."""
-    # alias until all branches are merged
-    own = vars(cls)
-    found: dict[str, Constraint] = {}
-    for name, low in own.get("_whole", {}).items():
-        found[name] = WholeNumber(low)
-    for name, limit in own.get("_at_least", {}).items():
-        found[name] = AtLeast(limit)
-    for name, limit in own.get("_above", {}).items():
-        found[name] = Above(limit)
-    for name, words in own.get("_words", {}).items():
-        one_of = OneOf(*words)
-        found[name] = one_of | found[name] if name in found else one_of
-    return found
 
 
 def stable_order(scores: Float64) -> Indices:

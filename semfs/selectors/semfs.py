@@ -398,6 +398,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         def monitor(
             step: int, J: float, feature: int | None, solution: Callable[[], Solution]
         ) -> bool:
+            """Report a step; True asks the solver to stop."""
             if self.verbose:
                 added = "" if feature is None else f"  + {self._name_of(feature)}"
                 print(f"[SemFS] {step:>{width}}/{n_steps}  J = {J:.6g}{added}")

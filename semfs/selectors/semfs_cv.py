@@ -14,7 +14,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Mask
+from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
@@ -29,11 +29,11 @@ from semfs.selectors.semfs import SemFS
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
 
 #: Fewest classes that make folds; folds of fewer say more about chance than about settings.
-FEWEST_CLASSES = 6
+FEWEST_CLASSES_TO_SEARCH = 6
 #: Features that enter the search within folds, at least.
-N_CANDIDATES = 384
+FOLD_CANDIDATES = 384
 #: Features that enter the search within folds, for each one that is selected.
-CANDIDATES_PER_FEATURE = 5
+FOLD_CANDIDATES_PER_FEATURE = 5
 #: Numbers of features that "auto" compares.
 AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 #: Largest number of features for "auto", unless `max_features` says otherwise.
@@ -284,7 +284,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     def _splits(self, moments: Moments) -> list[Split]:
         """The folds; none if there are too few classes."""
         C = len(moments.classes)
-        if C < FEWEST_CLASSES:
+        if C < FEWEST_CLASSES_TO_SEARCH:
             return []
         codes = moments.rows.codes
         splits = self.cv
@@ -325,7 +325,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             selectors = [self._semfs(k, params) for params in settings]
             trains = [train for train, _ in splits]
             names = getattr(self, "feature_names_in_", None)
-            n_candidates = max(N_CANDIDATES, CANDIDATES_PER_FEATURE * k)
+            n_candidates = max(FOLD_CANDIDATES, FOLD_CANDIDATES_PER_FEATURE * k)
             folds = ClassFolds(moments, table, selectors, trains, names, n_candidates)
             selected = [(test, folds.paths(train)) for train, test in splits]
             scores = self._scores(moments, settings, selected, ks, context)
@@ -441,11 +441,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             check_integer("cv", self.cv, 2)
 
 
-def _columns(X: DataLike, features: Indices) -> Float64:
+def _columns(X: Matrix, features: Indices) -> Float64:
     """Some columns of X as a dense matrix."""
-    if sp.issparse(X):
-        return X[:, features].toarray()
-    return np.take(X, features, axis=1)
+    columns: Any = X[:, features]
+    return columns.toarray() if sp.issparse(X) else columns
 
 
 def _results(settings: list[Setting], by_fold: Float64) -> dict[str, Any]:

@@ -283,5 +283,5 @@ def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, inv
         raise error("numpy failed to import")
 
     monkeypatch.setattr(cli, "_interrupts", [])
-    monkeypatch.setattr("semfs.lab.paper.open_data", load)
+    monkeypatch.setattr("semfs.lab.data.open_data", load)
     assert invoke("evaluate", "sample", code=130).stderr == "semfs: interrupted\n"

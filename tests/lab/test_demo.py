@@ -21,7 +21,7 @@ def demo():
 def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(tmp_path):
     done = CliRunner().invoke(app, ["demo", "--splits", "1", "--out", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
-    for text in ("Never labeled", "Genes chosen", "NMI on unseen classes", "Lead of", *LINES):
+    for text in ("Never labeled", "Selected genes", "NMI on unseen classes", "Lead of", *LINES):
         assert text in done.output
     page = (tmp_path / "new" / "report.html").read_text()
     assert "S100A9" in page

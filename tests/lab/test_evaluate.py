@@ -160,7 +160,7 @@ def test_a_value_that_is_no_number_is_named_by_column_and_row(
     (line,) = done.stderr.splitlines()
     word = "NaN" if np.isnan(value) else "infinity"
     assert (done.exit_code, f"cells.{kind} contains {word}" in line) == (2, True), line
-    assert "in row 7 of those used together, column 3 ('g3'), counted from 0" in line
+    assert "row 7 of the rows in use, column 3 ('g3'), counting from 0" in line
 
 
 def test_evaluate_normalizes_counts_as_select_does(files, tmp_path):

@@ -8,7 +8,8 @@ from report_rows import EVIL, NASTY, all_rows, failures, info, row
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from semfs.lab.report import Panel, Section, write_report
+from semfs.lab.report import write_report
+from semfs.lab.sections import Panel, Section
 
 pytestmark = MARKS
 

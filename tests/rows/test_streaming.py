@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose
 import semfs.io.reader as readers_module
 from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
-from semfs.rows import Accumulator, as_source, open_blocks
+from semfs.rows import Accumulator, open_blocks
 from semfs.rows.sums import PANEL
+from semfs.selectors.inputs import Kind, classify
 
 K = 12
 
@@ -92,7 +93,7 @@ def test_fit_takes_iterators_and_large_memmaps_as_they_are(tmp_path, monkeypatch
     assert SemFS(4).fit(iter(pairs(X, y, 50))).order_.tolist() == expected
     monkeypatch.setattr(readers_module, "MEMORY", 4096)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    assert as_source(mapped, y, None) is not None
+    assert classify(mapped, y) is Kind.MAPPED
     assert SemFS(4).fit(mapped, y).order_.tolist() == expected
 
 

@@ -181,7 +181,7 @@ def test_weights_are_copies():
 
 def test_batches_are_checked():
     X, y, _, donor = make_donors(10)
-    with pytest.raises(ValueError, match="batch is missing .* for 1 of 600"):
+    with pytest.raises(ValueError, match=r"batch is missing .* for 1 of 600"):
         SemFS(3).fit(X, y, batch=np.where(np.arange(600) == 5, None, donor))
     with pytest.raises(ValueError, match="600 samples but batch has 599"):
         SemFS(3).fit(X, y, batch=donor[1:])

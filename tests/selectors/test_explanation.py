@@ -12,7 +12,6 @@ from problems import make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
 from semfs.selectors.explanation import _selection_counts
-from semfs.selectors.training import Units
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def test_features_that_are_no_candidates_have_no_frequency():
     selector = SemFS(4, gamma=0.1).fit(X, y)
     moments = Moments.from_data(X, y)
     selected = selector.order_[:4]
-    counts = _selection_counts(selector, selected, moments, Units(), 3, 0)
+    counts = _selection_counts(selector, selected, moments, 3, 0)
     assert np.isfinite(counts[selected]).all()
     assert np.isfinite(counts).sum() == 2000
     assert np.isnan(counts).sum() == 1300

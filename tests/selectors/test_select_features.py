@@ -142,7 +142,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
     assert back.uns["mine"]["kept"] == 1
     with pytest.raises(ValueError, match="would overwrite an input"):
         rank(tmp_path / "o.h5ad", tmp_path / "o.h5ad", "type", sample)
-    with pytest.raises(ValueError, match=r"needs a column of obs as y; found: type"):
+    with pytest.raises(ValueError, match=r"no labels given\. .* obs column \(found: type\)"):
         open_blocks(tmp_path / "c.h5ad")
     with pytest.raises(ValueError, match="has no raw; layers: double"):
         open_blocks(tmp_path / "c.h5ad", "type", key="raw")
