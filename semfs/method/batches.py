@@ -198,8 +198,9 @@ class CorrectedRows:
 
     def batch_counts(self) -> Float64:
         """Return the weight (B,) of each batch."""
-        counts = self.uncorrected.counts
-        return np.bincount(self.pairs.batch_of, counts, minlength=len(self.offsets))
+        counts = np.zeros(len(self.offsets))
+        np.add.at(counts, self.pairs.batch_of, self.uncorrected.counts)
+        return counts
 
     def moments(self) -> Moments:
         """Return the moments of the classes, offsets removed."""

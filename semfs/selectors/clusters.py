@@ -258,8 +258,9 @@ def _project_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Flo
     return Z
 
 
-def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64, Float64]:
+def _principal_directions(X_seen: Any, X_unlabeled: Any) -> tuple[Float64, Float64]:
     """Leading principal directions (d, p) of all samples, and the image (p,) of their mean."""
+    X: Any
     if isinstance(X_seen, OffsetMatrix):
         corrected = stacked_offset_matrices([X_seen, X_unlabeled])
         if corrected.sparse and min(corrected.shape) > N_COMPONENTS:

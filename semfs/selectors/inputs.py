@@ -698,7 +698,7 @@ def _open(
     return open_blocks(X, y, sample_weight=sample_weight, drop=drop)
 
 
-def batch_of(X: DataLike, batch: Any, parameter: str) -> tuple[DataLike, Any]:
+def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
     """Return X without its column of batches, and the batches (n,), None without any.
 
     ``batch`` holds them, or names a column of a frame, of ``obs`` of AnnData, or of a file.
