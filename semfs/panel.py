@@ -246,6 +246,9 @@ class PanelReport:
         columns = ["rank", words.feature, "share of fit", "varies with", "levels"]
         if found.n_bootstraps:
             columns.append("frequency")
+        has_batches = "batch_variance" in found.features
+        if has_batches:
+            columns.append(f"{words.class_} · batch")
         columns.append("near copies")
         body: list[list[Any]] = []
         for rank, row in enumerate(found.features.itertuples(), start=1):
@@ -253,6 +256,8 @@ class PanelReport:
             line: list[Any] = [rank, name, f"{row.share:.1%}", row.carries, row.separates]
             if found.n_bootstraps:
                 line.append(f"{row.frequency:.0%}")
+            if has_batches:
+                line.append(f"{row.class_variance:.0%} · {row.batch_variance:.0%}")
             line.append(self._copies_of(name))
             body.append(line)
         text = (
@@ -261,6 +266,8 @@ class PanelReport:
             f"class means follow. Near copies: {words.features} that say nearly the same, with "
             "their correlation; those outside the panel are substitutes."
         )
+        if has_batches:
+            text += f" {words.class_.capitalize()} · batch: their shares of its variance."
         caption = f"The {words.features}, best first"
         title = f"The {words.features}"
         return Section(title, [text], Table(caption, columns, body, open=True))

@@ -56,6 +56,7 @@ def select_genes(
     use_raw: bool = False,
     key_added: str = "semfs",
     *,
+    batch_key: str | None = None,
     gene_symbols: str | None = None,
     normalize: str | None = None,
     min_cells: int | None = None,
@@ -84,6 +85,9 @@ def select_genes(
         Whether to use ``adata.raw``, with its genes.
     key_added : str, default="semfs"
         How the names of the results begin.
+    batch_key : str, optional
+        Column of ``obs`` with the batches (donors, plates), whose offsets are removed before
+        genes are selected; see `semfs.SemFS.fit`. The object keeps its values.
     gene_symbols : str, optional
         Column of ``var`` with the names of genes that `include` and `exclude` mean.
     normalize : {"log1p"}, optional
@@ -136,7 +140,8 @@ def select_genes(
         described = _described(adata, groupby)
         table = AttributeTable.from_any(attributes, described).to_frame()
         warn_of_classes_alike(table, labels.classes)
-    source = open_blocks(genes, labels, normalize=normalize)
+    batches = None if batch_key is None else genes.labels(batch_key)
+    source = open_blocks(genes, labels, batch=batches, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
     n_genes = _at_most(n_genes, source.n_features)
@@ -152,6 +157,7 @@ def select_genes(
         "gene_symbols": gene_symbols,
         "normalize": normalize,
         "min_cells": min_cells,
+        "batch_key": batch_key,
     }
     adata.uns[key_added] = result_summary(selector, settings)
     return adata if copy else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import Indices, Label, Matrix, PathLike
+from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
 from semfs.io.anndata import check_counts, frame_column, is_anndata_zarr, view
@@ -24,6 +24,7 @@ from semfs.io.safety import atomic_write, check_apart
 from semfs.io.tables import TableReader
 from semfs.io.tenx import unique_names
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
+from semfs.labels import Labels
 from semfs.rows import BlockSource
 from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.preprocess import Preprocessing
@@ -97,6 +98,7 @@ def select_features(
     scale: bool = False,
     scheduler: str | None = None,
     X_unlabeled: Matrix | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> FileSelection:
     """Fit a selector to a file, in bounded memory, and write the columns it selects.
@@ -125,6 +127,8 @@ def select_features(
     X_unlabeled : array or sparse matrix of shape (n_unlabeled, d), optional
         More unlabeled samples, with the features of the source in their order
         (see `read_unlabeled`).
+    batch_unlabeled : array-like of shape (n_unlabeled,), optional
+        Their batches; needed if the source was opened with a `batch`.
     settings : mapping, optional
         How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
         file beside the parameters of the selector.
@@ -149,6 +153,7 @@ def select_features(
         scale=scale,
         scheduler=scheduler,
         X_unlabeled=X_unlabeled,
+        batch_unlabeled=batch_unlabeled,
     )
     return replace(done, files=write_selection(done, out, subset, settings))
 
@@ -189,6 +194,7 @@ def fit_features(
     scale: bool = False,
     scheduler: str | None = None,
     X_unlabeled: Matrix | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
     n_bootstraps: int = 0,
     random_state: int = 0,
 ) -> FileSelection:
@@ -208,7 +214,8 @@ def fit_features(
     factors = seen.preprocessing.scale
     if X_unlabeled is not None and factors is not None:
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
-    _fit(selector, seen, X_unlabeled, scheduler)
+    beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
+    _fit(selector, seen, beside, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
     # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
     explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
@@ -349,15 +356,15 @@ def gene_names(reader: Reader, column: str) -> list[str]:
 def _fit(
     selector: SemFS,
     seen: BlockSource,
-    X_unlabeled: Matrix | None,
+    beside: Mapping[str, Any],
     scheduler: str | None,
 ) -> None:
-    """Fit the selector here, or on a Dask cluster."""
+    """Fit the selector here, or on a Dask cluster; ``beside`` are other samples for `fit`."""
     if scheduler is None:
-        selector.fit(seen, X_unlabeled=X_unlabeled)
+        selector.fit(seen, **beside)
         return
     with connect(scheduler) as client:
-        selector.fit(on_cluster(seen, client), X_unlabeled=X_unlabeled)
+        selector.fit(on_cluster(seen, client), **beside)
 
 
 # ---- results --------------------------------------------------------------------------

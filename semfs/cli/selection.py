@@ -71,6 +71,10 @@ LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
     "Raise it if classes are described alike."
 )
+BATCH = (
+    "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
+    "of a batch alike is removed before features are selected."
+)
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
@@ -109,6 +113,7 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
+    batch: Annotated[str | None, Option(help=BATCH)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
@@ -166,6 +171,7 @@ def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | 
     What can be refused is refused here, before anything long begins.
     """
     import semfs
+    from semfs.rows.opening import column_labels
     from semfs.scverse import warn_of_classes_alike
     from semfs.select import read_unlabeled
 
@@ -207,6 +213,10 @@ def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | 
         reading = given(options, "layer", "normalize", "gene_symbols")
         X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
         fitting["X_unlabeled"] = X_unlabeled
+        if options.batch is not None:
+            fitting["batch_unlabeled"] = column_labels(
+                options.unlabeled_file, options.batch, options.layer
+            )
     return Task(source, selector, fitting, _settings(options, features), replaced)
 
 
@@ -222,7 +232,7 @@ def open_source(options: Selection) -> "BlockSource":
     check_label_given(options.data, options.label)
     check_descriptions(options.attributes)
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
-    reading = given(options, "normalize")
+    reading = given(options, "normalize", "batch")
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
@@ -442,6 +452,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "include",
             "exclude",
             "candidates",
+            "batch",
         ),
         *(
             "min_per_class",

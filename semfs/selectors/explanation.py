@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.method.batches import is_corrected, uncorrected_rows
 from semfs.method.markers import class_markers
 from semfs.method.moments import Moments
 from semfs.rows import in_memory
@@ -54,7 +55,9 @@ class Explanation:
     features : DataFrame of shape (k, …)
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its 95 % interval ``low``–``high``.
+        bootstraps with its 95 % interval ``low``–``high``. If batches were removed, also
+        ``class_variance`` and ``batch_variance``, the shares of class and batch in its
+        variance, and ``more_batch`` where that of the batch is larger.
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -133,6 +136,12 @@ class Explanation:
                 parts.append(row["separates"])
             if row["duplicates"]:
                 parts.append(f"like {row['duplicates']}")
+            if row.get("more_batch", False):
+                batch = row["batch_variance"]
+                parts.append(
+                    f"varies more with the batch ({batch:.0%}) than with the class "
+                    f"({row['class_variance']:.0%})"
+                )
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
             lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
@@ -249,6 +258,11 @@ def explain_selection(
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
     features = features.join(stability[["frequency", "low", "high"]])
+    if moments is not None and is_corrected(moments.rows):
+        of_class, of_batch = moments.rows.variance_shares(selected)
+        features["class_variance"] = of_class
+        features["batch_variance"] = of_batch
+        features["more_batch"] = of_batch > of_class
     features.index.name = "feature"
     return Explanation(
         features=features,
@@ -450,7 +464,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None or not in_memory(moments.rows):
+    if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
     return len(moments.classes) > 2
 

@@ -76,6 +76,8 @@ class Fitted:
     rules: Sequence[str] = ()  # what rules of the panel ruled out, and what they cost
     ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
     marks: Mask | None = None  # (C, k), which selected features mark which class
+    batches: Any = None  # (B,), batches whose offsets were removed
+    batch_offsets: Float64 | None = None  # (B, k), of the selected features
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -103,11 +105,14 @@ class Fitted:
             feature_names=getattr(selector, "feature_names_in_", None),
             rules=getattr(selector, "rules_", ()),
             marks=to_numpy(getattr(selector, "marks_", None)),
+            batches=getattr(selector, "batches_", None),
+            batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes of a selector."""
         labels = self.unlabeled_labels
+        offsets = self.batch_offsets
         return {
             "scores_": self.scores,
             "order_": self.order,
@@ -130,6 +135,8 @@ class Fitted:
             "preprocessing_": _settings_of(self.preprocessing),
             "rules_": list(self.rules),
             "marks_": self._marks(),
+            "batches_": np.zeros(0) if self.batches is None else self.batches,
+            "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
         }
 
     @property
@@ -182,6 +189,7 @@ class Fitted:
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
             marks=None if self.marks is None else self.marks[:, kept],
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets[:, kept],
         )
         if self.normal_equations is None:
             return shorter
@@ -211,6 +219,7 @@ class Fitted:
             coef=self.coef * scale[self.coef_features, None],
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets / unit,
             normal_equations=equations,
             preprocessing=replace(self.preprocessing, scale=None),
         )

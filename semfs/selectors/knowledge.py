@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Indices, Matrix
+from semfs._typing import AttributesLike, Float64, Indices, Matrix
+from semfs.arrays import draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import UNLABELED
+from semfs.labels import LEFT_OUT, UNLABELED, Labels
+from semfs.method.batches import (
+    OffsetMatrix,
+    Pairs,
+    correct_by,
+    is_corrected,
+    mean_offsets,
+    pair_labels,
+    uncorrected_rows,
+)
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
@@ -26,6 +36,7 @@ from semfs.selectors.clusters import (
 )
 
 if TYPE_CHECKING:
+    from semfs.method.batches import CorrectedRows
     from semfs.selectors.inputs import UnlabeledStream
     from semfs.selectors.problem import MethodParameters
 
@@ -166,7 +177,7 @@ def _unlabeled_classes(
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if in_memory(unlabeled) and not in_memory(seen):
+    if in_memory(unlabeled) and not in_memory(uncorrected_rows(objective.moments)):
         reason = "the samples of the seen classes are not in memory"
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
@@ -214,23 +225,77 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 
 
 def _clusters_in_memory(
-    seen: MemoryRows, unlabeled: MemoryRows, n_new_classes: int | str
+    seen: MemoryRows | CorrectedRows, unlabeled: MemoryRows, n_new_classes: int | str
 ) -> tuple[Moments, Indices]:
-    """Moments of the clusters, and the cluster of each sample, -1 if it is ignored."""
+    """Moments of the clusters, and the cluster of each sample, -1 if it is ignored.
+
+    The codes of unlabeled samples are their batches, whose means are removed.
+    """
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
     used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-    _, found = cluster_unlabeled(seen.X, seen.codes, _take(X, used), n_new_classes)
-    clustered = used[found >= 0]
-    labels[clustered] = found[found >= 0]
+    batches, batch_of = np.unique(unlabeled.codes[used], return_inverse=True)
+    X_used = _take(X, used)
+    offsets = None
+    if len(batches) > 1:
+        used_weights = None if weights is None else weights[used]
+        names = np.arange(len(batches))
+        offsets = mean_offsets(Moments.from_checked(X_used, batch_of, names, used_weights))
+    X_seen = seen.samples() if is_corrected(seen) else seen.X
+    corrected = _without_batches(X_used, batch_of, offsets)
+    X_seen, corrected = _alike(X_seen, corrected)
+    _, found = cluster_unlabeled(X_seen, seen.codes, corrected, n_new_classes)
+    kept = np.flatnonzero(found >= 0)
+    clustered = used[kept]
+    labels[clustered] = found[kept]
+    n_clusters = int(labels.max()) + 1
+    codes = labels[clustered]
+    pairs = None
+    if offsets is not None:
+        pairs, codes = _pairs_of(codes, batch_of[kept], n_clusters, len(batches))
     moments = Moments.from_checked(
         _take(X, clustered),
-        labels[clustered],
-        np.arange(labels.max() + 1),
+        codes,
+        np.arange(n_clusters if pairs is None else len(pairs.class_of)),
         None if weights is None else weights[clustered],
     )
+    if pairs is not None and offsets is not None:
+        moments = correct_by(moments, pairs, offsets)
     return moments, labels
+
+
+def _without_batches(
+    X: Matrix, batch_of: Indices, offsets: Float64 | None
+) -> Matrix | OffsetMatrix:
+    """X (n, d) minus the offsets of batches, X itself if there are none."""
+    return X if offsets is None else OffsetMatrix(X, batch_of, offsets)
+
+
+def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
+    """The matrices, all of them with offsets (which may be 0) if one has some."""
+    if not any(isinstance(X, OffsetMatrix) for X in matrices):
+        return list(matrices)
+    out = []
+    for X in matrices:
+        if not isinstance(X, OffsetMatrix):
+            X = OffsetMatrix(X, np.zeros(X.shape[0], np.intp), np.zeros((1, X.shape[1])))
+        out.append(X)
+    return out
+
+
+def _pairs_of(
+    clusters: Indices, batches: Indices, n_clusters: int, n_batches: int
+) -> tuple[Pairs, Indices]:
+    """The pairs (cluster, batch) of samples, and the code (n,) of each sample's pair."""
+    numbers, codes = np.unique(clusters * n_batches + batches, return_inverse=True)
+    pairs = Pairs(
+        np.arange(n_clusters),
+        np.arange(n_batches),
+        numbers // n_batches,
+        numbers % n_batches,
+    )
+    return pairs, codes
 
 
 def _take(X: Matrix, samples: Indices) -> Matrix:
@@ -254,18 +319,77 @@ def _streamed_clusters(
             f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose "
             "digits in float32. Rescale X, for example to unit variance."
         )
-    if unlabeled.seen is None:  # the samples of the seen classes are in memory
-        X_seen = seen.X
-        codes_seen = seen.codes
-    else:
-        X_seen, labels_seen = unlabeled.seen.sample(sizes.components, labeled=True)
-        codes_seen = labels_seen.sorted().codes
+    batches = rows.batches
+    offsets = None if batches is None else _streamed_offsets(rows)
+    if batches is not None and offsets is not None:
+        # the batches of the samples drawn: `sample` draws the same rows of the same mask
+        X = OffsetMatrix(X, _sampled_batches(rows, X.shape[0]), offsets)
+    X_seen, codes_seen = _seen_sample(seen, unlabeled, sizes.components)
+    X_seen, X = _alike(X_seen, X)
     clusters, _ = cluster_unlabeled(X_seen, codes_seen, X, n_new_classes, sizes)
+    if offsets is not None:
+        clusters = clusters.with_batches(offsets)
     named = rows.assign(clusters)
-    moments = Moments.from_sums(*named.sums(**unlabeled.options)).without_empty_classes()
+    if batches is not None and offsets is not None:
+        moments = _corrected_clusters(named, batches, offsets, unlabeled.options)
+    else:
+        sums = named.sums(**unlabeled.options)
+        moments = Moments.from_sums(*sums).without_empty_classes()
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
     codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
     labels = np.searchsorted(moments.classes, codes)
     labels[codes < 0] = UNLABELED
     return moments, labels
+
+
+def _seen_sample(
+    seen: Any, unlabeled: UnlabeledStream, n: int
+) -> tuple[Matrix | OffsetMatrix, Indices]:
+    """At most n samples of the seen classes beyond memory, all in memory, and their classes."""
+    if unlabeled.seen is None:  # the samples of the seen classes are in memory
+        return (seen.samples() if is_corrected(seen) else seen.X), seen.codes
+    X, labels = unlabeled.seen.sample(n, labeled=True)
+    if not is_corrected(seen):
+        return X, labels.sorted().codes
+    # the labels are pairs (class, batch)
+    place = {pair: i for i, pair in enumerate(seen.uncorrected.classes)}
+    pair_of = np.array([place.get(pair, 0) for pair in labels.classes])[labels.codes]
+    corrected = OffsetMatrix(X, seen.pairs.batch_of[pair_of], seen.offsets)
+    return corrected, seen.pairs.class_of[pair_of]
+
+
+def _streamed_offsets(rows: Any) -> Float64 | None:
+    """Means (B, d) of the batches of unlabeled samples about their mean, in one pass.
+
+    Zero for batches without unlabeled samples; None if only one batch has some.
+    """
+    labels = rows.labels
+    batches = rows.batches
+    codes = np.where(labels.codes == UNLABELED, batches.codes, LEFT_OUT)
+    named = rows.with_labels(Labels(list(range(len(batches.classes))), codes))
+    totals = named.accumulate(matrix=False, precise=False)
+    if len(totals.classes) < 2:
+        return None
+    offsets = np.zeros((len(batches.classes), rows.n_features))
+    offsets[totals.classes] = totals.means - totals.mean
+    return offsets
+
+
+def _sampled_batches(rows: Any, n: int) -> Indices:
+    """The batches (n,) of the n unlabeled samples that `sample` of a source has drawn."""
+    drawn = draw_rows(rows.labels.codes == UNLABELED, n)
+    return rows.batches.codes[drawn]
+
+
+def _corrected_clusters(
+    named: Any, batches: Labels, offsets: Float64, options: dict[str, Any]
+) -> Moments:
+    """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
+    paired = named.with_labels(pair_labels(named.labels, batches))
+    found = Moments.from_sums(*paired.sums(**options)).without_empty_classes()
+    place = {batch: b for b, batch in enumerate(batches.classes)}
+    clusters, class_of = np.unique([c for c, _ in found.classes], return_inverse=True)
+    batch_of = np.array([place[batch] for _, batch in found.classes], dtype=np.intp)
+    pairs = Pairs(clusters, batches.class_array(), class_of, batch_of)
+    return correct_by(found, pairs, offsets)

@@ -20,13 +20,14 @@ from semfs._typing import (
     Matrix,
 )
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import LabelArray, label_array
+from semfs.labels import LabelArray, Labels, label_array
+from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
-from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
+from semfs.selectors.inputs import FitInput, batch_of, selected_blocks, training_matrix
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
 from semfs.system import import_optional
@@ -148,7 +149,7 @@ class LinearSelector(RankingSelector):
 
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
-        rows = moments.rows
+        rows = uncorrected_rows(moments)
         if in_memory(rows):
             size = rows.nbytes
         else:
@@ -172,7 +173,12 @@ class LinearSelector(RankingSelector):
         check_is_fitted(self)
         return self._map_selected(X, self._predictor().attributes, "predict_attributes")
 
-    def predict(self, X: DataLike, class_table: AttributesLike | None = None) -> LabelArray:
+    def predict(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        batch: LabelsLike | str | None = None,
+    ) -> LabelArray:
         """Return the likeliest class of each sample, by descriptions where none were seen.
 
         Parameters
@@ -183,6 +189,9 @@ class LinearSelector(RankingSelector):
             (see ``preprocessing_``); arrays and opened sources are taken as they are.
         class_table : like `attributes`, optional
             Classes to decide among; by default all of the fitted table, seen and unseen.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, as in `fit`. Offsets of batches that were fitted are removed;
+            samples of other batches are taken as they are.
         """
         check_is_fitted(self)
         table = self._class_candidates(class_table)
@@ -191,10 +200,13 @@ class LinearSelector(RankingSelector):
         def best_class(Z: Float64) -> LabelArray:
             return table.classes[predictor.scores(Z, table).argmax(axis=1)]
 
-        return self._map_selected(X, best_class, "predict")
+        return self._map_selected(X, best_class, "predict", batch)
 
     def decision_function(
-        self, X: DataLike, class_table: AttributesLike | None = None
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        batch: LabelsLike | str | None = None,
     ) -> Float64:
         """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
 
@@ -204,6 +216,8 @@ class LinearSelector(RankingSelector):
             Samples, as in `predict`.
         class_table : like `attributes`, optional
             Classes, as in `predict`; columns are in the order of the table.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, as in `predict`.
         """
         check_is_fitted(self)
         table = self._class_candidates(class_table)
@@ -212,14 +226,44 @@ class LinearSelector(RankingSelector):
         def scores(Z: Float64) -> Float64:
             return predictor.scores(Z, table)
 
-        return self._map_selected(X, scores, "decision_function")
+        return self._map_selected(X, scores, "decision_function", batch)
 
     def _map_selected(
-        self, X: DataLike, function: Callable[[Float64], Any], method: str
+        self,
+        X: DataLike,
+        function: Callable[[Float64], Any],
+        method: str,
+        batch: LabelsLike | str | None = None,
     ) -> Any:
-        """A function of the selected columns (n, k) of X, block by block."""
-        results = [function(Z) for Z in self._selected(X, method)]
+        """A function of the selected columns (n, k) of X, block by block, batches removed."""
+        X, found = batch_of(X, batch, "batch")
+        blocks = self._selected(X, method)
+        if found is not None:
+            blocks = self._without_offsets(blocks, Labels.of(found))
+        results = [function(Z) for Z in blocks]
         return like(np.concatenate(results), X)
+
+    def _without_offsets(self, blocks: Iterator[Float64], batches: Labels) -> Iterator[Float64]:
+        """Yield blocks (r, k) minus the offsets of their samples' batches, where known."""
+        known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
+        fitted = np.asarray(to_numpy(self.batch_offsets_)) if known else np.zeros((0, 0))
+        place = {batch: b for b, batch in enumerate(known)}
+        n_done = 0
+        for Z in blocks:
+            rows = slice(n_done, n_done + len(Z))
+            n_done = rows.stop
+            offsets = np.zeros((len(batches.classes) + 1, Z.shape[1]))
+            for b, batch in enumerate(batches.classes):
+                if batch in place:
+                    offsets[b] = fitted[place[batch]]
+            codes = batches.codes[rows]  # the last row, 0, is for samples without a batch
+            if len(codes) < len(Z):
+                raise ValueError(
+                    f"X has {n_done} samples or more, but batch has {len(batches)} values."
+                )
+            yield Z - offsets[codes]
+        if n_done != len(batches):
+            raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
@@ -276,6 +320,7 @@ class LinearSelector(RankingSelector):
         y: LabelsLike | str | None = None,
         *,
         sample_weight: ArrayLike | None = None,
+        batch: LabelsLike | str | None = None,
         n_bootstraps: int = 100,
         random_state: Any = 0,
     ) -> Explanation:
@@ -291,6 +336,8 @@ class LinearSelector(RankingSelector):
             Their labels, as in `fit`.
         sample_weight : array-like, optional
             Their weights, as in `fit`.
+        batch : array-like or str, optional
+            Their batches, as in `fit`.
         n_bootstraps : int, default=100
             Bootstraps of the classes for the stability of the selection; 0 for none. They
             take labeled samples into account, not `target_attributes` or unlabeled samples.
@@ -307,8 +354,8 @@ class LinearSelector(RankingSelector):
         check_integer("n_bootstraps", n_bootstraps, 0)
         moments = getattr(self, "_training_moments", None)
         if X is not None:
-            found = FitInput.from_user(self, X, y, sample_weight, reset=False)
-            data = found.summed(self._sum_options(found.n_features))
+            found = FitInput.from_user(self, X, y, sample_weight, reset=False, batch=batch)
+            data = found.summed(self._sum_options(found.n_features)).corrected()
             moments = data.moments.without_empty_classes()
             self._check_fitted_classes(moments.classes.tolist())
         return explain_selection(self, moments, n_bootstraps, random_state)

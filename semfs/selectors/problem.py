@@ -13,6 +13,7 @@ import numpy as np
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import solve_alternating
+from semfs.method.batches import is_corrected
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
@@ -349,6 +350,12 @@ class Problem:
         center, target_mean = self._centers()
         within = self.objective.within(selected, _gram_among(solution, selected))
         known = {name.removesuffix("_"): value for name, value in self.knowledge.items()}
+        rows = self.moments.rows
+        batches = None
+        batch_offsets = None
+        if is_corrected(rows):
+            batches = rows.pairs.batches
+            batch_offsets = rows.offsets[:, selected]
         return Fitted(
             order=order,
             scores=scores,
@@ -367,6 +374,8 @@ class Problem:
             rules=self.rules.sentences(solution),
             ruled_out=self.candidates.ruled_out,
             marks=self.rules.levels.markers(selected),
+            batches=batches,
+            batch_offsets=batch_offsets,
             **known,
         )
 

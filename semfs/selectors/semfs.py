@@ -191,6 +191,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         What was done to the data before the fit, such as ``{"normalize": "log1p"}`` of
         `semfs.rows.open_blocks`. It is applied to files and AnnData objects that are passed
         to `predict` and `transform` later.
+    batches_ : ndarray of shape (B,)
+        Batches whose offsets were removed; empty if there were none, or only one.
+    batch_offsets_ : ndarray of shape (B, k)
+        Their offsets in the selected features.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
@@ -252,6 +256,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
         X_unlabeled: DataLike = None,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
     ) -> Self:
         """Select features on the seen classes.
 
@@ -271,11 +277,42 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
             More unlabeled samples, in any form that X may have. Beyond memory, clusters are
             found in a sample of them and all are assigned to these.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, such as its donor, plate or site; or the name of the column
+            that holds it. Batches shift the features by offsets, which are removed: those of
+            labeled samples by the additive model class + batch, those of unlabeled samples by
+            the means of their batches. X itself is not changed.
+        batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
+            Batch of each sample of `X_unlabeled`; needed if `batch` is given as well.
+
+        Examples
+        --------
+        A column that is high in the samples of one donor only:
+
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> y, donor = np.repeat([0, 1], 100), np.tile([0, 0, 0, 1], 50)
+        >>> donor[y == 1] = 1 - donor[y == 1]  # most samples of a class are of one donor
+        >>> X = rng.normal(size=(200, 5))
+        >>> X[:, 0] += y
+        >>> X[:, 3] += 9 * donor
+        >>> SemFS(1).fit(X, y).get_support(indices=True)
+        array([3])
+        >>> SemFS(1).fit(X, y, batch=donor).get_support(indices=True)
+        array([0])
         """
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(self, X, y, sample_weight, X_unlabeled)
-            self.__dict__.pop("moments_", None)
+            found = FitInput.from_user(
+                self,
+                X,
+                y,
+                sample_weight,
+                X_unlabeled,
+                batch=batch,
+                batch_unlabeled=batch_unlabeled,
+            )
+            self._forget_collected()
             return self._fit_input(found, y)
 
     @with_callbacks
@@ -293,12 +330,21 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self._refuse_marks(moments)
         with self._all_or_nothing():
             set_features(self, moments.n_features, None)
-            self.__dict__.pop("moments_", None)
+            self._forget_collected()
             return self._fit_data(TrainingData(moments))
+
+    def _forget_collected(self) -> None:
+        """Forget what `partial_fit` has collected."""
+        self.__dict__.pop("moments_", None)
+        self.__dict__.pop("moments_have_batches_", None)
 
     @with_callbacks
     def partial_fit(
-        self, X: DataLike, y: LabelsLike | str | None, sample_weight: ArrayLike | None = None
+        self,
+        X: DataLike,
+        y: LabelsLike | str | None,
+        sample_weight: ArrayLike | None = None,
+        batch: LabelsLike | str | None = None,
     ) -> Self:
         """Add samples to those of earlier calls and select features on all of them.
 
@@ -313,29 +359,37 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             Their labels, as in `fit`; every sample needs one.
         sample_weight : array-like of shape (n,), optional
             Sample weights.
+        batch : array-like of shape (n,) or str, optional
+            Batches of the samples, as in `fit`; in every call or in none.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
             first = collected is None
-            found = FitInput.from_user(self, X, y, sample_weight, reset=first)
+            found = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
+            if not first and found.batched != getattr(self, "moments_have_batches_", False):
+                raise ValueError("partial_fit needs batch in every call, or in none.")
             data = found.summed(self._sum_options(found.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labeled rows only. Drop the others, or use fit."
                 )
-            align_attributes(self.attributes, data.moments.classes)  # refuse before adding
+            align_attributes(self.attributes, data.classes)  # refuse before adding
             moments = data.moments.copy() if collected is None else collected + data.moments
             self.moments_ = moments
-            if (moments.counts > 0).sum() > 1:
-                self._fit_data(replace(data, moments=moments), y)
+            self.moments_have_batches_ = found.batched
+            # batches that are the classes so far may be separated by samples to come
+            data = replace(data, moments=moments).corrected(refuse=False)
+            if (data.moments.counts > 0).sum() > 1:
+                self._fit_data(data, y)
         return self
 
     @with_callbacks
     def _fit_input(self, found: FitInput, y: Any = None) -> Self:
         """Fit to what was found in the arguments of `fit`."""
         set_features(self, found.n_features, found.feature_names)
-        return self._fit_data(found.summed(self._sum_options(found.n_features)), y)
+        data = found.summed(self._sum_options(found.n_features))
+        return self._fit_data(data.corrected(), y)
 
     def _fit_data(self, data: TrainingData, y: Any = None) -> Self:
         """Build the problem, solve it, and set all fitted attributes."""

@@ -188,6 +188,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
         X_unlabeled: DataLike = None,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
     ) -> Self:
         """Choose a setting on held-out classes, then select features on all seen classes.
 
@@ -203,10 +205,23 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             Sample weights, as in `SemFS.fit`.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
             Unlabeled samples, as in `SemFS.fit`; they take part in the final fit only.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, as in `SemFS.fit`. In a fold the offsets are those of the
+            training classes; held-out samples are clustered as they are.
+        batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
+            Batch of each sample of `X_unlabeled`.
         """
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(self, X, y, sample_weight, X_unlabeled)
+            found = FitInput.from_user(
+                self,
+                X,
+                y,
+                sample_weight,
+                X_unlabeled,
+                batch=batch,
+                batch_unlabeled=batch_unlabeled,
+            )
             moments = found.sample(LARGEST_SAMPLE).without_empty_classes()
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
