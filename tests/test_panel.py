@@ -8,16 +8,16 @@ from numpy.testing import assert_allclose
 from report_rows import EVIL, NASTY
 from scipy.stats import norm
 
-pd = pytest.importorskip("pandas")
-pytest.importorskip("jinja2")
-pytest.importorskip("plotly")
-pytest.importorskip("typer")
-
 from problems import make_problem
 from semfs import SemFS, save
 from semfs import load as load_selector
 from semfs.datasets import load_sample
 from semfs.panel import CELLS, panel_report
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("jinja2")
+pytest.importorskip("plotly")
+pytest.importorskip("typer")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_names_stay_text(tmp_path):
 
 
 def test_another_ending_is_refused(panel, tmp_path):
-    with pytest.raises(ValueError, match="written as .html"):
+    with pytest.raises(ValueError, match="written as"):
         panel.write(tmp_path / "panel.pdf")
 
 

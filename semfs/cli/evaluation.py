@@ -25,10 +25,13 @@ from semfs.cli.options import (
     check_descriptions,
     check_label_given,
     command_line,
+    described_classes,
+    description_sources,
     existing,
     expand_columns,
     given,
     is_page,
+    level_columns,
     words,
 )
 from semfs.io.safety import check_apart
@@ -96,7 +99,8 @@ def evaluate(options: Evaluation) -> None:
         message = "the page is written as .html; choose such a name."
         raise ValueError(f"{options.out}: {message}")
     panels = options.panel or []
-    check_apart([options.out], [options.data, options.label, options.attributes, *panels])
+    sources = description_sources(options.attributes)
+    check_apart([options.out], [options.data, options.label, *sources, *panels])
     sizes = parse_sizes(options.ks)
     replaced = existing([options.out])
 
@@ -171,9 +175,13 @@ def _open(options: Evaluation) -> Any:
     reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
     if path.is_file():
         check_label_given(path, options.label)
-        check_descriptions(options.attributes)
+        check_descriptions(options.attributes, path, options.layer)
         drop = expand_columns(path, options.label, options.layer, options.drop)
-        reading["drop"] = drop
+        reading["drop"] = drop + level_columns(options.attributes, path, options.layer)
+        if options.attributes is not None:
+            reading["attributes"] = described_classes(
+                options.attributes, path, options.label, options.layer
+            )
     elif options.drop:
         # `open_data` refuses it with a reason: it is for files.
         reading["drop"] = options.drop

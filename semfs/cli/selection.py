@@ -24,9 +24,12 @@ from semfs.cli.options import (
     check_descriptions,
     check_label_given,
     command_line,
+    described_classes,
+    description_sources,
     existing,
     expand_columns,
     given,
+    level_columns,
 )
 from semfs.io.safety import check_apart
 
@@ -178,7 +181,7 @@ def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | 
     inputs = (
         options.data,
         options.label,
-        options.attributes,
+        *description_sources(options.attributes),
         options.unlabeled_file,
     )
     check_apart(outputs, inputs)
@@ -230,8 +233,9 @@ def open_source(options: Selection) -> "BlockSource":
     from semfs.select import gene_names
 
     check_label_given(options.data, options.label)
-    check_descriptions(options.attributes)
+    check_descriptions(options.attributes, options.data, options.layer)
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
+    drop += level_columns(options.attributes, options.data, options.layer)
     reading = given(options, "normalize", "batch")
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
     if options.gene_symbols is not None:
@@ -299,7 +303,10 @@ def _descriptions(
     from semfs.datasets.files import class_descriptions
 
     assert source.labels is not None
-    return class_descriptions(options.data, options.attributes, source.labels.classes)
+    described = described_classes(
+        options.attributes, options.data, options.label, options.layer
+    )
+    return class_descriptions(options.data, described, source.labels.classes)
 
 
 def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[Any]:
