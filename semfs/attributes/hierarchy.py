@@ -72,9 +72,7 @@ def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
     return pandas.DataFrame(columns, index=classes)
 
 
-def _value_of_classes(
-    frame: pd.DataFrame, name: str, level: Any, finest: Any
-) -> dict[Any, Any]:
+def _value_of_classes(frame: pd.DataFrame, level: Any, finest: Any) -> dict[Any, Any]:
     """The value of a level that each class has, missing ones left out."""
     pairs = frame[[level, finest]].drop_duplicates()
     pairs = pairs[~pairs[level].map(is_missing).astype(bool)]
@@ -88,7 +86,7 @@ def _value_of_classes(
     if conflicts:
         shown = [f"{label} is in {' and '.join(v)}" for label, v in conflicts.items()]
         raise ValueError(
-            f"{str(level)!r} is no level above {str(finest)!r}: {listed(shown, MOST_NAMED)}. Every "
+            f"{level} is no level above {finest}: {listed(shown, MOST_NAMED)}. Every "
             "class must have one value of each coarser level; rename classes, or correct the "
             "annotation."
         )
