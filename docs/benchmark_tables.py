@@ -26,6 +26,7 @@ def tables() -> dict[str, str]:
         "install": ("install", install_table),
         "core": ("core", core_table),
         "crossval": ("crossval", crossval_sentence),
+        "batch": ("batch", batch_table),
         "baselines": ("baselines", baselines_table),
         "digits": ("digits", digits_table),
         "streaming": ("streaming", streaming_table),
@@ -172,6 +173,20 @@ def crossval_sentence(found: dict) -> str:
         f"{found['ratio']:.1f} times as long as one fit; the {found['clusterings']} "
         f"clusterings that judge them take another {found['clustering_seconds']:.1f} s.",
     )
+
+
+def batch_table(found: dict) -> str:
+    """Genes of batches among those selected, and how well the unseen classes are found."""
+    rows = []
+    for row in found["rows"]:
+        rows.append(
+            f"{row['batch']} `batch` | {row['batch_genes']:.1%} | {row['ACC']:.3f} | "
+            f"{row['NMI']:.3f}"
+        )
+    head = (
+        f"{found['k']} genes, {found['n_splits']} splits | more batch than type: | ACC: | NMI:"
+    )
+    return made_by(found, *table(head, rows))
 
 
 def baselines_table(found: dict) -> str:

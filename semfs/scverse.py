@@ -27,7 +27,13 @@ from semfs.rows import open_blocks
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
-from semfs.validation import ParameterWarning, check_integer, listed
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    check_integer,
+    did_you_mean,
+    listed,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -47,12 +53,13 @@ SCALED_DEVIATIONS = (0.5, 1.5)
 def select_genes(
     adata: AnnData,
     groupby: str,
-    n_genes: float = 50,
+    n_genes: float | None = 50,
     attributes: AttributesLike | PathLike | None = None,
     layer: str | None = None,
     use_raw: bool = False,
     key_added: str = "semfs",
     *,
+    batch_key: str | None = None,
     gene_symbols: str | None = None,
     normalize: str | None = None,
     min_cells: int | None = None,
@@ -69,7 +76,7 @@ def select_genes(
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabeled.
     n_genes : int or float, default=50
-        Number of genes to select, or their share (below 1).
+        Number of genes to select, or their share (below 1); None for what a `budget` buys.
     attributes : DataFrame, mapping, "cl" or path, optional
         Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
         (types named as there, or by id; needs ``semfs[cl]``); the path of an OBO or OWL file
@@ -81,6 +88,9 @@ def select_genes(
         Whether to use ``adata.raw``, with its genes.
     key_added : str, default="semfs"
         How the names of the results begin.
+    batch_key : str, optional
+        Column of ``obs`` with the batches (donors, plates), whose offsets are removed before
+        genes are selected; see `semfs.SemFS.fit`. The object keeps its values.
     gene_symbols : str, optional
         Column of ``var`` with the names of genes that `include` and `exclude` mean.
     normalize : {"log1p"}, optional
@@ -92,7 +102,9 @@ def select_genes(
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
-        Further parameters of `semfs.SemFS`, such as ``include`` or ``class_weight``.
+        Further parameters of `semfs.SemFS`, such as ``include``, ``class_weight`` or the rules
+        ``candidates``, ``min_per_class``, ``budget`` and ``capacity``. ``groups`` and ``costs``
+        may also be names of columns of ``var``.
 
     Returns
     -------
@@ -104,7 +116,8 @@ def select_genes(
         ``raw.var``, and in ``var`` for the genes it shares.
 
         ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``knowledge``
-        (what was used), ``objective`` after each gene, ``versions``. `write_h5ad` keeps it.
+        (what was used), ``rules`` (what they ruled out and cost), ``objective`` after each
+        gene, ``versions``. `write_h5ad` keeps it.
 
     Examples
     --------
@@ -129,10 +142,14 @@ def select_genes(
     if attributes is not None:
         described = _described(adata, groupby)
         table = AttributeTable.from_any(attributes, described).to_frame()
-    source = open_blocks(genes, labels, normalize=normalize)
+    batches = None if batch_key is None else genes.labels(batch_key)
+    source = open_blocks(genes, labels, batch=batches, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
     n_genes = _at_most(n_genes, source.n_features)
+    for name in ("groups", "costs"):
+        if isinstance(parameters.get(name), str):
+            parameters[name] = _gene_column(genes, name, parameters[name])
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     store_columns(genes, result_columns(selector, key_added))
     settings = {
@@ -142,6 +159,7 @@ def select_genes(
         "gene_symbols": gene_symbols,
         "normalize": normalize,
         "min_cells": min_cells,
+        "batch_key": batch_key,
     }
     adata.uns[key_added] = result_summary(selector, settings)
     return adata if copy else None
@@ -277,7 +295,16 @@ def _other_matrices(genes: GeneMatrix) -> list[str]:
     return names
 
 
-def _at_most(n_genes: float, n_features: int) -> float:
+def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
+    """Return a column of var, one value per gene; missing values as None."""
+    if column not in genes.var:
+        hint = did_you_mean(column, genes.var.columns) or f". Columns: {listed(genes.var)}."
+        raise ParameterError(parameter, f"is {column!r}, which is no column of var{hint}")
+    values = genes.var[column]
+    return list(values.astype(object).where(values.notna(), None))
+
+
+def _at_most(n_genes: float | None, n_features: int) -> float | None:
     """Return the number of genes to select, lowered with a warning if there are fewer."""
     if not isinstance(n_genes, Real) or n_genes <= n_features:
         return n_genes
@@ -392,6 +419,7 @@ def result_summary(
         "classes": _texts(selector.classes_),
         "attributes": _texts(selector.attribute_names_in_),
         "knowledge": {name: str(text) for name, text in selector.knowledge_.items()},
+        "rules": _texts(selector.rules_),
         "objective": selector.objective_,
         "versions": versions(),
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import Indices, Label, Matrix, PathLike
+from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
 from semfs.io.anndata import (
@@ -31,6 +31,7 @@ from semfs.io.safety import atomic_write, check_apart
 from semfs.io.tables import TableReader
 from semfs.io.tenx import unique_names
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
+from semfs.labels import Labels
 from semfs.rows import BlockSource, in_blocks
 from semfs.rows.cluster import connect, on_cluster
 from semfs.rows.opening import source_of
@@ -41,6 +42,7 @@ from semfs.scverse import (
     store_columns,
     warn_of_other_names,
 )
+from semfs.selectors.explanation import Explanation
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
 from semfs.validation import ParameterError, check_option, listed, resolve_features
@@ -51,6 +53,13 @@ if TYPE_CHECKING:
 
 #: Endings of the files that can be written.
 ENDINGS = (*WRITTEN, ".xlsx")
+#: Why a rule keeps a feature out, for the feature table.
+REASONS = {
+    "exclude": "excluded",
+    "candidates": "not a candidate",
+    "min_level": "below min_level",
+    "max_level": "above max_level",
+}
 #: Rows that a sheet of Excel can hold, its header among them.
 EXCEL_ROWS = 2**20
 #: Samples whose medians stand for missing values; more of them hardly change a median.
@@ -63,13 +72,17 @@ class FileSelection:
 
     ``selector`` is fitted; ``features`` is a frame (d, 5) of ``feature``, ``score`` (empty for
     features that could not be selected), ``selected``, ``column`` and ``reason`` by ``rank``;
-    ``files`` were written; ``n_rows`` samples had labels of seen classes.
+    ``files`` were written; ``n_rows`` samples had labels of seen classes; ``samples`` is the
+    ``source`` without those of unseen classes, and ``explanation`` says why.
     """
 
     selector: SemFS
     features: pd.DataFrame
     files: list[Path]
     n_rows: int
+    source: BlockSource
+    samples: BlockSource
+    explanation: Explanation
 
     def as_dict(self) -> dict[str, Any]:
         """Return the selection as plain values: selected features, classes and files."""
@@ -80,6 +93,7 @@ class FileSelection:
             "n_rows": self.n_rows,
             "classes": [str(label) for label in self.selector.classes_],
             "knowledge": {name: str(text) for name, text in self.selector.knowledge_.items()},
+            "rules": list(self.selector.rules_),
             "files": [str(path) for path in self.files],
         }
 
@@ -95,6 +109,7 @@ def select_features(
     impute: str | None = None,
     scheduler: str | None = None,
     X_unlabeled: Matrix | BlockSource | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> FileSelection:
     """Fit a selector to a file, in bounded memory, and write the columns it selects.
@@ -127,6 +142,8 @@ def select_features(
     X_unlabeled : array, sparse matrix or BlockSource of shape (n_unlabeled, d), optional
         More unlabeled samples, as in `SemFS.fit`. An array has the features of the source in
         their order; of a file, features are found by name (see `open_unlabeled_file`).
+    batch_unlabeled : array-like of shape (n_unlabeled,), optional
+        Their batches; needed if the source was opened with a `batch`.
     settings : mapping, optional
         How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
         file beside the parameters of the selector.
@@ -143,12 +160,68 @@ def select_features(
     >>> (folder / "small.csv").read_text().splitlines()[1]
     '"cat",4'
     """
-    target, table_path = output_paths(source, Path(out))
+    _check_outputs(source, Path(out), subset)
+    done = fit_features(
+        source,
+        selector,
+        unseen=unseen,
+        scale=scale,
+        impute=impute,
+        scheduler=scheduler,
+        X_unlabeled=X_unlabeled,
+        batch_unlabeled=batch_unlabeled,
+    )
+    return replace(done, files=write_selection(done, out, subset, settings))
+
+
+def write_selection(
+    done: FileSelection,
+    out: PathLike,
+    subset: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> list[Path]:
+    """Write the reduced data and the feature table as `select_features` does.
+
+    Returns the paths of both.
+    """
+    target, table_path = _check_outputs(done.source, Path(out), subset)
+    with (
+        atomic_write(target) as data_file,
+        atomic_write(table_path) as table_file,
+    ):
+        _write_reduced(done.source, done.selector, data_file, subset, settings)
+        write_table(done.features, table_file)
+    return [target, table_path]
+
+
+def _check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, Path]:
+    """Return the paths of the reduced data and of the feature table; refuse wrong ones."""
+    target, table_path = output_paths(source, out)
     if subset and target.suffix.lower() != ".h5ad":
         raise ParameterError("subset", f"is for .h5ad files, not for {target}. Leave it out.")
+    return target, table_path
+
+
+def fit_features(
+    source: BlockSource,
+    selector: SemFS,
+    *,
+    unseen: Iterable[Label] = (),
+    scale: bool = False,
+    impute: str | None = None,
+    scheduler: str | None = None,
+    X_unlabeled: Matrix | BlockSource | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
+    n_bootstraps: int = 0,
+    random_state: int = 0,
+) -> FileSelection:
+    """Fit a selector to a file as `select_features` does, and write nothing.
+
+    ``n_bootstraps`` and ``random_state`` are those of `SemFS.explain`.
+    """
     # All that can be refused is refused now, not after a long fit.
     pandas = import_optional("pandas", "data", what="The feature table")
-    for parameter in ("include", "exclude"):
+    for parameter in ("include", "exclude", "candidates"):
         features = getattr(selector, parameter)
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
@@ -162,23 +235,29 @@ def select_features(
     factors = seen.preprocessing.scale
     if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
-    _fit(selector, seen, X_unlabeled, scheduler)
+    beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
+    _fit(selector, seen, beside, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
-    reasons = _reasons(selector, source)
+    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
+    explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
+    reasons = _reasons(selector, source, explanation)
     if factors is not None:
         in_units = selector._fitted.scaled(factors.astype(np.float64))
         selector._set_fitted(in_units)
+        selected = np.asarray(selector.order_)[: len(explanation.means)]
+        means = explanation.means.div(factors[selected], axis=0)
+        explanation = replace(explanation, means=means)
 
-    features = _feature_table(selector, source, reasons, pandas)
-    with (
-        atomic_write(target) as data_file,
-        atomic_write(table_path) as table_file,
-    ):
-        _write_reduced(source, selector, data_file, subset, settings)
-        write_table(features, table_file)
     assert seen.labels is not None
-    n_rows = int((seen.labels.codes >= 0).sum())
-    return FileSelection(selector, features, [target, table_path], n_rows)
+    return FileSelection(
+        selector=selector,
+        features=_feature_table(selector, source, reasons, pandas),
+        files=[],
+        n_rows=int((seen.labels.codes >= 0).sum()),
+        source=source,
+        samples=source.with_labels(seen.labels),
+        explanation=explanation,
+    )
 
 
 # ---- before the fit -------------------------------------------------------------------
@@ -309,15 +388,15 @@ def gene_names(reader: Reader, column: str) -> list[str]:
 def _fit(
     selector: SemFS,
     seen: BlockSource,
-    X_unlabeled: Matrix | BlockSource | None,
+    beside: Mapping[str, Any],
     scheduler: str | None,
 ) -> None:
-    """Fit the selector here, or on a Dask cluster."""
+    """Fit the selector here, or on a Dask cluster; ``beside`` are other samples for `fit`."""
     if scheduler is None:
-        selector.fit(seen, X_unlabeled=X_unlabeled)
+        selector.fit(seen, **beside)
         return
     with connect(scheduler) as client:
-        selector.fit(on_cluster(seen, client), X_unlabeled=X_unlabeled)
+        selector.fit(on_cluster(seen, client), **beside)
 
 
 # ---- results --------------------------------------------------------------------------
@@ -344,7 +423,7 @@ def _feature_table(
     return pandas.DataFrame(columns, index=ranks)
 
 
-def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
+def _reasons(selector: SemFS, source: BlockSource, explanation: Explanation) -> dict[int, str]:
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.
@@ -353,10 +432,11 @@ def _reasons(selector: SemFS, source: BlockSource) -> dict[int, str]:
     )
     for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
         reasons[feature] = "constant"
+    for rule, features in selector._get_fitted().ruled_out.items():
+        reasons.update(dict.fromkeys(features.tolist(), REASONS.get(rule, rule)))
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
 
-    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
-    explained = selector.explain(n_bootstraps=0).features
+    explained = explanation.features
     selected = np.asarray(selector.order_)[: len(explained)].tolist()
     forced = resolve_features(
         "include", selector.include, source.feature_names, source.n_features

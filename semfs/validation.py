@@ -160,6 +160,17 @@ class AtLeast(Constraint):
 
 
 @dataclass(frozen=True)
+class FiniteNumber(Constraint):
+    """A finite number."""
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise ParameterTypeError(name, f"must be a number, got {value!r}.")
+        if not abs(float(value)) <= sys.float_info.max:
+            raise ParameterError(name, f"must be a finite number, got {value!r}.")
+
+
+@dataclass(frozen=True)
 class Above(Constraint):
     """A finite number, larger than ``limit``."""
 
@@ -244,12 +255,15 @@ class FeatureCount(Constraint):
     """A number of features, or a share of them above 0 and below 1."""
 
     auto: bool = False  # whether "auto" is allowed
+    none: bool = False  # whether None is allowed: a budget decides
 
     def check(self, name: str, value: object) -> None:
         """Raise unless the value is a count of at least 1, or a share between 0 and 1."""
         if self.auto and isinstance(value, str):
             if value != "auto":
                 raise ParameterError(name, f'must be a number or "auto", got {value!r}.')
+            return
+        if self.none and value is None:
             return
         if isinstance(value, (float, np.floating)) and 0 < value < 1:
             return

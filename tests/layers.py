@@ -19,6 +19,7 @@ LAYERS = [
     "select",
     "annotation",
     "lab",
+    "panel",
     "cli",
     "__main__",
 ]

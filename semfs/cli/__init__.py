@@ -19,6 +19,7 @@ try:
     from semfs.cli.descriptions import attributes, datasets
     from semfs.cli.errors import message_of
     from semfs.cli.evaluation import demo, evaluate
+    from semfs.cli.panel import panel
     from semfs.cli.paper import report, reproduce
     from semfs.cli.prediction import predict
     from semfs.cli.selection import select
@@ -32,7 +33,17 @@ __all__ = ["app", "main"]
 #: The commands, in the order of the help. A command parses, calls one library function and
 #: prints. Its docstring is its help and ends with "Example: ...". It may take one dataclass,
 #: whose fields are then its options. It imports the library inside, so that --help is quick.
-COMMANDS = (demo, select, predict, attributes, datasets, evaluate, reproduce, report)
+COMMANDS = (
+    demo,
+    select,
+    panel,
+    predict,
+    attributes,
+    datasets,
+    evaluate,
+    reproduce,
+    report,
+)
 #: Errors whose message is shown as one line; others are defects and show a traceback.
 EXPECTED = (
     ValueError,

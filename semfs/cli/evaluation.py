@@ -25,10 +25,13 @@ from semfs.cli.options import (
     check_descriptions,
     check_label_given,
     command_line,
+    described_classes,
+    description_sources,
     existing,
     expand_columns,
     given,
     is_page,
+    level_columns,
     words,
 )
 from semfs.io.safety import check_apart
@@ -38,11 +41,20 @@ if TYPE_CHECKING:
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
 PAGE = "Page with figures, .html."
+PANEL = (
+    "Also judge this panel: a file with one feature per line, or a table with a column of "
+    "them, best first; repeatable."
+)
 REPEATS = "K-means runs per score."
 METHODS = "Methods to compare, with commas; module:Class for your own."
 SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
 SPLITS = "Number of class splits: the data set's own first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
+#: Said of every comparison with given panels.
+DESIGNED = (
+    "Panels from files may have been designed with samples of the classes that are unseen for "
+    "the methods."
+)
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
 
@@ -53,6 +65,7 @@ class Evaluation:
 
     data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = USUAL_METHODS
+    panel: Annotated[list[Path] | None, Option(help=PANEL)] = None
     ks: Annotated[str, Option("-k", help=SIZES)] = "5:50:5"
     label: Label = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=ATTRIBUTES)] = None
@@ -73,7 +86,9 @@ def evaluate(options: Evaluation) -> None:
     """Cluster the unseen classes of a data set with the features each method selects.
 
     Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
-    are those the data set names, or random ones, `--splits` times.
+    are those the data set names, or random ones, `--splits` times. With `--panel` lists of
+    features in files are compared, too. The page (`--out`) also shows the recall of each
+    class, confusions, and what is lost when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
@@ -83,23 +98,32 @@ def evaluate(options: Evaluation) -> None:
     if options.out is not None and not is_page(options.out):
         message = "the page is written as .html; choose such a name."
         raise ValueError(f"{options.out}: {message}")
-    check_apart([options.out], [options.data, options.label, options.attributes])
+    panels = options.panel or []
+    sources = description_sources(options.attributes)
+    check_apart([options.out], [options.data, options.label, *sources, *panels])
     sizes = parse_sizes(options.ks)
     replaced = existing([options.out])
 
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab import versions
+    from semfs.lab.details import detail_sections
     from semfs.lab.evaluate import evaluate as evaluate_methods
     from semfs.lab.report import write_report
 
     data = _open(options)
+    given_panels, notes = _panels(panels, data)
+    # Each panel is also judged as a whole, and the methods with as many features.
+    ks = _numbers_of_features(sizes, data.X.shape[1])
+    ks = sorted({*ks, *(len(features) for features in given_panels.values())})
     rows, summary = evaluate_methods(
         data,
-        words(options.methods),
-        ks=_numbers_of_features(sizes, data.X.shape[1]),
+        [*words(options.methods), *_panel_methods(given_panels)],
+        ks=ks,
+        details=options.out is not None,
         verbose=sys.stderr.isatty(),
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
+    summary.notes[:0] = notes
     if options.as_json:
         print(json.dumps(rows, indent=1))
     elif rows:
@@ -111,12 +135,36 @@ def evaluate(options: Evaluation) -> None:
             "versions": versions(),
             "notes": summary.notes,
         }
-        page = write_report(rows, options.out, info=facts)
+        first = [row["label"] for row in rows][:1]
+        sections = detail_sections(summary.details, [*first, *given_panels])
+        page = write_report(rows, options.out, info=facts, sections=sections)
         if not options.as_json:
             show_written([page], replaced)
     for note in summary.notes:
         complain(note)
     report_failures(summary.failures, "failed jobs")
+
+
+def _panels(paths: list[Path], data: Any) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the features of each panel by the name of its file, and notes on missing ones."""
+    from semfs.lab.panels import note_on_missing, read_panel
+
+    found: dict[str, list[str]] = {}
+    notes = [DESIGNED] if paths else []
+    for path in paths:
+        features, missing = read_panel(path, data.feature_names)
+        label = path.stem if path.stem not in found else str(path)
+        found[label] = features
+        if missing:
+            notes.append(note_on_missing(path, len(features), missing))
+    return found, notes
+
+
+def _panel_methods(panels: dict[str, list[str]]) -> list[Any]:
+    """Return the methods that select the features of panels."""
+    from semfs.lab.methods import panel_method
+
+    return [panel_method(label, features) for label, features in panels.items()]
 
 
 def _open(options: Evaluation) -> Any:
@@ -128,9 +176,13 @@ def _open(options: Evaluation) -> Any:
     reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
     if is_data_path(path):
         check_label_given(path, options.label)
-        check_descriptions(options.attributes)
+        check_descriptions(options.attributes, path, options.layer)
         drop = expand_columns(path, options.label, options.layer, options.drop)
-        reading["drop"] = drop
+        reading["drop"] = drop + level_columns(options.attributes, path, options.layer)
+        if options.attributes is not None:
+            reading["attributes"] = described_classes(
+                options.attributes, path, options.label, options.layer
+            )
     elif options.drop:
         # `open_data` refuses it with a reason: it is for files.
         reading["drop"] = options.drop

@@ -24,7 +24,9 @@ LABEL = (
 ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "
     "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
-    "the class names) or 'labels' (no description)."
+    "the class names), 'labels' (no description), or a column of the data "
+    "that groups the classes (coarsest first). Several with commas: all "
+    "are used, each with the same weight."
 )
 UNSEEN = "A class, or several with commas; repeatable."
 DROP = (
@@ -88,18 +90,83 @@ def check_label_given(data: Path, label: str | None) -> None:
         raise ValueError(message)
 
 
-def check_descriptions(attributes: Path | None) -> None:
-    """Refuse what is neither a file nor a word that --attributes understands."""
-    if attributes is None or attributes.exists():
-        return
-    word = str(attributes)
-    if word.lower() in DESCRIPTIONS:
-        return
-    from semfs.validation import did_you_mean
+def description_sources(attributes: Path | None) -> list[str]:
+    """Return the files, words and columns that --attributes lists, with commas."""
+    if attributes is None:
+        return []
+    # A file may have a comma in its name.
+    return [str(attributes)] if attributes.exists() else words(str(attributes))
 
-    hint = did_you_mean(word.lower(), DESCRIPTIONS) or "."
-    known = ", ".join(repr(known) for known in DESCRIPTIONS)
-    raise ValueError(f"--attributes: {word} does not exist{hint} Give a file, or {known}.")
+
+def check_descriptions(
+    attributes: Path | None, data: Path | None = None, layer: str | None = None
+) -> None:
+    """Refuse what is no file, no word that --attributes understands, and no column of data."""
+    for source in description_sources(attributes):
+        if not _is_column_name(source) or _is_column(source, data, layer):
+            continue
+        from semfs.validation import did_you_mean
+
+        hint = did_you_mean(source.lower(), DESCRIPTIONS) or "."
+        known = ", ".join(repr(known) for known in DESCRIPTIONS)
+        raise ValueError(
+            f"--attributes: {source} does not exist{hint} Give a file, {known}, or a column of "
+            "the data that groups the classes."
+        )
+
+
+def _is_column_name(source: str) -> bool:
+    """Whether a source of descriptions can only be a column."""
+    return source.lower() not in DESCRIPTIONS and not Path(source).exists()
+
+
+def _is_column(name: str, data: Path | None, layer: str | None) -> bool:
+    """Whether data have a column (of obs) of this name."""
+    if data is None or not data.exists():
+        return False
+    from semfs.rows.opening import column_labels
+
+    try:
+        column_labels(data, name, layer)
+    except (ValueError, LookupError):
+        return False
+    return True
+
+
+def level_columns(attributes: Path | None, data: Path, layer: str | None) -> list[str]:
+    """Return the columns of a table that --attributes names: they are no features."""
+    from semfs.rows.opening import table_columns
+
+    names = [name for name in description_sources(attributes) if _is_column_name(name)]
+    return [column for name in names for column in table_columns(data, name, layer)]
+
+
+def described_classes(
+    attributes: Path | None, data: Path, label: str | None, layer: str | None
+) -> Any:
+    """Return what --attributes means: itself, or a table of several sources or of columns.
+
+    Columns of the data are levels of annotation, the coarsest first.
+    """
+    sources = description_sources(attributes)
+    levels = [name for name in sources if _is_column_name(name)]
+    if len(sources) < 2 and not levels:
+        return attributes
+    from semfs.attributes import attributes_from_hierarchy, combine_attributes
+    from semfs.rows.opening import column_labels
+    from semfs.system import import_optional
+
+    pandas = import_optional("pandas", "data", what="A hierarchy")
+    # Without a name NPZ files have their labels in y.
+    of_samples = column_labels(data, label or "y", layer)
+    tables: list[Any] = [name for name in sources if name not in levels]
+    if levels:
+        columns = {name: column_labels(data, name, layer).array() for name in levels}
+        columns[label or "y"] = of_samples.array()
+        tables.append(attributes_from_hierarchy(pandas.DataFrame(columns)))
+    if len(tables) == 1:
+        return tables[0]
+    return combine_attributes(tables, of_samples.used().classes)
 
 
 def expand_columns(

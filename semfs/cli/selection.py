@@ -24,9 +24,12 @@ from semfs.cli.options import (
     check_descriptions,
     check_label_given,
     command_line,
+    described_classes,
+    description_sources,
     existing,
     expand_columns,
     given,
+    level_columns,
 )
 from semfs.io.safety import check_apart
 
@@ -37,12 +40,27 @@ if TYPE_CHECKING:
     from semfs.rows import BlockSource
     from semfs.select import FileSelection
 
-SIZE = "Number of features to select, or their share, such as 0.1."
+#: Features to select without -k, as SemFS does.
+DEFAULT_SIZE = 50
+SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
 LIST = "a name, a list with commas, a file with one name per line, or 're:PATTERN'; repeatable."
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
+PER_CLASS = "At least so many of the selected features mark each class."
+GROUPS = (
+    "Features selected together; -k then counts groups: a column of var (H5AD, Zarr), or a "
+    "table of features and groups."
+)
+COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
+BUDGET = "The costs add up to at most this. Without -k, select what it buys."
+MIN_LEVEL = "Leave out features whose highest class mean is lower."
+MAX_LEVEL = "Leave out features whose highest class mean is higher."
+CAPACITY = (
+    "The means of the selected features add up to at most this in every class: a number, or a "
+    "table of classes and numbers."
+)
 HIDDEN = f"Classes not to use. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
@@ -67,6 +85,10 @@ IMPUTE = (
     "Fill missing values of a table: with the median of their column, or so that class means "
     "are those of the values observed."
 )
+BATCH = (
+    "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
+    "of a batch alike is removed before features are selected."
+)
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = (
@@ -86,13 +108,20 @@ class Selection:
         Path | None,
         Option("--attributes", "-a", help=DESCRIPTIONS),
     ] = None
-    n_features_to_select: Annotated[float, Option("-k", help=SIZE)] = 50
+    n_features_to_select: Annotated[float | None, Option("-k", help=SIZE)] = None
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
     unseen: Annotated[Names, Option(help=HIDDEN)] = None
     drop: Drop = None
     include: Annotated[Names, Option(help=INCLUDE)] = None
     exclude: Annotated[Names, Option(help=EXCLUDE)] = None
     candidates: Annotated[Names, Option(help=CANDIDATES)] = None
+    min_per_class: Annotated[int | None, Option(help=PER_CLASS)] = None
+    groups: Annotated[str | None, Option(help=GROUPS)] = None
+    costs: Annotated[str | None, Option(help=COSTS)] = None
+    budget: Annotated[float | None, Option(help=BUDGET)] = None
+    min_level: Annotated[float | None, Option(help=MIN_LEVEL)] = None
+    max_level: Annotated[float | None, Option(help=MAX_LEVEL)] = None
+    capacity: Annotated[str | None, Option(help=CAPACITY)] = None
     layer: Layer = None
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
@@ -102,6 +131,7 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
+    batch: Annotated[str | None, Option(help=BATCH)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
@@ -121,17 +151,52 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.select import open_unlabeled_file, output_paths, select_features
+    from semfs.select import output_paths, select_features
 
-    # What can be refused is refused before anything long begins.
-    check_label_given(options.data, options.label)
-    check_descriptions(options.attributes)
-    source = _open(options)
+    source = open_source(options)
     outputs = (*output_paths(source, options.out), options.save)
+    task = prepare(options, source, outputs)
+    done = select_features(
+        task.source,
+        task.selector,
+        options.out,
+        settings=task.settings,
+        **task.fitting,
+        **given(options, "subset"),
+    )
+    if options.save is not None:
+        done.files.append(semfs.save(task.selector, options.save))
+    if options.as_json:
+        print(json.dumps(done.as_dict(), indent=1))
+        return
+    print_selection(done)
+    show_written(done.files, task.replaced)
+
+
+@dataclass
+class Task:
+    """What is fitted to what, and the files that will be replaced."""
+
+    source: "BlockSource"
+    selector: "SemFS"
+    fitting: dict[str, Any]  # further arguments of `fit_features`
+    settings: dict[str, object]  # to repeat the run
+    replaced: list[Path]
+
+
+def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | None]) -> Task:
+    """Return the selector and the samples that the options mean.
+
+    What can be refused is refused here, before anything long begins.
+    """
+    import semfs
+    from semfs.rows.opening import column_labels
+    from semfs.select import open_unlabeled_file
+
     inputs = (
         options.data,
         options.label,
-        options.attributes,
+        *description_sources(options.attributes),
         options.unlabeled_file,
     )
     check_apart(outputs, inputs)
@@ -145,49 +210,50 @@ def select(options: Selection) -> None:
     assert source.labels is not None
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
-        _number_of_features(options.n_features_to_select, source.n_features),
+        _number_of_features(options, source.n_features),
         attributes=table,
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
-        exclude=_excluded(features, source),
+        exclude=features["exclude"] or None,
+        candidates=None if options.candidates is None else features["candidates"],
+        groups=_feature_values("groups", options.groups, source),
+        costs=_feature_values("costs", options.costs, source),
+        capacity=_capacity(options.capacity, source),
         missing_values="class-mean" if options.impute == "class-mean" else "error",
         **given(options, "alpha", "gamma", "label_weight", "max_correlation"),
+        **given(options, "min_per_class", "budget", "min_level", "max_level"),
     )
-    X_unlabeled = None
+    fitting: dict[str, Any] = given(options, "scale", "scheduler")
+    fitting["unseen"] = unseen
     if options.unlabeled_file is not None:
         reading = given(options, "layer", "normalize", "gene_symbols")
         keep = options.impute is not None
-        X_unlabeled = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
-    done = select_features(
-        source,
-        selector,
-        options.out,
-        unseen=unseen,
-        X_unlabeled=X_unlabeled,
-        settings=_settings(options, features),
-        impute="median" if options.impute == "median" else None,
-        **given(options, "subset", "scale", "scheduler"),
-    )
-    if options.save is not None:
-        done.files.append(semfs.save(selector, options.save))
-    if options.as_json:
-        print(json.dumps(done.as_dict(), indent=1))
-        return
-    _print_selection(done)
-    show_written(done.files, replaced)
+        fitting["X_unlabeled"] = open_unlabeled_file(
+            options.unlabeled_file, keep_missing=keep, **reading
+        )
+        if options.batch is not None:
+            fitting["batch_unlabeled"] = column_labels(
+                options.unlabeled_file, options.batch, options.layer
+            )
+    if options.impute == "median":
+        fitting["impute"] = "median"
+    return Task(source, selector, fitting, _settings(options, features), replaced)
 
 
 # ---- the data -------------------------------------------------------------------------
 
 
-def _open(options: Selection) -> "BlockSource":
+def open_source(options: Selection) -> "BlockSource":
     """Return the file as a source of samples, genes named as --gene-symbols says."""
     from semfs.rows import open_blocks
     from semfs.scverse import warn_if_scaled
     from semfs.select import gene_names
 
+    check_label_given(options.data, options.label)
+    check_descriptions(options.attributes, options.data, options.layer)
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
-    reading = given(options, "normalize")
+    drop += level_columns(options.attributes, options.data, options.layer)
+    reading = given(options, "normalize", "batch")
     if options.impute is not None:
         reading["missing_values"] = "keep"
     if options.unlabeled_names is not None:
@@ -261,7 +327,10 @@ def _descriptions(
     from semfs.datasets.files import class_descriptions
 
     assert source.labels is not None
-    return class_descriptions(options.data, options.attributes, source.labels.classes)
+    described = described_classes(
+        options.attributes, options.data, options.label, options.layer
+    )
+    return class_descriptions(options.data, described, source.labels.classes)
 
 
 def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[Any]:
@@ -304,19 +373,84 @@ def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[
     return found
 
 
-def _excluded(features: dict[str, list[int]], source: "BlockSource") -> list[int] | None:
-    """Return the features that may not be selected, all but the candidates among them."""
-    excluded = list(features["exclude"])
-    if features["candidates"]:
-        # What must be selected may be selected, candidate or not.
-        allowed = {*features["candidates"], *features["include"]}
-        others = set(range(source.n_features)) - allowed - set(excluded)
-        excluded += sorted(others)
-    return excluded or None
+def _feature_values(
+    parameter: str, text: str | None, source: "BlockSource"
+) -> dict[str, Any] | list[Any] | None:
+    """Return what --groups or --costs names: a column of var, or a table of two columns."""
+    from semfs.io.anndata import frame_column
+    from semfs.validation import ParameterError, is_file
+
+    if text is None:
+        return None
+    if is_file(text):
+        table = _two_columns(parameter, Path(text), set(source.feature_names or ()))
+        if parameter == "costs":
+            return {name: _as_number(parameter, name, value) for name, value in table.items()}
+        return dict(table)
+    reader = source.reader
+    if reader.path is None or not reader.of_cells:
+        message = (
+            f"is {text!r}, which is no file; only .h5ad and .zarr files have such columns."
+        )
+        raise ParameterError(parameter, message)
+    return list(frame_column(reader.path, reader.frame, text))
 
 
-def _number_of_features(wanted: float, n_features: int) -> float:
-    """Return -k as a whole number if it is one; it is lowered to the number of features."""
+def _capacity(text: str | None, source: "BlockSource") -> float | dict[Any, float] | None:
+    """Return the number that --capacity is, or those of a table of classes."""
+    from semfs.validation import is_file
+
+    if text is None:
+        return None
+    if not is_file(text):
+        return _as_number("capacity", "every class", text)
+    assert source.labels is not None
+    label_of = {str(label): label for label in source.labels.classes}
+    table = _two_columns("capacity", Path(text), set(label_of))
+    return {
+        label_of.get(name, name): _as_number("capacity", name, value)
+        for name, value in table.items()
+    }
+
+
+def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
+    """Return a table of names and values; a first line that names no known one is a header."""
+    import csv
+
+    from semfs.validation import ParameterError
+
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        text = file.read()
+    delimiter = next((mark for mark in "\t;," if mark in text), ",")
+    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
+    if rows and rows[0][0].strip() not in known:
+        rows = rows[1:]
+    if not rows or min(len(row) for row in rows) < 2:
+        raise ParameterError(parameter, f": {path} needs two columns, names and values.")
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def _as_number(parameter: str, name: str, text: str) -> float:
+    from semfs.validation import ParameterError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(
+            parameter, f"of {name!r} must be a number, got {text!r}."
+        ) from None
+
+
+def _number_of_features(options: Selection, n_features: int) -> float | None:
+    """Return -k as a whole number if it is one; it is lowered to the number of features.
+
+    None if there is a budget instead.
+    """
+    wanted = options.n_features_to_select
+    if wanted is None and options.budget is not None:
+        return None
+    if wanted is None:
+        wanted = DEFAULT_SIZE
     if wanted > n_features:
         complain(
             f"-k {wanted:g} is greater than the number of features ({n_features}). All of "
@@ -350,6 +484,16 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "include",
             "exclude",
             "candidates",
+            "batch",
+        ),
+        *(
+            "min_per_class",
+            "groups",
+            "costs",
+            "budget",
+            "min_level",
+            "max_level",
+            "capacity",
         ),
     )
     # What a file or pattern meant, too, because the file may change.
@@ -364,7 +508,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
     return settings
 
 
-def _print_selection(done: "FileSelection") -> None:
+def print_selection(done: "FileSelection") -> None:
     """Print how many features were selected, the best ones, and what information was used."""
     selector: SemFS = done.selector
     selected = done.features["feature"][done.features["selected"]].tolist()
@@ -374,3 +518,5 @@ def _print_selection(done: "FileSelection") -> None:
     )
     for name, text in selector.knowledge_.items():
         show(f"  {name}: {text}")
+    for sentence in selector.rules_:
+        show(f"  {sentence}")

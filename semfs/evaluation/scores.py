@@ -93,7 +93,7 @@ def cluster_scores(
         starts = starting_rows(len(codes), n_clusters, n_repeats, random_state)
     else:
         starts = _check_starts(np.asarray(starts), n_clusters, len(codes))
-    runs = _run_kmeans(samples, starts, n_clusters)
+    runs = run_kmeans(samples, starts, n_clusters)
     scores = [_accuracy_and_nmi(codes, clusters) for clusters in runs]
     accuracies, nmis = np.array(scores).T
     return accuracies, nmis
@@ -119,7 +119,7 @@ def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indic
     return starts
 
 
-def _run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray]:
+def run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray]:
     """Return the clusters (n,) that one run from each row of ``starts`` finds."""
     found = []
     one_thread = libraries().limit(limits=1)

@@ -14,6 +14,7 @@ from sklearn.utils import assert_all_finite
 from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset
 from semfs.lab.data import open_data
+from semfs.lab.details import details_of
 from semfs.lab.methods import METHODS, Method, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
@@ -45,6 +46,7 @@ def evaluate(
     n_jobs: int | None = None,
     seed: int = 0,
     verbose: bool = False,
+    details: bool = False,
 ) -> tuple[list[Row], Summary]:
     """Select features on seen classes, cluster the unseen classes with them, and score that.
 
@@ -63,6 +65,9 @@ def evaluate(
         Numbers of features; K-means runs per score.
     n_jobs, verbose
         See `semfs.lab.run`.
+    details : bool, default=False
+        Whether ``summary.details`` says which classes are recognized, and what is lost when
+        features fail (`semfs.lab.details`).
 
     Returns
     -------
@@ -108,6 +113,15 @@ def evaluate(
     summary.notes += notes
     summary.notes += _notes_on_knowledge(rows)
     summary.notes += _notes_on_data(data, ks)
+    if details:
+        summary.details = details_of(
+            data,
+            splits,
+            rows,
+            n_repeats=n_repeats,
+            seed=seed,
+            unlabeled_half=protocol.unlabeled_half,
+        )
     summary.info = {"started": started, "datasets": store.info()["datasets"]}
     return rows, summary
 

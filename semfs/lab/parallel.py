@@ -70,6 +70,8 @@ class Summary:
     seconds : float
     info : dict
         Facts for `semfs.lab.report.write_report`.
+    details : list
+        Of `semfs.lab.details.Details`, if they were asked for.
     """
 
     n_total: int = 0
@@ -79,6 +81,7 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
+    details: list[Any] = field(default_factory=list)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(

@@ -15,7 +15,8 @@
   async function download() {
     // Excel takes a file for UTF-8 only if it starts with a byte order mark.
     const url = URL.createObjectURL(new Blob(["\ufeff", await unpack("csv")], { type: "text/csv" }));
-    Object.assign(document.createElement("a"), { href: url, download: "scores.csv" }).click();
+    const link = { href: url, download: byId("csv").dataset.name };
+    Object.assign(document.createElement("a"), link).click();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
   for (const button of all("[data-csv]")) {
@@ -73,26 +74,48 @@
     return { tickvals: names.map((_, i) => i), ticktext: short.map(label) };
   }
 
-  function dots({ x, series }) {
+  function dots({ x, series, color }) {
     const points = Object.keys(series).flatMap((name, i) => series[name].map((p, j) => [i, j, name, ...p]));
     return {
       type: "scatter", mode: "markers", x: points.map((p) => p[1]), y: points.map((p) => p[0]),
       hoverinfo: "text",
       hovertext: points.map(([, , name, at, , , remark]) => hover(name, `${x}: ${at}`, remark)),
       marker: {
-        size: points.map((p) => 16 * Math.sqrt(p[5])), color: points.map((p) => p[4]),
+        size: points.map((p) => (p[5] === null ? 9 : 16 * Math.sqrt(p[5]))),
+        symbol: points.map((p) => (p[5] === null ? "diamond" : "circle")),
+        color: points.map((p) => p[4]),
         colorscale: "YlOrRd", reversescale: true, showscale: true,
-        colorbar: { title: { text: "mean" }, thickness: 12 }, opacity: 1,
+        colorbar: { title: { text: label(color) }, thickness: 12 }, opacity: 1,
         line: { width: 0.5, color: "#888" },
       },
     };
   }
 
+  // From what deserves a look to what does not; or from -1 to 1.
+  const warm = [[0, "#a50f15"], [0.25, "#ef6548"], [0.5, "#fdbb84"], [1, "#eef1f5"]];
+  const cool = [[0, "#2166ac"], [0.25, "#92c5de"], [0.5, "#eef1f5"], [0.75, "#f4a582"], [1, "#b2182b"]];
+
+  function fields({ x, series, color, limits }) {
+    const rows = Object.values(series);
+    const names = Object.keys(series);
+    const [first, last] = limits || [undefined, undefined];
+    const backwards = first > last;
+    const [zmin, zmax] = backwards ? [last, first] : [first, last];
+    return {
+      type: "heatmap", z: rows.map((row) => row.map((p) => p[1])), zmin, zmax,
+      hoverinfo: "text", hoverongaps: false, xgap: 1, ygap: 1,
+      hovertext: rows.map((row, i) => row.map((p) => hover(names[i], `${x}: ${p[0]}`, p[2]))),
+      colorscale: zmin < 0 ? cool : warm, reversescale: backwards,
+      colorbar: { title: { text: label(color) }, thickness: 12 },
+    };
+  }
+
   const plots = panels.map((panel) => {
-    if (panel.kind === "dots") {
+    if (panel.kind === "dots" || panel.kind === "heat") {
       const columns = (Object.values(panel.series)[0] || []).map((p) => p[0]);
       const yaxis = { ...ticks(Object.keys(panel.series)), autorange: "reversed" };
-      return { traces: [dots(panel)], xaxis: { ...ticks(columns), tickangle: -60 }, yaxis };
+      const trace = panel.kind === "dots" ? dots(panel) : fields(panel);
+      return { traces: [trace], xaxis: { ...ticks(columns), tickangle: -60 }, yaxis };
     }
     const axis = (name, title) => ({
       title: { text: label(title) },

@@ -39,6 +39,9 @@ from semfs.system import import_optional
 if TYPE_CHECKING:
     import jinja2
 
+#: Title of a page that compares methods.
+COMPARISON = "Feature selection for unseen classes: results"
+
 #: Curves drawn at once; a click shows the others.
 MOST_CURVES = 8
 
@@ -96,17 +99,18 @@ def write_report(
     >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
     'report.html'
     """
-    return _write(render(rows, failures, info or {}, sections), path)
+    return write_text(render(rows, failures, info or {}, sections), path)
 
 
 def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
     """Write rows as CSV, in the order given, whole or not at all, and return the path."""
     if Path(path).suffix.lower() != ".csv":
         raise ValueError(f"{path}: rows are written as CSV. Give a name that ends in .csv.")
-    return _write(_as_csv(rows), path)
+    return write_text(_as_csv(rows), path)
 
 
-def _write(text: str, path: PathLike) -> Path:
+def write_text(text: str, path: PathLike) -> Path:
+    """Write text to ``path``, whole or not at all, and return the path."""
     # Lone surrogates in names cannot be encoded; "replace" writes a question mark.
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
@@ -128,7 +132,32 @@ def render(
     first, *others = [*build_sections(rows, findings="protocol" in info), *sections]
     # The summary, then what has a figure, then the tables.
     others.sort(key=lambda section: not section.panels)
-    parts = [first, *others]
+    return render_sections(
+        [first, *others],
+        info,
+        failures=failures,
+        seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
+        csv=_as_csv(rows),
+        csv_text=f"All results ({len(rows)} rows, CSV)" if rows else "",
+    )
+
+
+def render_sections(
+    parts: Sequence[Section],
+    info: Mapping[str, Any],
+    *,
+    title: str = COMPARISON,
+    failures: Sequence[Row] = (),
+    seeds: Sequence[str] = (),
+    csv: str = "",
+    csv_text: str = "",
+    csv_name: str = "scores.csv",
+) -> str:
+    """Return the HTML of a page of sections, in the order given.
+
+    ``csv`` is the file that a button of the page hands out; ``csv_text`` is what the button
+    says, and without it there is no button.
+    """
     panels = [panel for part in parts for panel in part.panels]
     drawn = [name for panel in panels if panel.kind == "lines" for name in panel.series]
     color_of = colors(drawn)
@@ -142,15 +171,17 @@ def render(
         PAGE_FOLDER.joinpath("report.html").read_text("utf-8")
     )
     return template.render(
+        title=title,
         sections=parts,
         failures=failures,
         info=info,
-        seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
-        n_rows=len(rows),
+        seeds=seeds,
+        csv_text=csv_text,
+        csv_name=csv_name,
         colors=color_of,
         hidden=_hidden(panels),
         plots={"panels": [asdict(panel) for panel in panels], "colors": color_of},
-        csv=_compressed(_as_csv(rows)),
+        csv=_compressed(csv),
         plotly=_compressed(plotly),
         script=script,
         script_hashes=[_hash(script), _hash(plotly)],
@@ -235,12 +266,17 @@ def _difference(value: float, sign: bool = False) -> str:
 
 
 def _as_csv(rows: Iterable[Row]) -> str:
-    """Rows as CSV, with all digits of numbers, and no text that is a formula."""
+    """The rows of a run as CSV."""
+    return as_csv(CSV_COLUMNS, ([row.get(name) for name in CSV_COLUMNS] for row in rows))
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as CSV, with all digits of numbers, and no text that is a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(CSV_COLUMNS)
+    writer.writerow(columns)
     for row in rows:
-        writer.writerow([_csv_entry(row.get(column)) for column in CSV_COLUMNS])
+        writer.writerow([_csv_entry(value) for value in row])
     return text.getvalue()
 
 

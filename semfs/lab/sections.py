@@ -49,22 +49,27 @@ ROUNDING = 1e-9
 #: Stands in place of the features of a method that draws new ones for every K-means run.
 RANDOM_DRAWS = "a new random draw per run"
 
-#: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark.
+#: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat
+#: map: x, color, remark.
 PanelPoint: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; its entries are text, numbers, None, or lists of names or (name, remark)."""
+    """A table; its entries are text, numbers, None, or lists of names or (name, remark).
+
+    A long one is folded unless it is ``open``.
+    """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    open: bool = False
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: curves by name, or rows of dots by name.
+    """One figure: curves by name, or rows of dots or of colored fields by name.
 
     Parameters
     ----------
@@ -72,10 +77,15 @@ class Panel:
         Titles of the figure and its axes.
     series : mapping
         For "lines" points (x, y, spread, remark), for "dots" (x, color, size from 0 to 1,
-        remark).
+        remark), for "heat" (x, color, remark). A dot without size is a diamond, a field
+        without color is empty.
     log : str
         The axes that are logarithmic: "x" or "xy".
-    kind : {"lines", "dots"}
+    kind : {"lines", "dots", "heat"}
+    color : str
+        What the color of dots and fields means.
+    limits : pair of float, optional
+        Values of the first and the last color; the colors diverge if the first is negative.
     """
 
     title: str
@@ -84,6 +94,8 @@ class Panel:
     series: Mapping[str, Sequence[PanelPoint]]
     log: str = ""
     kind: str = "lines"
+    color: str = "mean"
+    limits: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,12 @@ class PivotedCholesky:
         self.squared_norms = np.einsum("ij,ij->i", self.R, self.R).astype(np.float64)
         self.largest_at_refresh = float(self.squared_norms.max(initial=0.0))
 
+    def residual(self, features: Indices) -> Float64:
+        """Return rows (m, r) of the residual R, of all features that have entered."""
+        L_since = self.L[features, self.n_at_refresh :]
+        rows: Float64 = self.R[features] - L_since @ self.Q[self.n_at_refresh :]
+        return rows
+
     def gains(self) -> Float64:
         """Return the decrease of J (d,) if the feature entered next.
 

@@ -10,6 +10,8 @@ add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +19,10 @@ from semfs._typing import Indices, Mask
 from semfs.arrays import quiet_overflow
 from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
+from semfs.method.panel import Panel, RuleMaker, relaxed_decreases, select_panel
 from semfs.method.quadratic import Monitor, Quadratic, Solution
-from semfs.method.search import Search
+from semfs.method.rules import SkipCopies
+from semfs.method.search import grow
 
 
 @quiet_overflow
@@ -31,6 +35,8 @@ def forward_selection(
     n_swaps: int = 0,
     copies: NearCopies | None = None,
     monitor: Monitor | None = None,
+    panel: Panel | None = None,
+    rules: Sequence[RuleMaker] = (),
 ) -> Solution:
     """Add the feature that lowers the sum of all J most, ``n_select`` times.
 
@@ -53,6 +59,10 @@ def forward_selection(
         else is left they enter after all.
     monitor : callable, optional
         Called after each step (see `Monitor`); a true answer ends the search.
+    panel : Panel, optional
+        Rules of the panel; it then says how many units are selected.
+    rules : sequence of callables, optional
+        Each makes a further `Rule` of the search.
 
     Returns
     -------
@@ -73,35 +83,24 @@ def forward_selection(
         forced[include] = True
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
-    search = Search(quadratics, caches, n_select, allowed, forced, copies)
-    _grow(search, monitor)
+    wanted = Panel(n_select) if panel is None else panel
+    makers = list(rules)
+    if copies is not None and wanted.unit_of is None:
+        # columns of one group may be alike: they are selected together anyway
+        makers.append(partial(SkipCopies, copies))
+    search = select_panel(quadratics, caches, wanted, allowed, forced, makers, monitor)
     solution = search.solution()
     _check_finite(solution, allowed)
+    if wanted.relaxed:
+        solution = replace(solution, relaxed=relaxed_decreases(search, wanted))
     if n_swaps and sum(search.decreases) > 0.0:
         # The set is final; its ranking is a forward selection among its features.
         swapped = np.zeros(d, dtype=bool)
         swapped[exchange(search, n_swaps)] = True
         search = search.restarted(forced=swapped)
-        _grow(search)
+        grow(search)
         solution = search.solution()
     return solution
-
-
-def _grow(search: Search, monitor: Monitor | None = None) -> None:
-    """Select the feature of largest gain until there are enough, or none is left."""
-    while len(search.selected) < search.n_select:
-        j = search.best()
-        if j is None:
-            return
-        if not search.has_column(j):
-            search.fetch(j)
-            continue  # residuals were recomputed: ask again which feature is best
-        search.select(j)
-        if monitor is not None:
-            n_selected = len(search.selected)
-            J = search.q - sum(search.decreases)
-            if monitor(n_selected, J, j, search.solution):
-                return
 
 
 def _check_finite(solution: Solution, allowed: Mask) -> None:

@@ -40,6 +40,20 @@ def best_feature(gains: Float64, eps: float) -> int:
     return int(np.argmax(gains))
 
 
+def per_cost(gains: Float64, costs: Float64 | None) -> Float64:
+    """Return gains (d,) per cost (d,); features that cost nothing come first, by their gain."""
+    if costs is None:
+        return gains
+    smallest = float(costs[costs > 0.0].min(initial=np.inf))
+    if not np.isfinite(smallest):  # all of them cost nothing
+        return gains
+    scores: Float64 = gains / np.where(costs > 0.0, costs, 1.0)
+    nothing = costs == 0.0
+    if nothing.any():
+        scores[nothing] = gains[nothing] + 2.0 * scores.max(initial=0.0)
+    return scores
+
+
 def promising_features(priority: Float64, *, penalty_dominates: bool) -> Indices:
     """Return the features that an estimate of G should be about, in the order of X.
 
@@ -58,6 +72,7 @@ def predict_columns(
     n_steps: int,
     eps: float,
     max_correlation: float | None = None,
+    costs: Float64 | None = None,
 ) -> Mask:
     """Return which of m features forward selection will probably ask for in its next steps.
 
@@ -76,6 +91,8 @@ def predict_columns(
     max_correlation : float, optional
         Features whose estimated correlation with a selected one exceeds it are skipped. The
         estimate is that in G, where differences between classes count more than in X.
+    costs : array of shape (m,), optional
+        Gains are compared per cost.
 
     Returns
     -------
@@ -92,7 +109,7 @@ def predict_columns(
         total = np.zeros(len(selected))
         for factor in factors:
             total += factor.gains()
-        gains = np.where(selected | is_copy, 0.0, total)
+        gains = per_cost(np.where(selected | is_copy, 0.0, total), costs)
         rivals = np.argsort(-gains)[:N_RIVALS]
         predicted[rivals[gains[rivals] > RIVAL_GAIN * gains[rivals[0]]]] = True
 

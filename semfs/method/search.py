@@ -10,8 +10,14 @@ import numpy as np
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
 from semfs.method.columns import ColumnCache, NearCopies
-from semfs.method.prefetch import best_feature, predict_columns, promising_features
-from semfs.method.quadratic import Quadratic, Solution
+from semfs.method.prefetch import (
+    best_feature,
+    per_cost,
+    predict_columns,
+    promising_features,
+)
+from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.method.rules import Rule, SkipCopies
 
 #: Columns of a batch. With fewer, BLAS spends its time reading X; with more, columns are
 #: computed that are never used.
@@ -25,8 +31,7 @@ class Search:
     """Features selected so far, the same for all quadratics; gains of the quadratics add up.
 
     ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
-    selected before all others. Near copies of selected features wait until all others are
-    selected, unless they are forced.
+    selected before all others.
     """
 
     def __init__(
@@ -36,34 +41,53 @@ class Search:
         n_select: int,
         allowed: Mask,
         forced: Mask,
-        copies: NearCopies | None = None,
+        rules: Sequence[Rule] = (),
+        costs: Float64 | None = None,
     ) -> None:
-        """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic."""
+        """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic.
+
+        With ``costs`` (d,) the feature of the largest gain per cost is the best.
+        """
         self.quadratics = quadratics
         self.caches = caches
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
+        self.rules = rules
+        self.costs = costs
         self.required = forced  # as the user asked for, also in a search that is restarted
         self.q = sum(p.q for p in quadratics)
         self.eps = max(p.eps for p in quadratics)
         self.selected: list[int] = []  # in the order of selection
         self.decreases: list[float] = []  # of J, one for each
         self.is_selected = np.zeros(len(allowed), dtype=bool)
-        self.copies = copies
-        #: The selected feature (d,) that a feature nearly copies, -1 if there is none.
-        self.copy_of = np.full(len(allowed), -1, dtype=np.intp)
         # The features that estimates of G are about, and the estimates, one per quadratic.
         self._estimated: Indices = np.zeros(0, dtype=np.intp)
         self._estimates: list[Floats] | None = None
 
+    @property
+    def copies(self) -> NearCopies | None:
+        """What finds near copies of selected features; None if they are not skipped."""
+        return next((rule.copies for rule in self.rules if isinstance(rule, SkipCopies)), None)
+
+    def skipped(self) -> dict[int, int]:
+        """Return features that were skipped, and the selected feature that each copies.
+
+        Those that entered at last, because nothing else was left, are among them.
+        """
+        found: dict[int, int] = {}
+        for rule in self.rules:
+            if isinstance(rule, SkipCopies):
+                found.update(rule.copy_of)
+        allowed = self.allowed & ~self.required
+        return {j: found[j] for j in sorted(found) if allowed[j]}
+
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
         n_select = int(forced.sum())
-        search = Search(
-            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
-        )
+        rules = [SkipCopies(self.copies)] if self.copies is not None else []
+        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced, rules)
         search.required = self.required
         return search
 
@@ -78,21 +102,37 @@ class Search:
 
     def best(self) -> int | None:
         """Return the feature to select next, None if no feature is left."""
-        eligible = self._eligible()
-        if not eligible.any():
-            return None
-        return best_feature(np.where(eligible, self.gains(), -1.0), self.eps)
-
-    def _eligible(self) -> Mask:
-        """Features (d,) that may be selected next: forced ones, near copies only at the end."""
         waiting = self.forced & ~self.is_selected
-        return waiting if waiting.any() else self._left()
+        if waiting.any():
+            return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+        for rules in self._rules_to_try():
+            found = self._best_under(rules)
+            if found is not None:
+                return found
+        return None
 
-    def _left(self) -> Mask:
-        """Features (d,) that are not selected yet; near copies only if no others are left."""
-        left = self.allowed & ~self.is_selected
-        distinct = left & ((self.copy_of < 0) | self.forced)
-        return distinct if distinct.any() else left
+    def _rules_to_try(self) -> list[Sequence[Rule]]:
+        """All rules, and without the soft ones, in case those leave nothing."""
+        hard = [rule for rule in self.rules if not rule.soft]
+        return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
+
+    def _best_under(self, rules: Sequence[Rule]) -> int | None:
+        """The feature that the rules permit of the largest gain, or gain per cost."""
+        refused: list[int] = []
+        scores = per_cost(self.gains(), self.costs)
+        while True:
+            eligible = self.allowed & ~self.is_selected
+            for rule in rules:
+                mask = rule.allowed(self)
+                if mask is not None:
+                    eligible = eligible & mask
+            eligible[refused] = False
+            if not eligible.any():
+                return None
+            j = best_feature(np.where(eligible, scores, -1.0), self.eps)
+            if all(rule.permits(j) for rule in rules):
+                return j
+            refused.append(j)
 
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
@@ -105,18 +145,8 @@ class Search:
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
-        if self.copies is not None:
-            copies = self.copies.of(j)
-            copies = copies[~self.is_selected[copies]]
-            self.copy_of[copies[self.copy_of[copies] < 0]] = j
-
-    def found_copies(self) -> dict[int, int]:
-        """Return features that were skipped, and the selected feature that each copies.
-
-        Those that entered at last, because nothing else was left, are among them.
-        """
-        found = self.allowed & ~self.required & (self.copy_of >= 0)
-        return {j: int(self.copy_of[j]) for j in np.flatnonzero(found).tolist()}
+        for rule in self.rules:
+            rule.entered(self, j)
 
     # ---- Gram columns ------------------------------------------------------------------
 
@@ -127,11 +157,17 @@ class Search:
             cache.fetch(batch)
             factor.refresh()
         if self.copies is not None:
-            self.copies.find(batch)
+            self.copies.find(batch)  # the scatter columns of the batch are at hand now
 
     def _batch(self, j: int) -> list[int]:
         """Features, j included, whose columns are fetched in the next pass."""
-        priority = np.where(self._left(), self.gains(), -1.0)
+        scores = per_cost(self.gains(), self.costs)
+        eligible = self.allowed & ~self.is_selected
+        for rule in self.rules:
+            mask = rule.allowed(self)
+            if mask is not None:
+                eligible = eligible & mask
+        priority = np.where(eligible, scores, -1.0)
         priority[self.forced & ~self.is_selected] = np.inf
         predicted = self._predicted(priority, j)
         priority[self.caches[0].features] = -1.0
@@ -177,6 +213,7 @@ class Search:
             n_steps,
             self.eps,
             None if self.copies is None else self.copies.max_correlation,
+            None if self.costs is None else self.costs[features],
         )
         return features[found]
 
@@ -188,8 +225,12 @@ class Search:
         Features that are not selected are ranked by their next gain.
         """
         selected = np.array(self.selected, dtype=np.intp)
-        gains = np.where(self.allowed, self.gains(), -np.inf)
-        is_copy = self.allowed & ~self.is_selected & (self.copy_of >= 0)
+        next_gains = self.gains()
+        gains = np.where(self.allowed, next_gains, -np.inf)
+        skipped = self.skipped()
+        is_copy = np.zeros(len(gains), dtype=bool)
+        is_copy[list(skipped)] = True
+        is_copy &= self.allowed & ~self.is_selected
         # near copies rank after the others, and their scores say so
         distinct = gains[self.allowed & ~self.is_selected & ~is_copy]
         if is_copy.any() and distinct.size:
@@ -215,8 +256,27 @@ class Search:
             objective=self.q - np.cumsum(self.decreases),
             converged=True,
             gram=gram,
-            copies=self.found_copies(),
+            copies=skipped,
+            next_gains=next_gains,
+            objective_start=self.q,
         )
+
+
+def grow(search: Search, monitor: Monitor | None = None) -> None:
+    """Select the feature of largest gain until there are enough, or none is left."""
+    while len(search.selected) < search.n_select:
+        j = search.best()
+        if j is None:
+            return
+        if not search.has_column(j):
+            search.fetch(j)
+            continue  # residuals were recomputed: ask again which feature is best
+        search.select(j)
+        if monitor is not None:
+            n_selected = len(search.selected)
+            J = search.q - sum(search.decreases)
+            if monitor(n_selected, J, j, search.solution):
+                return
 
 
 def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Floats] | None:

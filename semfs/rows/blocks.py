@@ -44,6 +44,7 @@ class OutOfCoreRows(ABC):
     """Base of sources that are read in parts and never held whole in memory."""
 
     labels: Labels | None = None  # None: they come with the blocks
+    batches: Labels | None = None  # batch of each sample; None: all are of one batch
     plan: ReadPlan = field(default_factory=ReadPlan)
     column_sample: MemoryRows | None = None  # what `sample_columns` returns features of
     verbose: int = 0
@@ -124,8 +125,10 @@ class OutOfCoreRows(ABC):
         """Return samples by their row numbers, which ascend."""
 
     @abstractmethod
-    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
-        """Return the cluster of each sample, by row numbers that ascend."""
+    def clusters_at(
+        self, rows: Indices, model: ClusterModel, batches: Indices | None = None
+    ) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend, and their batches."""
 
     def keep_classes(self, mask: Mask) -> Self:
         """Return the same samples: those of empty classes have no weight."""
@@ -212,7 +215,8 @@ class OutOfCoreRows(ABC):
         known = self.labels_known()
         assert known.labels is not None
         rows = np.flatnonzero(known.labels.codes == UNLABELED)
-        clusters = known.clusters_at(rows, model)
+        batches = None if self.batches is None else self.batches.codes[rows]
+        clusters = known.clusters_at(rows, model, batches)
         names = range(len(model.centers))
         return known.with_labels(labels_at(len(known.labels), rows, clusters, names))
 
@@ -307,6 +311,7 @@ class BlockSource(OutOfCoreRows):
         return replace(
             self,
             labels=None if self.labels is None else self.labels[rows],
+            batches=None if self.batches is None else self.batches[rows],
             weights=None if self.weights is None else self.weights[rows],
             start=self.start + start,
             stop=self.start + stop,

@@ -125,12 +125,16 @@ class ClusterRows(OutOfCoreRows):
         parts = self._parts_of_rows("rows_at", rows)
         return stacked(parts, self.n_features)
 
-    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
-        """Return the cluster of each sample, by row numbers that ascend."""
-        parts = self._parts_of_rows("clusters_at", rows, model=model)
+    def clusters_at(
+        self, rows: Indices, model: ClusterModel, batches: Indices | None = None
+    ) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend, and their batches."""
+        parts = self._parts_of_rows("clusters_at", rows, batches, model=model)
         return np.concatenate([np.zeros(0, dtype=np.intp), *parts])
 
-    def _parts_of_rows(self, method: str, rows: Indices, **options: Any) -> list[Any]:
+    def _parts_of_rows(
+        self, method: str, rows: Indices, batches: Indices | None = None, **options: Any
+    ) -> list[Any]:
         """Call a method of each part that has some of the ascending ``rows``."""
         tasks = []
         for index, part in enumerate(self.bounds):
@@ -139,6 +143,8 @@ class ClusterRows(OutOfCoreRows):
             if first < last:
                 # row numbers of a part begin with 0
                 inside = rows[first:last] - part.start
+                if batches is not None:
+                    options["batches"] = batches[first:last]
                 tasks.append(self.part_task(index, method, rows=inside, **options))
         return compute_list(tasks, self.client)
 
@@ -527,4 +533,11 @@ def on_cluster(
     # ranges end where blocks end
     step = source.rows_per_block(matrix=True)
     ranges = list(batches(n, -(-wanted // step) * step))
-    return RangeRows(source, ranges, labels=source.labels, plan=source.plan, client=client)
+    return RangeRows(
+        source,
+        ranges,
+        labels=source.labels,
+        batches=source.batches,
+        plan=source.plan,
+        client=client,
+    )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.arrays import batches, draw_rows
+from semfs.arrays import batches as in_batches
+from semfs.arrays import draw_rows
 from semfs.io.sparse import SparseReader
 from semfs.labels import Labels
 from semfs.progress import Progress
@@ -97,7 +98,7 @@ class StreamedCSC(BlockSource):
         out = -float(used_total) * np.outer(mean, mean[columns])
         dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
         column_bytes = len(labels) * dtype.itemsize
-        for batch in batches(len(columns), max(1, self.plan.memory // column_bytes)):
+        for batch in in_batches(len(columns), max(1, self.plan.memory // column_bytes)):
             Z = self._dense_columns(columns[batch], dtype)
             if self.weights is not None:
                 Z *= self.weights.astype(dtype)[:, None]
@@ -114,8 +115,10 @@ class StreamedCSC(BlockSource):
 
         return sp.hstack(list(self._map_parts("a sample", pick)), format="csr")
 
-    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
-        """Return the cluster of each sample, by row numbers.
+    def clusters_at(
+        self, rows: Indices, model: ClusterModel, batches: Indices | None = None
+    ) -> Indices:
+        """Return the cluster of each sample, by row numbers, and their batches.
 
         What the columns of a part add to the projection of the samples is summed up; then
         the nearest centers are found. Projections of all samples may not fit into the memory.
@@ -123,12 +126,13 @@ class StreamedCSC(BlockSource):
         n_clusters, p = model.centers.shape
         out = np.empty(len(rows), dtype=np.intp)
         # 8 bytes for each of p coordinates
-        for batch in batches(len(rows), max(1, self.plan.memory // (8 * p))):
-            Z = self._projected(rows[batch], model)
+        for step in in_batches(len(rows), max(1, self.plan.memory // (8 * p))):
+            Z = self._projected(rows[step], model)
             distances_bytes = 8 * n_clusters
-            for part in batches(len(Z), max(1, self.plan.block_bytes // distances_bytes)):
-                first = batch.start + part.start
-                out[first : first + len(Z[part])] = model.nearest(Z[part])
+            for part in in_batches(len(Z), max(1, self.plan.block_bytes // distances_bytes)):
+                first = step.start + part.start
+                done = slice(first, first + len(Z[part]))
+                out[done] = model.nearest(Z[part], None if batches is None else batches[done])
         return out
 
     def _projected(self, rows: Indices, model: ClusterModel) -> Float64:

@@ -112,12 +112,17 @@ class StreamedCSR(BlockSource):
 
         return stacked(list(self._map_parts("a sample", pick)), self.n_features)
 
-    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
-        """Return the cluster of each sample, by row numbers that ascend."""
+    def clusters_at(
+        self, rows: Indices, model: ClusterModel, batches: Indices | None = None
+    ) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend, and their batches."""
 
         def assign(part: slice, X: Sparse) -> Indices:
-            chosen = _inside(part, rows)
-            return model.assign(X[chosen]) if len(chosen) else np.zeros(0, dtype=np.intp)
+            first, last = np.searchsorted(rows, [part.start, part.stop])
+            if first == last:
+                return np.zeros(0, dtype=np.intp)
+            chosen = X[rows[first:last] - part.start]
+            return model.assign(chosen, None if batches is None else batches[first:last])
 
         found = list(self._map_parts("clusters", assign))
         return np.concatenate([np.zeros(0, dtype=np.intp), *found])

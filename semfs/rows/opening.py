@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +14,9 @@ from semfs.io import reader as readers
 from semfs.io.anndata import GeneMatrix, check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
-from semfs.io.registry import open_reader
+from semfs.io.registry import is_frame, open_reader
 from semfs.io.sparse import SparseReader
+from semfs.io.tables import TableReader
 from semfs.labels import Labels
 from semfs.rows.blocks import BlockSource
 from semfs.rows.csc import StreamedCSC
@@ -33,6 +36,7 @@ def open_blocks(
     y: LabelsLike | Labels | str | None = None,
     *,
     sample_weight: ArrayLike | None = None,
+    batch: LabelsLike | Labels | str | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     memory: int | str | None = None,
@@ -62,6 +66,9 @@ def open_blocks(
         is missing are unlabeled.
     sample_weight : array-like of shape (n,), optional
         Row weights.
+    batch : array-like of shape (n,) or str, optional
+        Batches (donors, plates, sites) whose offsets `SemFS.fit` removes, or where they are:
+        a column or array of the data, or a file of them, as for `y`.
     key : str, optional
         The matrix in an HDF5, Zarr or NPZ file, by default "X" or the only one; the layer of
         AnnData, or "raw".
@@ -106,6 +113,12 @@ def open_blocks(
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
+    batches: Labels | None = None
+    if isinstance(batch, str):
+        batches = column_labels(data, batch, key)
+        drop = [*drop, *table_columns(data, batch, key)]
+    elif batch is not None:
+        batches = Labels.of(batch)
     # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     reader.keeps_missing = missing_values == "keep"
@@ -123,7 +136,30 @@ def open_blocks(
         passes=passes,
     )
     preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
-    return source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
+    source = source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
+    return source if batches is None else replace(source, batches=batches)
+
+
+def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
+    """Return the values (n,) of a column or array of data, or of a label file."""
+    with warnings.catch_warnings():
+        # the data are opened once more for their features, and then warnings are shown
+        warnings.simplefilter("ignore")
+        _, labels = open_reader(data, name, key, no_label=("",))
+    assert labels is not None
+    return labels
+
+
+def table_columns(data: DataLike, name: object, key: str | None = None) -> list[str]:
+    """Return the name if it is one of a column of a table, which then is no feature."""
+    is_table = isinstance(data, (str, Path)) or is_frame(data)
+    if not isinstance(name, str) or not is_table:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reader, _ = open_reader(data, (), key)
+    columns = reader.order if isinstance(reader, TableReader) else []
+    return [name] if name in columns else []
 
 
 def source_of(

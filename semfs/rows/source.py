@@ -160,7 +160,10 @@ class OutOfCoreSource(RowSource, Protocol):
         ...
 
     def assign(self, model: ClusterModel) -> Self:
-        """Return the unlabeled samples, labeled with the number of their cluster."""
+        """Return the unlabeled samples, labeled with the number of their cluster.
+
+        A model with offsets of batches is given the batch of each sample.
+        """
         ...
 
 
@@ -172,14 +175,17 @@ class ClusterModel(Protocol):
         """Centers (K, p) of the clusters."""
         ...
 
-    def assign(self, X: Matrix) -> Indices:
-        """Return the cluster of each sample X (n, d); LEFT_OUT if it is far from all."""
+    def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
+        """Return the cluster of each sample X (n, d); LEFT_OUT if it is far from all.
+
+        Offsets of their batches (n,) are removed, if the model knows some.
+        """
         ...
 
     def project(self, X: Matrix, columns: slice) -> Floats:
         """Return what some columns X (n, g) of samples add to their projection (n, p)."""
         ...
 
-    def nearest(self, products: Float64) -> Indices:
+    def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
         """Return the nearest center of projected samples (n, p); LEFT_OUT if all are far."""
         ...

@@ -55,7 +55,14 @@ class StreamedRows(BlockSource):
         parts = [block.X.copy() for block in self.only(rows).blocks()]
         return stacked(parts, self.n_features)
 
-    def clusters_at(self, rows: Indices, model: ClusterModel) -> Indices:
-        """Return the cluster of each sample, by row numbers that ascend."""
-        found = [model.assign(block.X) for block in self.only(rows).blocks()]
-        return np.concatenate([np.zeros(0, dtype=np.intp), *found])
+    def clusters_at(
+        self, rows: Indices, model: ClusterModel, batches: Indices | None = None
+    ) -> Indices:
+        """Return the cluster of each sample, by row numbers that ascend, and their batches."""
+        found = [np.zeros(0, dtype=np.intp)]
+        n_done = 0
+        for block in self.only(rows).blocks():
+            part = slice(n_done, n_done + block.X.shape[0])
+            found.append(model.assign(block.X, None if batches is None else batches[part]))
+            n_done = part.stop
+        return np.concatenate(found)

@@ -13,11 +13,12 @@ Samples are sorted before anything is drawn at random, so that their order does 
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, svds
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.covariance import shrunk_covariance
 from sklearn.decomposition import PCA
@@ -28,6 +29,7 @@ from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.arrays import batches
 from semfs.evaluation import normalized_mutual_info
 from semfs.labels import LEFT_OUT
+from semfs.method.batches import OffsetMatrix, stacked_offset_matrices
 
 #: Principal components to cluster in.
 N_COMPONENTS = 32
@@ -84,18 +86,26 @@ class Clusters:
     offset: Float64  # (p,)
     radius: float  # samples farther from the origin of Z are ignored
     whitened: bool  # whether distances take account of the scatter within the seen classes
+    #: (B, p), what to subtract from Z of a sample of each batch; None if there are no batches
+    batch_offsets: Float64 | None = None
 
-    def assign(self, X: Matrix) -> Indices:
+    def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
         """Return the nearest cluster (n,) of samples X (n, d), LEFT_OUT if it is far away."""
-        return self.nearest(self.project(X))
+        return self.nearest(self.project(X), batches)
+
+    def with_batches(self, offsets: Float64) -> "Clusters":
+        """Return the clusters for samples from which offsets (B, d) must be removed."""
+        return replace(self, batch_offsets=offsets @ self.directions)
 
     def project(self, X: Matrix, columns: slice = slice(None)) -> Float64:
         """Return what some columns X (n, g) of the samples contribute to X @ directions."""
         return _project(X, self.directions[columns])
 
-    def nearest(self, products: Float64) -> Indices:
-        """Return the nearest cluster (n,), given X @ directions (n, p)."""
+    def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
+        """Return the nearest cluster (n,), given X @ directions (n, p) and batches (n,)."""
         Z = products - self.offset
+        if batches is not None and self.batch_offsets is not None:
+            Z -= self.batch_offsets[batches]
         # |z - c|² without |z|², which is the same for all clusters c
         distances = (self.centers**2).sum(axis=1) - 2.0 * Z @ self.centers.T
         labels = np.argmin(distances, axis=1)
@@ -205,7 +215,7 @@ def _distances(X: Matrix, center: Float64) -> Float64:
     distances = np.empty(X.shape[0])
     for rows in batches(X.shape[0], BATCH):
         part: Any = X[rows]
-        if sp.issparse(part):
+        if not isinstance(part, np.ndarray):
             part = part.toarray()
         distances[rows] = np.linalg.norm(part - center, axis=1)
     return distances
@@ -252,9 +262,15 @@ def _project_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Flo
     return Z
 
 
-def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64, Float64]:
+def _principal_directions(X_seen: Any, X_unlabeled: Any) -> tuple[Float64, Float64]:
     """Leading principal directions (d, p) of all samples, and the image (p,) of their mean."""
-    if sp.issparse(X_seen):
+    X: Any
+    if isinstance(X_seen, OffsetMatrix):
+        corrected = stacked_offset_matrices([X_seen, X_unlabeled])
+        if corrected.sparse and min(corrected.shape) > N_COMPONENTS:
+            return _sparse_principal_directions(corrected)
+        X = corrected.toarray()
+    elif sp.issparse(X_seen):
         X = sp.vstack([X_seen, sp.csr_array(X_unlabeled)], format="csr")
     else:
         others: Any = X_unlabeled
@@ -272,6 +288,37 @@ def _principal_directions(X_seen: Matrix, X_unlabeled: Matrix) -> tuple[Float64,
         model.fit(X)
     directions = model.components_.T.astype(np.float64)
     return directions, model.mean_ @ directions
+
+
+def _sparse_principal_directions(X: OffsetMatrix) -> tuple[Float64, Float64]:
+    """The same of sparse samples minus their batches' offsets, which stay sparse.
+
+    As in scikit-learn's PCA of sparse data: ARPACK needs only products with the matrix.
+    """
+    n, d = X.shape
+    mean = X.mean()
+
+    def product(v: Float64) -> Float64:
+        v = v.reshape(d, -1)
+        return X @ v - mean @ v
+
+    def transposed_product(v: Float64) -> Float64:
+        v = v.reshape(n, -1)
+        return X.transposed_product(v) - np.outer(mean, v.sum(axis=0))
+
+    operator = LinearOperator(
+        (n, d),
+        matvec=product,
+        rmatvec=transposed_product,
+        matmat=product,
+        rmatmat=transposed_product,
+        dtype=np.float64,
+    )
+    start = np.random.RandomState(0).uniform(-1.0, 1.0, min(n, d))
+    with threadpool_limits(1, user_api="blas"):
+        _, _, components = svds(operator, k=min(N_COMPONENTS, d, n - 1), v0=start)
+    directions = components[::-1].T  # ARPACK's are in ascending order
+    return directions, mean @ directions
 
 
 def _helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> Float64 | None:

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, norm
 from sklearn.base import clone
 
-from semfs._typing import Float64, Indices
+from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.method.batches import is_corrected, uncorrected_rows
+from semfs.method.markers import class_markers
 from semfs.method.moments import Moments
 from semfs.rows import in_memory
+from semfs.rows.device import to_numpy
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
 from semfs.validation import class_weights, listed
@@ -53,7 +56,9 @@ class Explanation:
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
         bootstraps with its 95 % interval ``low``–``high``. ``skipped`` are near copies that
-        could not be selected beside it (``max_correlation``).
+        could not be selected beside it (``max_correlation``). If batches were removed, also
+        ``class_variance`` and ``batch_variance``, the shares of class and batch in its
+        variance, and ``more_batch`` where that of the batch is larger.
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -68,6 +73,16 @@ class Explanation:
         largest first gain (more if more than 500 are selected); others are not tested.
     n_bootstraps : int
         Number of bootstraps; 0 if there were none, and frequencies are NaN.
+    means : DataFrame of shape (k, U)
+        Means of all U classes, seen ones first; those of described unseen ones are predicted.
+    markers : DataFrame of shape (k, U)
+        Whether a feature marks a class: its mean lies a standard deviation within classes
+        above that of the other classes, and the class is among its two highest.
+    correlation : DataFrame of shape (k, k)
+        Correlations between the selected features over all samples, all classes alike.
+    separation : DataFrame of shape (U, U)
+        Mahalanobis distances between class means under the covariance within classes: the
+        best rule for two classes at distance D errs in a share Φ(-D / 2) of their samples.
     """
 
     features: "pd.DataFrame"
@@ -77,6 +92,40 @@ class Explanation:
     duplicates: "pd.DataFrame"
     stability: "pd.DataFrame"
     n_bootstraps: int
+    means: "pd.DataFrame"
+    markers: "pd.DataFrame"
+    correlation: "pd.DataFrame"
+    separation: "pd.DataFrame"
+
+    @property
+    def coverage(self) -> "pd.Series":
+        """Number of selected features that mark each class (U,)."""
+        return self.markers.sum(axis=0).rename("markers")
+
+    @property
+    def unseen(self) -> list[str]:
+        """The described classes without samples, whose means are predicted."""
+        return [name for name in self.means.columns if name not in self.classes.columns]
+
+    @property
+    def pairs(self) -> "pd.DataFrame":
+        """Pairs of classes, the least separated first: ``first``, ``second``, ``distance``.
+
+        ``error`` is the share of their samples that the best rule confuses, Φ(-distance / 2).
+        """
+        frame = import_optional("pandas", "data", what="explain").DataFrame
+        distances = self.separation.to_numpy()
+        first, second = np.triu_indices(len(distances), 1)
+        found = distances[first, second]
+        order = np.argsort(found, kind="stable")
+        names = np.array(self.separation.index, dtype=object)
+        columns = {
+            "first": names[first[order]],
+            "second": names[second[order]],
+            "distance": found[order],
+            "error": norm.cdf(-0.5 * found[order]),
+        }
+        return frame(columns)
 
     def __str__(self) -> str:
         """A line per feature."""
@@ -90,6 +139,12 @@ class Explanation:
                 parts.append(f"like {row['duplicates']}")
             if row["skipped"]:
                 parts.append(f"skipped as copies: {row['skipped']}")
+            if row.get("more_batch", False):
+                batch = row["batch_variance"]
+                parts.append(
+                    f"varies more with the batch ({batch:.0%}) than with the class "
+                    f"({row['class_variance']:.0%})"
+                )
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
             lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
@@ -207,6 +262,11 @@ def explain_selection(
     features["duplicates"] = copies.reindex(names).fillna("")
     features["skipped"] = _skipped(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
+    if moments is not None and is_corrected(moments.rows):
+        of_class, of_batch = moments.rows.variance_shares(selected)
+        features["class_variance"] = of_class
+        features["batch_variance"] = of_batch
+        features["more_batch"] = of_batch > of_class
     features.index.name = "feature"
     return Explanation(
         features=features,
@@ -216,7 +276,31 @@ def explain_selection(
         duplicates=duplicates,
         stability=stability,
         n_bootstraps=n_bootstraps,
+        **_class_tables(selector, selected, names),
     )
+
+
+def _class_tables(
+    selector: "LinearSelector", selected: Indices, names: Sequence[str]
+) -> dict[str, "pd.DataFrame"]:
+    """The tables of an explanation that need class means and the covariance within classes."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    predictor = selector._predictor()
+    table = selector._class_candidates(None)
+    classes = [str(label) for label in table.classes.tolist()]
+    # The predictor has the selected features in ascending order.
+    entered = np.searchsorted(np.sort(selected), selected)
+    class_means = predictor.class_means(table)
+    means = class_means.T[entered]
+    markers = _markers(selector, class_means, predictor.within).T[entered]
+    within = predictor.within[np.ix_(entered, entered)]
+    correlations = _total_correlations(predictor.means.T[entered], within)
+    return {
+        "means": frame(means, names, classes),
+        "markers": frame(markers, names, classes),
+        "correlation": frame(correlations, names, names),
+        "separation": frame(predictor.distances(table), classes, classes),
+    }
 
 
 # ---- what features carry ---------------------------------------------------------------
@@ -318,6 +402,28 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     return text
 
 
+def _markers(selector: "LinearSelector", means: Float64, within: Float64) -> Mask:
+    """Whether each selected feature, ascending, marks each of the U classes (U, k).
+
+    Seen classes are compared with each other, as in ``marks_``, described ones with all.
+    """
+    deviation = np.sqrt(np.maximum(np.diag(within), 0.0))
+    markers = class_markers(means, deviation)
+    known = np.asarray(to_numpy(selector.marks_))
+    markers[: len(known)] = known
+    return markers
+
+
+def _total_correlations(means: Float64, within: Float64) -> Float64:
+    """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
+    centered = means - means.mean(axis=1, keepdims=True)
+    covariance = within + centered @ centered.T / means.shape[1]
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    correlations = _ratios(covariance, np.outer(deviations, deviations))
+    np.fill_diagonal(correlations, 1.0)
+    return correlations.clip(-1.0, 1.0)
+
+
 # ---- what copies them ------------------------------------------------------------------
 
 
@@ -375,7 +481,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
 
 def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
-    if moments is None or not in_memory(moments.rows):
+    if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
     return len(moments.classes) > 2
 

@@ -87,6 +87,11 @@ class Fitted:
     #: Near copies, and the selected feature that each copies.
     copies: Mapping[int, int] = field(default_factory=dict)
     sample: CalibrationSample | None = None  # of the selected features; None: not at hand
+    rules: Sequence[str] = ()  # what rules of the panel ruled out, and what they cost
+    ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
+    marks: Mask | None = None  # (C, k), which selected features mark which class
+    batches: Any = None  # (B,), batches whose offsets were removed
+    batch_offsets: Float64 | None = None  # (B, k), of the selected features
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -114,11 +119,16 @@ class Fitted:
             feature_names=getattr(selector, "feature_names_in_", None),
             copies=getattr(selector, "skipped_", {}),
             sample=_sample_of(selector),
+            rules=getattr(selector, "rules_", ()),
+            marks=to_numpy(getattr(selector, "marks_", None)),
+            batches=getattr(selector, "batches_", None),
+            batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes of a selector."""
         labels = self.unlabeled_labels
+        offsets = self.batch_offsets
         return {
             "scores_": self.scores,
             "order_": self.order,
@@ -141,6 +151,10 @@ class Fitted:
             "skipped_": self.skipped,
             "preprocessing_": _settings_of(self.preprocessing),
             "calibration_sample_": _as_dict(self.sample),
+            "rules_": list(self.rules),
+            "marks_": self._marks(),
+            "batches_": np.zeros(0) if self.batches is None else self.batches,
+            "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
         }
 
     @property
@@ -182,6 +196,12 @@ class Fitted:
             )
         return notes
 
+    def _marks(self) -> Mask:
+        """Which selected features mark which class (C, k); none if that is not known."""
+        if self.marks is not None:
+            return self.marks
+        return np.zeros((len(self.table.classes), self.n_selected), dtype=bool)
+
     def full_coef(self) -> Float64:
         """Return W (d, m), zero rows for features that are not used."""
         out = np.zeros((len(self.order), self.coef.shape[1]))
@@ -218,6 +238,8 @@ class Fitted:
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
             sample=None if self.sample is None else self.sample.keep_features(kept),
+            marks=None if self.marks is None else self.marks[:, kept],
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets[:, kept],
         )
         if self.normal_equations is None:
             return shorter
@@ -250,6 +272,7 @@ class Fitted:
             coef=self.coef * scale[self.coef_features, None],
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
+            batch_offsets=None if self.batch_offsets is None else self.batch_offsets / unit,
             normal_equations=equations,
             sample=sample,
             preprocessing=replace(self.preprocessing, scale=None),

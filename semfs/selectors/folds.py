@@ -16,9 +16,15 @@ import scipy.sparse as sp
 
 from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
+from semfs.method.batches import is_corrected, remove_batches
 from semfs.method.moments import Moments
 from semfs.method.objective import penalty_unit
-from semfs.selectors.problem import Candidates, attribute_targets, seen_objective, solve
+from semfs.selectors.problem import (
+    attribute_targets,
+    seen_objective,
+    solve,
+    user_candidates,
+)
 
 if TYPE_CHECKING:
     from semfs.selectors.semfs import SemFS
@@ -65,10 +71,19 @@ class ClassFolds:
     ) -> None:
         """Sum up the groups of classes; see the class for the parameters."""
         self.moments = moments
+        #: The sums before batches are removed: of pairs (class, batch), or of the classes.
+        self.uncorrected = moments
+        #: Class of each pair, if there are batches.
+        self.class_of: Indices = np.arange(len(moments.classes))
+        self.batched = False
+        if is_corrected(moments.rows):
+            self.batched = True
+            self.uncorrected = moments.rows.uncorrected
+            self.class_of = moments.rows.pairs.class_of
         self.table = table
         self.settings = settings
         first = settings[0]  # all settings include and exclude the same features
-        self.limits = Candidates.from_user(moments, first.include, first.exclude, names)
+        self.limits = user_candidates(first, moments, names)
         self.keep = np.union1d(self.limits.forced, np.asarray(keep, dtype=np.intp))
         # classes with the same column of the masks are in one group
         self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
@@ -123,29 +138,32 @@ class ClassFolds:
     # ---- sums over groups of classes ---------------------------------------------------
 
     def _samples(self, group: int) -> tuple[Mask, Indices]:
-        """The classes (C,) of a group, and the positions of their samples."""
-        classes = self.groups == group
-        return classes, np.flatnonzero(classes[self.moments.rows.codes])
+        """The classes (C,), or pairs, of a group, and the positions of their samples."""
+        classes = (self.groups == group)[self.class_of]
+        return classes, np.flatnonzero(classes[self.uncorrected.rows.codes])
 
     def _group_moments(self, group: int, X: Matrix) -> Moments:
         """Moments of the samples X of a group."""
-        rows = self.moments.rows
+        rows = self.uncorrected.rows
         classes, samples = self._samples(group)
         codes = (np.cumsum(classes) - 1)[rows.codes[samples]]
         weights = None if rows.weights is None else rows.weights[samples]
-        return Moments.from_checked(X, codes, self.moments.classes[classes], weights)
+        return Moments.from_checked(X, codes, self.uncorrected.classes[classes], weights)
 
     def _within_diagonal(self, group: int) -> Float64:
-        """Sum of squares (d,) about the class means, over the samples of a group."""
+        """Sum of squares (d,) about the class means, over the samples of a group.
+
+        With batches it is that about the means of pairs.
+        """
         _, samples = self._samples(group)
-        found = self._group_moments(group, self.moments.rows.X[samples])
+        found = self._group_moments(group, self.uncorrected.rows.X[samples])
         between = found.counts @ (found.means - found.mean) ** 2
         return np.maximum(found.scatter_diag - between, 0.0)
 
     def _part(self, group: int) -> Moments:
         """Moments of a group of classes, candidate columns only, with their scatter matrix."""
         _, samples = self._samples(group)
-        X = self.moments.rows.X[samples][:, self.columns]
+        X = self.uncorrected.rows.X[samples][:, self.columns]
         if sp.issparse(X):
             X = X.toarray()
         return self._group_moments(group, X).compact()
@@ -155,15 +173,20 @@ class ClassFolds:
         kept = [part for g, part in enumerate(self._parts) if train[self.groups == g].all()]
         fold = sum(kept[1:], start=kept[0])
         if len(columns) == len(self.columns):
-            return fold
+            return self._corrected(fold)
         assert fold.scatter_matrix is not None
         places = np.searchsorted(self.columns, columns)
-        return replace(
+        fold = replace(
             fold,
             means=fold.means[:, places],
             scatter_diag=fold.scatter_diag[places],
             scatter_matrix=fold.scatter_matrix[np.ix_(places, places)],
         )
+        return self._corrected(fold)
+
+    def _corrected(self, fold: Moments) -> Moments:
+        """The moments of classes, batches removed: offsets are those of these classes."""
+        return remove_batches(fold) if self.batched else fold
 
     # ---- candidates --------------------------------------------------------------------
 
@@ -206,11 +229,14 @@ class ClassFolds:
 
     def _diagonal_moments(self, train: Mask, within: list[Float64]) -> Moments:
         """Moments of the training classes, of all features, without a scatter matrix."""
-        counts = self.moments.counts[train]
-        means = self.moments.means[train]
+        pairs = train[self.class_of]
+        counts = self.uncorrected.counts[pairs]
+        means = self.uncorrected.means[pairs]
         center = counts @ means / counts.sum()
         groups = np.unique(self.groups[train])
         scatter_diag = sum(within[g] for g in groups.tolist())
         scatter_diag = scatter_diag + counts @ (means - center) ** 2
-        classes = self.moments.classes[train]
-        return Moments(classes, counts, means, scatter_diag, None, None, self.moments.eps)
+        classes = self.uncorrected.classes[pairs]
+        eps = self.uncorrected.eps
+        found = Moments(classes, counts, means, scatter_diag, None, None, eps)
+        return self._corrected(found)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -37,7 +38,8 @@ from semfs.io import reader as readers
 from semfs.io.anndata import as_genes
 from semfs.io.pairs import is_pairs
 from semfs.io.registry import is_frame, is_stored
-from semfs.labels import UNLABELED, LabelArray, Labels
+from semfs.labels import LEFT_OUT, UNLABELED, LabelArray, Labels
+from semfs.method.batches import Pairs, batch_labels, pair_labels, remove_batches
 from semfs.method.moments import Moments
 from semfs.rows import (
     BlockSource,
@@ -53,8 +55,10 @@ from semfs.rows import (
     open_blocks,
     open_unlabeled,
 )
+from semfs.rows.blocks import check_classes
 from semfs.rows.cluster import dask_blocks, dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import floating_dtypes, to_numpy
+from semfs.rows.opening import column_labels, table_columns
 from semfs.selectors.missing import fill_with_class_means, fill_with_means
 from semfs.system import memory_limit, size_text
 from semfs.validation import (
@@ -62,6 +66,7 @@ from semfs.validation import (
     ParameterWarning,
     check_all_finite,
     check_weights,
+    did_you_mean,
     listed,
 )
 
@@ -131,13 +136,20 @@ class Samples:
     weights: ArrayLike | None = None
     names: Sequence[str] | None = None  # of the features, where they are not in X
     preprocessing: Preprocessing = NOTHING
+    batches: Labels | None = None
 
     @classmethod
     def load(cls, source: OutOfCoreRows) -> Samples:
         """Return all samples of a source, with sorted classes."""
         X, labels, weights = source.load()
         names = source.feature_names
-        return cls(X, labels.checked(), weights, names, preprocessing_of(source))
+        batches = source.batches
+        if batches is not None and len(batches) > len(labels):
+            # samples that are left out were not loaded
+            known = source.labels_known().labels
+            assert known is not None
+            batches = Labels(batches.classes, batches.codes[known.codes != LEFT_OUT])
+        return cls(X, labels.checked(), weights, names, preprocessing_of(source), batches)
 
     @classmethod
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
@@ -183,6 +195,23 @@ class TrainingData:
     unlabeled: MemoryRows | UnlabeledStream | None = None
     X: Matrix | None = None  # labeled samples as validated, None beyond memory
     preprocessing: Preprocessing = NOTHING
+    batched: bool = False  # whether the moments are those of pairs (class, batch)
+
+    @property
+    def classes(self) -> LabelArray:
+        """The seen classes (C,)."""
+        classes = self.moments.classes
+        return Pairs.from_labels(classes).classes if self.batched else classes
+
+    def corrected(self, *, refuse: bool = True) -> TrainingData:
+        """Return the data with moments of classes, from which batches are removed.
+
+        ``refuse`` classes that are the batches; otherwise these are named in a warning.
+        """
+        if not self.batched:
+            return self
+        moments = remove_batches(self.moments, check=True, refuse=refuse)
+        return replace(self, moments=moments, batched=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +226,7 @@ class FitInput:
     described: Sequence[Label]  # classes of the attribute table
     preprocessing: Preprocessing
     original: Any = None  # X before it was validated, whose rows and columns errors name
+    batched: bool = False  # whether labels of the rows are pairs (class, batch)
 
     @classmethod
     def from_user(
@@ -207,6 +237,8 @@ class FitInput:
         sample_weight: ArrayLike | None = None,
         X_unlabeled: DataLike = None,
         *,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
         reset: bool = True,
     ) -> FitInput:
         """Return the input of a fit, validated.
@@ -216,19 +248,33 @@ class FitInput:
         """
         described = described_classes(getattr(estimator, "attributes", None))
         gaps = fills_gaps(estimator)
+        X_unlabeled, beside_batch = batch_of(X_unlabeled, batch_unlabeled, "batch_unlabeled")
         kind = classify(X, y)
+        has_batches = batch is not None
+        if beyond_memory(X):
+            has_batches |= X.batches is not None
+        if X_unlabeled is not None and has_batches != (batch_unlabeled is not None):
+            raise ValueError(_BOTH_BATCHES)
+        X, found_batch = batch_of(X, batch, "batch")
         if kind is Kind.MATRIX:
             labels = Labels.from_target(to_numpy(y), described=described)
-            samples = Samples(X, labels, to_numpy(sample_weight))
+            batches = None
+            if found_batch is not None:
+                batches = batch_labels(found_batch, len(labels))
+            samples = Samples(X, labels, to_numpy(sample_weight), batches=batches)
         else:
-            source = _with_marks(_open(kind, X, y, sample_weight, gaps), described)
+            drop = table_columns(X, batch) if kind is Kind.STORED else []
+            opened = _open(kind, X, y, sample_weight, drop, gaps)
+            source = _with_marks(_with_batches(opened, found_batch), described)
             if gaps and not source.fits_in_memory:
                 raise ParameterError("missing_values", _NEED_MEMORY)
             # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
-                return cls._beyond_memory(estimator, source, X_unlabeled, described, reset)
+                return cls._beyond_memory(
+                    estimator, source, X_unlabeled, beside_batch, described, reset
+                )
             samples = Samples.load(source)
-        return cls._of_samples(estimator, samples, X_unlabeled, described, reset)
+        return cls._of_samples(estimator, samples, X_unlabeled, beside_batch, described, reset)
 
     @classmethod
     def _of_samples(
@@ -236,6 +282,7 @@ class FitInput:
         estimator: BaseEstimator,
         samples: Samples,
         X_unlabeled: DataLike,
+        batch_unlabeled: Any,
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
@@ -245,13 +292,14 @@ class FitInput:
         X = training_matrix(estimator, original, samples.names, reset=reset)
         # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
-            rows, hidden, classes = _split(X, samples.labels, samples.weights)
+            rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
             if fills_gaps(estimator):
                 names = getattr(estimator, "feature_names_in_", None)
                 rows, hidden = _without_gaps(rows, hidden, classes, names)
             if hidden is not None and _has_nonfinite(hidden.X):
                 check_all_finite(hidden.X)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
+        beside = _with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
         unlabeled: MemoryRows | OutOfCoreRows | None
         if beyond_memory(beside):
             if hidden is not None:
@@ -273,6 +321,7 @@ class FitInput:
             described=described,
             preprocessing=samples.preprocessing,
             original=original,
+            batched=samples.batches is not None,
         )
 
     @classmethod
@@ -281,6 +330,7 @@ class FitInput:
         estimator: BaseEstimator,
         source: OutOfCoreRows,
         X_unlabeled: DataLike,
+        batch_unlabeled: Any,
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
@@ -291,6 +341,12 @@ class FitInput:
             if getattr(beside, "present", None) is not None:
                 raise ParameterError("X_unlabeled", _NEED_FEATURES)
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
+        beside = _with_unlabeled_batches(beside, batch_unlabeled, source.batches)
+        batched = source.batches is not None
+        if source.batches is not None:
+            assert source.labels is not None
+            check_classes(source.labels)
+            source = source.with_labels(pair_labels(source.labels, source.batches))
         return cls(
             source,
             None,
@@ -299,10 +355,14 @@ class FitInput:
             beside,
             described,
             preprocessing_of(source),
+            batched=batched,
         )
 
     def summed(self, options: dict[str, Any]) -> TrainingData:
-        """Return the sums that a fit needs; ``options`` are those of sums beyond memory."""
+        """Return the sums that a fit needs; ``options`` are those of sums beyond memory.
+
+        With batches they are those of pairs (class, batch): see `TrainingData.corrected`.
+        """
         source = self.rows
         if not beyond_memory(source):
             moments = self._memory_moments
@@ -311,7 +371,7 @@ class FitInput:
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
-            return TrainingData(moments, unlabeled, source.X, self.preprocessing)
+            return TrainingData(moments, unlabeled, source.X, self.preprocessing, self.batched)
         # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
@@ -325,10 +385,19 @@ class FitInput:
             self._stream(source, sums.n_unlabeled > 0, options),
             None,
             self.preprocessing,
+            self.batched,
         )
 
     def sample(self, n: int) -> Moments:
-        """Return moments of labeled samples in memory: all, or n at random beyond memory."""
+        """Return moments of labeled samples in memory: all, or n at random beyond memory.
+
+        Batches are removed from them.
+        """
+        moments = self._sampled_moments(n)
+        return remove_batches(moments) if self.batched else moments
+
+    def _sampled_moments(self, n: int) -> Moments:
+        """The same before batches are removed."""
         if not beyond_memory(self.rows):
             return self._memory_moments
         # a search tries many settings, each of which would read the file
@@ -361,6 +430,10 @@ class FitInput:
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
+_BOTH_BATCHES = (
+    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
+    "of their batches. Pass both (the same value for all samples if they are of one batch)."
+)
 _NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
 _TWO_KINDS = (
     "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
@@ -509,9 +582,12 @@ def _has_nonfinite(X: DataLike) -> bool:
 
 
 def _split(
-    X: Matrix, labels: Labels, weights: ArrayLike | None
+    X: Matrix, labels: Labels, weights: ArrayLike | None, batches: Labels | None = None
 ) -> tuple[InMemory, MemoryRows | None, LabelArray]:
-    """Labeled samples, unlabeled samples or None, and the classes."""
+    """Labeled samples, unlabeled samples or None, and the classes.
+
+    With batches, the classes are pairs (class, batch), and codes of unlabeled samples batches.
+    """
     n = X.shape[0]
     labels.check_length(n)
     checked = check_weights(weights, n)
@@ -520,6 +596,8 @@ def _split(
             f"no row has a label: all {n} values of y are -1, None, NaN or NA. Pass those of "
             "the seen classes."
         )
+    if batches is not None:
+        labels = pair_labels(labels, batches)
     make_rows = DeviceRows if is_foreign(X) else MemoryRows
     hidden = labels.codes == UNLABELED
     if not hidden.any():
@@ -531,15 +609,21 @@ def _split(
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
     rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
-    return rows, _unlabeled_rows(X, np.flatnonzero(hidden), checked), labels.class_array()
+    unlabeled = _unlabeled_rows(X, np.flatnonzero(hidden), checked, batches)
+    return rows, unlabeled, labels.class_array()
 
 
-def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> MemoryRows:
+def _unlabeled_rows(
+    X: Matrix, places: Indices, weights: Float64 | None, batches: Labels | None
+) -> MemoryRows:
     """The samples of X at some places, without those of weight 0: they must not matter."""
     if weights is not None:
         places = places[weights[places] > 0]
         weights = weights[places]
-    return MemoryRows(X[places], np.zeros(len(places), dtype=np.intp), weights)
+    codes = np.zeros(len(places), dtype=np.intp)
+    if batches is not None:
+        codes = batches.codes[places].astype(np.intp)
+    return MemoryRows(X[places], codes, weights)
 
 
 def _without_gaps(
@@ -577,8 +661,35 @@ def _joined(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRow
     if second.present is not None:
         # the same for all of them, so that it cannot separate one part from the other
         X = Preprocessing(scale=second.present.astype(np.float64)).apply(X)
-    codes = np.zeros(X.shape[0], dtype=np.intp)
+    codes = np.append(first.codes, second.codes)
     return UnlabeledRows(X, codes, weights, second.present)
+
+
+def _with_unlabeled_batches(
+    rows: MemoryRows | OutOfCoreRows | None, values: Any, known: Labels | None
+) -> Any:
+    """Samples of X_unlabeled with their batches, numbered as those of X where they are known.
+
+    In memory the codes of unlabeled samples are their batches.
+    """
+    if rows is None or values is None:
+        return rows
+    n = len(rows.codes) if in_memory(rows) else len(_labels_of(rows))
+    found = batch_labels(values, n, "batch_unlabeled")
+    names = list(found.classes if known is None else known.classes)
+    names += [batch for batch in found.classes if batch not in names]
+    place = np.array([names.index(batch) for batch in found.classes], dtype=np.int32)
+    codes = place[found.codes]
+    if in_memory(rows):
+        return replace(rows, codes=codes.astype(np.intp))
+    return replace(rows, batches=Labels(names, codes))
+
+
+def _labels_of(source: OutOfCoreRows) -> Labels:
+    """The labels of a source, which may have to be read."""
+    labels = source.labels_known().labels
+    assert labels is not None
+    return labels
 
 
 def _unlabeled_source(
@@ -711,7 +822,12 @@ def _check_unlabeled_features(
 
 
 def _open(
-    kind: Kind, X: DataLike, y: Any, sample_weight: Any, keep_missing: bool = False
+    kind: Kind,
+    X: DataLike,
+    y: Any,
+    sample_weight: Any,
+    drop: Sequence[str] = (),
+    keep_missing: bool = False,
 ) -> OutOfCoreRows:
     """A source of labeled samples."""
     if beyond_memory(X):
@@ -721,7 +837,44 @@ def _open(
     if kind is Kind.DASK:
         return dask_rows(X, y, sample_weight)
     missing = "keep" if keep_missing else "error"
-    return open_blocks(X, y, sample_weight=sample_weight, missing_values=missing)
+    return open_blocks(X, y, sample_weight=sample_weight, drop=drop, missing_values=missing)
+
+
+def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
+    """Return X without its column of batches, and the batches (n,), None without any.
+
+    ``batch`` holds them, or names a column of a frame, of ``obs`` of AnnData, or of a file.
+    """
+    if batch is None:
+        return X, None
+    if not isinstance(batch, str):
+        if is_dask(batch):
+            batch = batch.compute()
+        return X, to_numpy(batch)
+    kind = classify(X)
+    if kind is Kind.STORED and not isinstance(X, (str, Path)):
+        genes = as_genes(X)
+        if genes is not None:
+            return X, genes.labels(batch)
+    if kind is Kind.STORED:
+        return X, column_labels(X, batch)
+    columns = [str(name) for name in getattr(X, "columns", ())]
+    if batch not in columns:
+        hint = did_you_mean(batch, columns) or "."
+        raise ValueError(f"{parameter}: X has no column {batch!r}{hint} Pass the batches.")
+    values = X[batch]
+    if is_dask(X):
+        return X.drop(columns=batch), values.compute()
+    return X.drop(columns=batch) if hasattr(X, "iloc") else X.drop(batch), values
+
+
+def _with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
+    """A source with the batches of its samples, its labels known if there are any."""
+    if values is None and source.batches is None:
+        return source
+    known = source.labels_known()
+    n = len(_labels_of(known))
+    return replace(known, batches=batch_labels(source.batches if values is None else values, n))
 
 
 def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:

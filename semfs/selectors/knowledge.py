@@ -7,15 +7,24 @@ features must solve as well, and a sentence for ``knowledge_`` that states what 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Indices, Mask, Matrix
+from semfs._typing import AttributesLike, Float64, Indices, Mask, Matrix
 from semfs.arrays import batches, draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import UNLABELED
+from semfs.labels import LEFT_OUT, UNLABELED, Labels
+from semfs.method.batches import (
+    OffsetMatrix,
+    Pairs,
+    correct_by,
+    is_corrected,
+    mean_offsets,
+    pair_labels,
+    uncorrected_rows,
+)
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective, Quadratic
@@ -28,6 +37,7 @@ from semfs.selectors.clusters import (
 from semfs.validation import ParameterError
 
 if TYPE_CHECKING:
+    from semfs.method.batches import CorrectedRows
     from semfs.selectors.inputs import UnlabeledStream
     from semfs.selectors.problem import MethodParameters
 
@@ -199,7 +209,7 @@ def _unlabeled_classes(
     if n_new_classes != "auto":
         needed = max(needed, int(n_new_classes))
     reason = ""
-    if in_memory(unlabeled) and not in_memory(seen):
+    if in_memory(unlabeled) and not in_memory(uncorrected_rows(objective.moments)):
         reason = "the samples of the seen classes are not in memory"
     # K-means would make a cluster of each sample
     if n_samples < needed:
@@ -276,49 +286,118 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 
 
 def _clusters_in_memory(
-    seen: MemoryRows,
+    seen: MemoryRows | CorrectedRows,
     unlabeled: MemoryRows,
     n_new_classes: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
-    """Moments of the clusters, and the cluster of each sample, -1 if it is ignored."""
+    """Moments of the clusters, and the cluster of each sample, -1 if it is ignored.
+
+    The codes of unlabeled samples are their batches, whose means are removed.
+    """
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
-    present: Mask | None = getattr(unlabeled, "present", None)
-    if present is not None:  # clusters cannot differ in features that are not there
-        X = X[:, np.flatnonzero(present)]
-        seen = replace(seen, X=seen.X[:, np.flatnonzero(present)])
     is_used = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0
+    batch_of, offsets = _batches_in_memory(unlabeled, is_used)
+    n_batches = 1 if offsets is None else len(offsets)
+    corrected: Matrix | OffsetMatrix = X
+    if offsets is not None:
+        corrected = OffsetMatrix(X, batch_of, offsets)
+    present: Mask | None = getattr(unlabeled, "present", None)
     # the samples that a fit to a file would draw, so that both find the same clusters
     drawn = draw_rows(is_used, sizes.clustered)
     X_seen, codes_seen = _drawn(seen, sizes.components)
-    clusters, found = cluster_unlabeled(
-        X_seen, codes_seen, _take(X, drawn), n_new_classes, sizes
-    )
+    X_drawn = _take(corrected, drawn)
+    if present is not None:  # clusters cannot differ in features that are not there
+        X_seen = _features_of(X_seen, present)
+        X_drawn = _features_of(X_drawn, present)
+    X_seen, X_drawn = _alike(X_seen, X_drawn)
+    clusters, found = cluster_unlabeled(X_seen, codes_seen, X_drawn, n_new_classes, sizes)
     labels[drawn] = np.where(found >= 0, found, UNLABELED)
     is_used[drawn] = False
     others = np.flatnonzero(is_used)
     for rows in batches(len(others), ASSIGNED_AT_ONCE):
-        found = clusters.assign(X[others[rows]])
+        block = corrected[others[rows]]
+        if present is not None:
+            block = _features_of(block, present)
+        found = clusters.assign(block)
         labels[others[rows]] = np.where(found >= 0, found, UNLABELED)
     clustered = np.flatnonzero(labels >= 0)
+    n_clusters = int(labels.max()) + 1
+    codes = labels[clustered]
+    pairs = None
+    if offsets is not None:
+        pairs, codes = _pairs_of(codes, batch_of[clustered], n_clusters, n_batches)
     moments = Moments.from_checked(
-        _take(unlabeled.X, clustered),
-        labels[clustered],
-        np.arange(labels.max() + 1),
+        _take(X, clustered),
+        codes,
+        np.arange(n_clusters if pairs is None else len(pairs.class_of)),
         None if weights is None else weights[clustered],
     )
+    if pairs is not None and offsets is not None:
+        moments = correct_by(moments, pairs, offsets)
     return moments, labels
 
 
-def _drawn(seen: MemoryRows, most: int) -> tuple[Matrix, Indices]:
+def _batches_in_memory(unlabeled: MemoryRows, is_used: Mask) -> tuple[Indices, Float64 | None]:
+    """The batch (n,) of each unlabeled sample, and the offsets (B, d); None of one batch."""
+    used = np.flatnonzero(is_used)
+    names, found = np.unique(unlabeled.codes[used], return_inverse=True)
+    batch_of = np.zeros(len(is_used), dtype=np.intp)
+    batch_of[used] = found
+    if len(names) < 2:
+        return batch_of, None
+    weights = None if unlabeled.weights is None else unlabeled.weights[used]
+    X_used = _take(unlabeled.X, used)
+    moments = Moments.from_checked(X_used, found, np.arange(len(names)), weights)
+    return batch_of, mean_offsets(moments)
+
+
+def _drawn(
+    seen: MemoryRows | CorrectedRows, most: int
+) -> tuple[Matrix | OffsetMatrix, Indices]:
     """At most this many random samples of the seen classes, and their codes."""
-    rows = draw_rows(np.ones(seen.n_rows, dtype=bool), most)
-    return _take(seen.X, rows), seen.codes[rows]
+    rows = draw_rows(np.ones(len(seen.codes), dtype=bool), most)
+    X = seen.samples() if is_corrected(seen) else seen.X
+    return _take(X, rows), seen.codes[rows]
 
 
-def _take(X: Matrix, samples: Indices) -> Matrix:
+def _features_of(X: Matrix | OffsetMatrix, present: Mask) -> Any:
+    """Some of the features of X, by a mask (d,)."""
+    features = np.flatnonzero(present)
+    if isinstance(X, OffsetMatrix):
+        return OffsetMatrix(X.X[:, features], X.batch_of, X.offsets[:, features])
+    return X[:, features]
+
+
+def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
+    """The matrices, all of them with offsets (which may be 0) if one has some."""
+    if not any(isinstance(X, OffsetMatrix) for X in matrices):
+        return list(matrices)
+    out = []
+    for X in matrices:
+        if not isinstance(X, OffsetMatrix):
+            X = OffsetMatrix(X, np.zeros(X.shape[0], np.intp), np.zeros((1, X.shape[1])))
+        out.append(X)
+    return out
+
+
+def _pairs_of(
+    clusters: Indices, batches: Indices, n_clusters: int, n_batches: int
+) -> tuple[Pairs, Indices]:
+    """The pairs (cluster, batch) of samples, and the code (n,) of each sample's pair."""
+    numbers, codes = np.unique(clusters * n_batches + batches, return_inverse=True)
+    pairs = Pairs(
+        np.arange(n_clusters),
+        np.arange(n_batches),
+        numbers // n_batches,
+        numbers % n_batches,
+    )
+    return pairs, codes
+
+
+def _take(X: Any, samples: Indices) -> Any:
     """Return some rows of X, without a copy if these are all."""
     return X if len(samples) == X.shape[0] else X[samples]
 
@@ -340,14 +419,22 @@ def _streamed_clusters(
             f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose "
             "digits in float32. Rescale X, for example to unit variance."
         )
-    if unlabeled.seen is None:  # the samples of the seen classes are in memory
-        X_seen, codes_seen = _drawn(seen, sizes.components)
-    else:
-        X_seen, labels_seen = unlabeled.seen.sample(sizes.components, labeled=True)
-        codes_seen = labels_seen.sorted().codes
+    batches_of_rows = rows.batches
+    offsets = None if batches_of_rows is None else _streamed_offsets(rows)
+    if batches_of_rows is not None and offsets is not None:
+        # the batches of the samples drawn: `sample` draws the same rows of the same mask
+        X = OffsetMatrix(X, _sampled_batches(rows, X.shape[0]), offsets)
+    X_seen, codes_seen = _seen_sample(seen, unlabeled, sizes.components)
+    X_seen, X = _alike(X_seen, X)
     clusters, _ = cluster_unlabeled(X_seen, codes_seen, X, n_new_classes, sizes)
+    if offsets is not None:
+        clusters = clusters.with_batches(offsets)
     named = rows.assign(clusters)
-    moments = Moments.from_sums(*named.sums(**unlabeled.options)).without_empty_classes()
+    if batches_of_rows is not None and offsets is not None:
+        moments = _corrected_clusters(named, batches_of_rows, offsets, unlabeled.options)
+    else:
+        sums = named.sums(**unlabeled.options)
+        moments = Moments.from_sums(*sums).without_empty_classes()
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
     codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
@@ -355,3 +442,55 @@ def _streamed_clusters(
     labels = np.searchsorted(moments.classes, codes)
     labels[codes < 0] = UNLABELED
     return moments, labels
+
+
+def _seen_sample(
+    seen: Any, unlabeled: UnlabeledStream, n: int
+) -> tuple[Matrix | OffsetMatrix, Indices]:
+    """At most n samples of the seen classes beyond memory, all in memory, and their classes."""
+    if unlabeled.seen is None:  # the samples of the seen classes are in memory
+        return _drawn(seen, n)
+    X, labels = unlabeled.seen.sample(n, labeled=True)
+    if not is_corrected(seen):
+        return X, labels.sorted().codes
+    # the labels are pairs (class, batch)
+    place = {pair: i for i, pair in enumerate(seen.uncorrected.classes)}
+    pair_of = np.array([place.get(pair, 0) for pair in labels.classes])[labels.codes]
+    corrected = OffsetMatrix(X, seen.pairs.batch_of[pair_of], seen.offsets)
+    return corrected, seen.pairs.class_of[pair_of]
+
+
+def _streamed_offsets(rows: Any) -> Float64 | None:
+    """Means (B, d) of the batches of unlabeled samples about their mean, in one pass.
+
+    Zero for batches without unlabeled samples; None if only one batch has some.
+    """
+    labels = rows.labels
+    batches = rows.batches
+    codes = np.where(labels.codes == UNLABELED, batches.codes, LEFT_OUT)
+    named = rows.with_labels(Labels(list(range(len(batches.classes))), codes))
+    totals = named.accumulate(matrix=False, precise=False)
+    if len(totals.classes) < 2:
+        return None
+    offsets = np.zeros((len(batches.classes), rows.n_features))
+    offsets[totals.classes] = totals.means - totals.mean
+    return offsets
+
+
+def _sampled_batches(rows: Any, n: int) -> Indices:
+    """The batches (n,) of the n unlabeled samples that `sample` of a source has drawn."""
+    drawn = draw_rows(rows.labels.codes == UNLABELED, n)
+    return rows.batches.codes[drawn]
+
+
+def _corrected_clusters(
+    named: Any, batches: Labels, offsets: Float64, options: dict[str, Any]
+) -> Moments:
+    """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
+    paired = named.with_labels(pair_labels(named.labels, batches))
+    found = Moments.from_sums(*paired.sums(**options)).without_empty_classes()
+    place = {batch: b for b, batch in enumerate(batches.classes)}
+    clusters, class_of = np.unique([c for c, _ in found.classes], return_inverse=True)
+    batch_of = np.array([place[batch] for _, batch in found.classes], dtype=np.intp)
+    pairs = Pairs(clusters, batches.class_array(), class_of, batch_of)
+    return correct_by(found, pairs, offsets)

@@ -24,7 +24,8 @@ from semfs._typing import (
     Matrix,
 )
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import LabelArray, label_array, object_array
+from semfs.labels import LabelArray, Labels, label_array, object_array
+from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
 from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
@@ -34,14 +35,18 @@ from semfs.selectors.calibration import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import (
     FitInput,
+    batch_of,
     present_features,
     selected_blocks,
     training_matrix,
 )
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
+from semfs.system import import_optional
 from semfs.validation import (
     AtLeast,
+    FeatureCount,
+    FiniteNumber,
     OneOf,
     OrNone,
     ParameterError,
@@ -55,8 +60,12 @@ from semfs.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from semfs.selectors.explanation import Explanation
 
+#: Features that a budget buys, for plans before costs are known.
+N_BOUGHT = 64
 #: Bytes of training data that are remembered, by reference, for `explain` without arguments.
 REMEMBERED_BYTES = 256 * 2**20
 
@@ -80,6 +89,14 @@ class LinearSelector(RankingSelector):
     include: FeaturesLike | None = None
     exclude: FeaturesLike | None = None
     missing_values: str = "error"
+    candidates: FeaturesLike | None = None
+    min_per_class: int = 0
+    groups: Any = None
+    costs: Any = None
+    budget: float | None = None
+    min_level: float | None = None
+    max_level: float | None = None
+    capacity: Any = None
     verbose: int = 0
 
     _constraints = {
@@ -90,6 +107,11 @@ class LinearSelector(RankingSelector):
         "missing_values": OneOf("error", "class-mean"),
         "max_correlation": OrNone(ShareUpToOne()),
         "n_new_classes": OneOf("auto", "table") | WholeNumber(2),
+        "n_features_to_select": FeatureCount(none=True),
+        "min_per_class": WholeNumber(0),
+        "budget": AtLeast(0),
+        "min_level": FiniteNumber(),
+        "max_level": FiniteNumber(),
     }
     _supervised = True
     _takes_sparse = True
@@ -121,6 +143,17 @@ class LinearSelector(RankingSelector):
         return self._get_fitted().prediction_model
 
     @property
+    def coverage_(self) -> pd.Series:
+        """Number of selected features that mark each class (see ``marks_``); needs pandas."""
+        pandas = import_optional("pandas", "data", what="coverage_")
+        check_is_fitted(self)
+        counts = np.asarray(to_numpy(self.marks_)).sum(axis=1)
+        classes = self.class_table_.classes.tolist()
+        if len(counts) > len(classes) and self.new_table_ is not None:
+            classes += self.new_table_.classes.tolist()
+        return pandas.Series(counts, index=pandas.Index(classes, name="class"), name="markers")
+
+    @property
     def attribute_names_in_(self) -> LabelArray:
         """Names (m,) of the attributes of the table given."""
         return self.class_table_.names
@@ -131,14 +164,20 @@ class LinearSelector(RankingSelector):
         direct = getattr(self, "solver", "direct") == "direct"
         relative = self.penalty_scale in RELATIVE_SCALES
         return {
-            "n_select": self._n_wanted(n_features) if direct else None,
+            "n_select": self._n_columns(n_features) if direct else None,
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
             "verbose": self.verbose,
         }
 
+    def _n_columns(self, n_features: int) -> int:
+        """About how many Gram columns will be needed, for plans of passes over the data."""
+        if self.n_features_to_select is None:
+            return min(N_BOUGHT, n_features)
+        return self._n_wanted(n_features)
+
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
-        rows = moments.rows
+        rows = uncorrected_rows(moments)
         # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
             size = rows.nbytes
@@ -169,6 +208,7 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         *,
         missing_features: str = "error",
+        batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> LabelArray:
@@ -190,8 +230,13 @@ class LinearSelector(RankingSelector):
             gets its likeliest class.
         unknown_rate : float, default=0.05
             The share of samples of *seen* classes that are called unknown by mistake.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, as in `fit`. Offsets of batches that were fitted are removed;
+            samples of other batches are taken as they are.
         """
-        model, table, blocks = self._to_predict(X, class_table, missing_features, "predict")
+        model, table, blocks = self._to_predict(
+            X, class_table, missing_features, "predict", batch
+        )
         lowest = self._lowest_score(model, table, unknown, unknown_rate)
 
         def best_class(Z: Float64) -> LabelArray:
@@ -199,7 +244,7 @@ class LinearSelector(RankingSelector):
             found = table.classes[scores.argmax(axis=1)]
             return _with_unknown(found, scores.max(axis=1) < lowest, unknown)
 
-        if is_dask(X):
+        if is_dask(X) and batch is None:
             return self._map_lazily(X, best_class)
         return _concatenated(map(best_class, blocks), X)
 
@@ -209,6 +254,7 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         *,
         missing_features: str = "error",
+        batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> LabelArray:
@@ -232,9 +278,11 @@ class LinearSelector(RankingSelector):
             As in `predict`.
         unknown_rate : float, default=0.05
             As in `predict`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         """
         method = "predict_together"
-        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method, batch)
         lowest = self._lowest_score(model, table, unknown, unknown_rate)
         found = []
         for P, scores in model.predictions(blocks, table, together=True):
@@ -249,6 +297,7 @@ class LinearSelector(RankingSelector):
         *,
         together: bool = False,
         missing_features: str = "error",
+        batch: LabelsLike | str | None = None,
     ) -> Float64:
         """Return the probability (n, n_classes) of each class, one row per sample.
 
@@ -262,9 +311,11 @@ class LinearSelector(RankingSelector):
             Whether samples help each other, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         """
         method = "predict_proba"
-        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method, batch)
         parts = model.predictions(blocks, table, together=together)
         return _concatenated((P for P, _ in parts), X)
 
@@ -276,6 +327,7 @@ class LinearSelector(RankingSelector):
         *,
         together: bool = False,
         missing_features: str = "error",
+        batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> tuple[LabelArray, Float64]:
@@ -300,10 +352,12 @@ class LinearSelector(RankingSelector):
             As in `predict`.
         unknown_rate : float, default=0.05
             As in `predict`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         """
         check_integer("n", n, 1)
         method = "predict_top"
-        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method, batch)
         lowest = self._lowest_score(model, table, unknown, unknown_rate)
         labels = []
         shares = []
@@ -322,6 +376,7 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         *,
         missing_features: str = "error",
+        batch: LabelsLike | str | None = None,
     ) -> Float64:
         """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
 
@@ -335,10 +390,12 @@ class LinearSelector(RankingSelector):
             Classes, as in `predict`; columns are in the order of the table.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         """
         method = "decision_function"
-        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
-        if is_dask(X):
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method, batch)
+        if is_dask(X) and batch is None:
             return self._map_lazily(X, lambda Z: model.scores(Z, table))
         return _concatenated((model.scores(Z, table) for Z in blocks), X)
 
@@ -357,27 +414,45 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None,
         missing_features: str,
         method: str,
+        batch: LabelsLike | str | None = None,
     ) -> tuple[CalibratedPredictor, AttributeTable, Iterator[Float64]]:
         """The model, the classes to decide among, and blocks (r, k) of the samples."""
         check_is_fitted(self)
         check_option("missing_features", missing_features, ("error", "ignore"))
+        X, batches = batch_of(X, batch, "batch")
+        model, table, blocks, present = self._known_features(
+            X, class_table, missing_features, method
+        )
+        if batches is not None:
+            blocks = self._without_offsets(blocks, Labels.of(batches), present)
+        return model, table, blocks
+
+    def _known_features(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None,
+        missing_features: str,
+        method: str,
+    ) -> tuple[CalibratedPredictor, AttributeTable, Iterator[Float64], Mask | slice]:
+        """The same, and which of the selected features (k,) the blocks have."""
         table = self.candidate_classes(class_table)
         model = self._get_fitted().calibrated_model
         if missing_features == "error":
-            return model, table, self._selected(X, method)
+            return model, table, self._selected(X, method), slice(None)
         names = getattr(self, "feature_names_in_", None)
         support = self._get_support_mask()
         found = present_features(X, support, names, self._preprocessing())
         if found is None:  # X has no names: all features must be there
-            return model, table, self._selected(X, method)
+            return model, table, self._selected(X, method), slice(None)
         X, present = found
         if present.all():
-            return model, table, self._selected(X, method)
+            return model, table, self._selected(X, method), slice(None)
         assert names is not None
         self._warn_of_missing(names[support], present)
         kept = support.copy()
         kept[np.flatnonzero(support)[~present]] = False
-        return model.keep_features(present), table, self._named_blocks(X, kept)
+        blocks = self._named_blocks(X, kept)
+        return model.keep_features(present), table, blocks, present
 
     def _warn_of_missing(self, names: LabelArray, present: Mask) -> None:
         """Name the selected features that X lacks."""
@@ -438,6 +513,35 @@ class LinearSelector(RankingSelector):
         example = function(np.zeros((1, int(self._get_support_mask().sum()))))
         width = None if example.ndim == 1 else example.shape[1]
         return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
+
+    def _without_offsets(
+        self, blocks: Iterator[Float64], batches: Labels, present: Mask | slice = slice(None)
+    ) -> Iterator[Float64]:
+        """Yield blocks (r, k) minus the offsets of their samples' batches, where known.
+
+        ``present`` are the selected features that the blocks have.
+        """
+        known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
+        fitted = np.zeros((0, 0))
+        if known:
+            fitted = np.asarray(to_numpy(self.batch_offsets_))[:, present]
+        place = {batch: b for b, batch in enumerate(known)}
+        n_done = 0
+        for Z in blocks:
+            rows = slice(n_done, n_done + len(Z))
+            n_done = rows.stop
+            offsets = np.zeros((len(batches.classes) + 1, Z.shape[1]))
+            for b, batch in enumerate(batches.classes):
+                if batch in place:
+                    offsets[b] = fitted[place[batch]]
+            codes = batches.codes[rows]  # the last row, 0, is for samples without a batch
+            if len(codes) < len(Z):
+                raise ValueError(
+                    f"X has {n_done} samples or more, but batch has {len(batches)} values."
+                )
+            yield Z - offsets[codes]
+        if n_done != len(batches):
+            raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
@@ -502,6 +606,7 @@ class LinearSelector(RankingSelector):
         y: LabelsLike | str | None = None,
         *,
         sample_weight: ArrayLike | None = None,
+        batch: LabelsLike | str | None = None,
         n_bootstraps: int = 100,
         random_state: Any = 0,
     ) -> Explanation:
@@ -517,6 +622,8 @@ class LinearSelector(RankingSelector):
             Their labels, as in `fit`.
         sample_weight : array-like, optional
             Their weights, as in `fit`.
+        batch : array-like or str, optional
+            Their batches, as in `fit`.
         n_bootstraps : int, default=100
             Bootstraps of the classes for the stability of the selection; 0 for none. They
             take labeled samples into account, not `target_attributes` or unlabeled samples.
@@ -533,8 +640,8 @@ class LinearSelector(RankingSelector):
         check_integer("n_bootstraps", n_bootstraps, 0)
         moments = getattr(self, "_training_moments", None)
         if X is not None:
-            found = FitInput.from_user(self, X, y, sample_weight, reset=False)
-            data = found.summed(self._sum_options(found.n_features))
+            found = FitInput.from_user(self, X, y, sample_weight, reset=False, batch=batch)
+            data = found.summed(self._sum_options(found.n_features)).corrected()
             moments = data.moments.without_empty_classes()
             self._check_fitted_classes(moments.classes.tolist())
         return explain_selection(self, moments, n_bootstraps, random_state)

@@ -104,6 +104,28 @@ class ClassPredictor:
         center, scale, W = self._attribute_model
         return self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
 
+    def class_means(self, table: AttributeTable) -> Float64:
+        """Return the means (U, k) of the classes of a table, predicted if they are unseen."""
+        position = self.seen_positions(table)
+        seen = position >= 0
+        means = np.empty((len(position), self.means.shape[1]))
+        means[seen] = self.means[position[seen]]
+        if not seen.all():
+            A = table.values[~seen]
+            predicted = self._mean_model.predict(A, self._same_attributes(A))
+            means[~seen] = predicted * self._spread
+        return means
+
+    def distances(self, table: AttributeTable) -> Float64:
+        """Return Mahalanobis distances (U, U) between the class means of a table.
+
+        The covariance is that within the seen classes, as in `scores`. The best rule for two
+        classes at distance D errs in a share Φ(-D / 2) of their samples.
+        """
+        means = (self.class_means(table) - self._center) / self._spread
+        whitened = self._seen_density.whiten(means)
+        return cdist(whitened, whitened)
+
     # ---- seen classes ------------------------------------------------------------------
 
     def seen_positions(self, table: AttributeTable) -> Indices:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -12,14 +13,22 @@ import numpy as np
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
 from semfs.attributes import AttributeTable, align_attributes, constant_attributes
 from semfs.method.alternating import solve_alternating
+from semfs.method.batches import is_corrected
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
+from semfs.method.panel import Panel
 from semfs.rows import Preprocessing, in_memory
 from semfs.selectors.calibration import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
-from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
+from semfs.selectors.inputs import (
+    NOTHING,
+    RESCALE,
+    TrainingData,
+    check_range_of_attributes,
+)
 from semfs.selectors.knowledge import further_knowledge
+from semfs.selectors.rules import ClassLevels, PanelRules, outside_levels, panel_rules
 from semfs.validation import (
     ParameterError,
     ParameterWarning,
@@ -49,8 +58,17 @@ class MethodParameters(Protocol):
     max_correlation: float | None
     target_attributes: Any
     n_new_classes: int | str
+    n_features_to_select: Any
     include: Any
     exclude: Any
+    candidates: Any
+    min_per_class: int
+    groups: Any
+    costs: Any
+    budget: float | None
+    min_level: float | None
+    max_level: float | None
+    capacity: Any
     solver: str
     max_iter: int
     tol: float
@@ -72,6 +90,8 @@ class Candidates:
     constant: Mask  # (d,), features of one value only; they rank last
     forced: Indices  # features that enter first
     excluded: Indices  # features that never enter
+    #: The same by the rule that keeps them out; a feature may be in several.
+    ruled_out: Mapping[str, Indices] = field(default_factory=dict)
 
     @classmethod
     def from_user(
@@ -80,19 +100,36 @@ class Candidates:
         include: FeaturesLike | None,
         exclude: FeaturesLike | None,
         names: Sequence[str] | None,
+        only: FeaturesLike | None = None,
+        outside: Mapping[str, Indices] = MappingProxyType({}),
     ) -> Self:
-        """Return the candidates, given features to include and exclude by index or name."""
+        """Return the candidates, given features to include and exclude by index or name.
+
+        ``only`` are the features to select among, and ``outside`` features that other rules
+        keep out. What is included may be selected all the same.
+        """
         d = moments.n_features
         constant = moments.constant()
         if constant.all():
             raise ValueError(f"all {d} columns of X are constant: there is nothing to rank.")
         forced = feature_indices("include", include, d, names)
         excluded = feature_indices("exclude", exclude, d, names)
-        return cls(constant, forced, excluded)
+        ruled_out = {}
+        if exclude is not None:
+            ruled_out["exclude"] = excluded
+        if only is not None:
+            among = feature_indices("candidates", only, d, names)
+            ruled_out["candidates"] = np.setdiff1d(np.arange(d), np.union1d(among, forced))
+        for rule, features in outside.items():
+            ruled_out[rule] = np.setdiff1d(features, forced)
+        for rule, features in ruled_out.items():
+            if rule != "exclude":
+                excluded = np.union1d(excluded, features)
+        return cls(constant, forced, excluded, ruled_out)
 
     def check(self, k: int, names: Sequence[str] | None = None) -> None:
         """Raise unless k features can be selected among these."""
-        both = np.intersect1d(self.forced, self.excluded)
+        both = np.intersect1d(self.forced, self.excluded)  # by the user, only
         if both.size:
             name = feature_name(int(both[0]), names)
             message = f": feature {name!r} is excluded as well. Remove it from one of the two."
@@ -102,7 +139,12 @@ class Candidates:
             message = f"has {n} features, more than n_features_to_select={k}."
             raise ParameterError("include", message)
         if len(self.excluded) == len(self.constant):
-            raise ParameterError("exclude", "holds every feature: nothing is left to select.")
+            rule = max(self.ruled_out, key=lambda rule: len(self.ruled_out[rule]))
+            if rule == "exclude":
+                message = "holds every feature: nothing is left to select."
+            else:
+                message = "leaves no feature to select from."
+            raise ParameterError(rule, message)
 
     def restrict(self, columns: Indices) -> Self:
         """Return the candidates among some columns, which hold all forced features."""
@@ -110,7 +152,7 @@ class Candidates:
             self.constant[columns],
             np.flatnonzero(np.isin(columns, self.forced)),
             np.flatnonzero(np.isin(columns, self.excluded)),
-        )
+        )  # rules are about all columns
 
     @property
     def allowed(self) -> Mask:
@@ -183,6 +225,7 @@ def solve(
     candidates: Candidates,
     monitor: Monitor | None = None,
     quadratic: Quadratic | None = None,
+    panel: Panel | None = None,
 ) -> Solution:
     """Return the solution by the solver that the parameters ask for."""
     d = objective.n_features
@@ -193,11 +236,12 @@ def solve(
         return forward_selection(
             [quadratic or objective.quadratic(), *further],
             min(params._n_wanted(d), d),
-            candidates=candidates.allowed,
+            candidates=_with_whole_groups(candidates, panel),
             include=candidates.forced,
             n_swaps=params.n_swaps,
             copies=copies,
             monitor=monitor,
+            panel=panel,
         )
     s = np.ones(d) if params.s_init is None else np.array(params.s_init, dtype=np.float64)
     if s.shape != (d,) or not np.isfinite(s).all() or (s < 0).any():
@@ -212,6 +256,20 @@ def solve(
         s_init=np.where(candidates.allowed, s, 0.0),  # where s starts at 0 it stays there
         monitor=monitor,
     )
+
+
+def _with_whole_groups(candidates: Candidates, panel: Panel | None) -> Mask:
+    """Features (d,) that may be selected: of a group also those of one value only."""
+    allowed = candidates.allowed
+    if panel is None or panel.unit_of is None:
+        return allowed
+    unit_of = panel.unit_of
+    n_allowed = np.bincount(unit_of[allowed])
+    has_allowed = np.zeros(int(unit_of.max()) + 1, dtype=bool)
+    has_allowed[: len(n_allowed)] = n_allowed > 0
+    added = candidates.constant & has_allowed[unit_of]
+    added[candidates.excluded] = False
+    return allowed | added
 
 
 # ---- the whole ------------------------------------------------------------------------
@@ -233,6 +291,7 @@ class Problem:
     knowledge: dict[str, Any]  # fitted attributes that tell what else is known
     feature_names: Sequence[str] | None
     preprocessing: Preprocessing
+    rules: PanelRules
 
     @classmethod
     def from_data(
@@ -250,16 +309,16 @@ class Problem:
         check_range_of_attributes(moments, table.values)
         targets, basis = attribute_targets(params, table)
         objective = seen_objective(params, moments, targets)
-        candidates = Candidates.from_user(
-            moments, params.include, params.exclude, feature_names
-        )
+        candidates = user_candidates(params, moments, feature_names, data.preprocessing)
         k = params._n_wanted(moments.n_features)
-        candidates.check(k, feature_names)
+        # the number of groups is compared with that of included groups later
+        candidates.check(k if params.groups is None else moments.n_features, feature_names)
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         _warn_of_dominant_features(variances, feature_names)
         knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
         if params.attributes is not None:
             _note_classes_alike(params, table, knowledge["knowledge_"])
+        rules = _rules(params, moments, table, knowledge, candidates, data, feature_names)
         return cls(
             params=params,
             moments=moments,
@@ -273,12 +332,18 @@ class Problem:
             knowledge=knowledge,
             feature_names=feature_names,
             preprocessing=data.preprocessing,
+            rules=rules,
         )
 
     @property
     def n_steps(self) -> int:
         """Number of steps that the solver takes at most, swaps aside."""
-        return self.n_select if self.params.solver == "direct" else self.params.max_iter
+        if self.params.solver != "direct":
+            return self.params.max_iter
+        panel = self.rules.panel
+        if panel is None or panel.unit_of is not None:
+            return self.n_select
+        return panel.most_features(self.moments.n_features)
 
     def solve(self, monitor: Monitor | None = None) -> Solution:
         """Return the selection that the solver finds."""
@@ -289,18 +354,25 @@ class Problem:
             self.candidates,
             monitor,
             self.quadratic,
+            self.rules.panel,
         )
 
     def fitted(self, solution: Solution) -> Fitted:
         """Return what a solution, also one of an unfinished fit, says in the user's terms."""
         order, scores = self._ranking(solution)
-        n_selected = min(self.n_select, self.candidates.n_selectable)
+        n_selected = self._n_selected(solution)
         selected = np.sort(order[:n_selected])
         used = np.flatnonzero(solution.s)
         coef = self._in_attributes(solution.V)
         center, target_mean = self._centers()
         within = self.objective.within(selected, _gram_among(solution, selected))
         known = {name.removesuffix("_"): value for name, value in self.knowledge.items()}
+        rows = self.moments.rows
+        batches = None
+        batch_offsets = None
+        if is_corrected(rows):
+            batches = rows.pairs.batches
+            batch_offsets = rows.offsets[:, selected]
         return Fitted(
             order=order,
             scores=scores,
@@ -318,8 +390,20 @@ class Problem:
             normal_equations=self._normal_equations(solution),
             copies=solution.copies,
             sample=_calibration_sample(self.moments, selected),
+            rules=self.rules.sentences(solution),
+            ruled_out=self.candidates.ruled_out,
+            marks=self.rules.levels.markers(selected),
+            batches=batches,
+            batch_offsets=batch_offsets,
             **known,
         )
+
+    def _n_selected(self, solution: Solution) -> int:
+        """Number of features to keep."""
+        panel = self.rules.panel
+        if panel is None or (panel.demands is None and panel.unit_of is None):
+            return min(self.n_select, self.candidates.n_selectable)
+        return int(np.count_nonzero(solution.s))  # groups differ in size, budgets in reach
 
     def _in_attributes(self, V: Float64) -> Float64:
         """Rows of V in the columns of the attribute table, without those of the labels."""
@@ -366,11 +450,60 @@ class Problem:
                 "large.",
                 stacklevel=6,
             )
-        group = np.where(self.candidates.constant, 2, 1)
+        # a feature of one value may be selected with its group
+        group = np.where(self.candidates.constant & (solution.s == 0.0), 2, 1)
         group[self.candidates.forced] = 0
         group[self.candidates.excluded] = 3
         order = solution.order[np.argsort(group[solution.order], kind="stable")]
         return order, np.where(group >= 2, -np.inf, solution.scores)
+
+
+def user_candidates(
+    params: MethodParameters,
+    moments: Moments,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing = NOTHING,
+) -> Candidates:
+    """Return the features that the parameters allow; windows are on means of seen classes."""
+    outside: dict[str, Indices] = {}
+    if params.min_level is not None or params.max_level is not None:
+        outside = outside_levels(params, ClassLevels.of(moments, preprocessing))
+    return Candidates.from_user(
+        moments, params.include, params.exclude, names, params.candidates, outside
+    )
+
+
+def _rules(
+    params: MethodParameters,
+    moments: Moments,
+    table: AttributeTable,
+    knowledge: Mapping[str, Any],
+    candidates: Candidates,
+    data: TrainingData,
+    names: Sequence[str] | None,
+) -> PanelRules:
+    """The rules of the panel, with unseen classes where their means are predicted."""
+    unseen = None
+    if params.min_per_class or params.capacity is not None:
+        note = knowledge["knowledge_"].get("unseen classes", "")
+        unseen = knowledge["new_table_"] if ", used" in note else None
+    levels = ClassLevels.of(moments, data.preprocessing, table, unseen)
+    rules = panel_rules(
+        params,
+        levels,
+        candidates.allowed,
+        candidates.constant,
+        candidates.forced,
+        candidates.ruled_out,
+        names,
+    )
+    n_left = candidates.n_selectable
+    windows = [rule for rule in ("min_level", "max_level") if rule in candidates.ruled_out]
+    k = params._n_wanted(moments.n_features)
+    if windows and params.n_features_to_select is not None and k > n_left:
+        message = f"leaves {n_left} features, fewer than n_features_to_select={k}."
+        raise ParameterError(windows[-1], message)
+    return rules
 
 
 def _gram_among(solution: Solution, features: Indices) -> Float64 | None:

@@ -119,6 +119,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     def _n_wanted(self, d: int) -> int:
         """How many of d features are asked for; of a share (below 1) at least one."""
         k = self.n_features_to_select
+        if k is None:  # a budget decides
+            return d
         return int(k) if k >= 1 else max(1, int(k * d))
 
     @contextmanager
@@ -158,7 +160,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     def _warn_if_too_many(self, n_selectable: int) -> None:
         """Warn if more features are asked for than there are."""
-        if self.n_features_to_select > n_selectable:
+        wanted = self.n_features_to_select
+        if wanted is not None and wanted > n_selectable:
             message = (
                 f"is {self.n_features_to_select}, greater than the number of features to "
                 f"select from ({n_selectable}). All of them are kept."

@@ -18,6 +18,7 @@ from semfs.method.objective import Monitor, Solution
 from semfs.selectors.inputs import FitInput, TrainingData, described_classes, set_features
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import Problem
+from semfs.selectors.rules import check_rules
 from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
@@ -36,6 +37,7 @@ AS_PUBLISHED: dict[str, Any] = {
     "n_inner": 1,
     "step": "lipschitz",
     "s_init": None,
+    "min_per_class": 0,
 }
 
 
@@ -56,7 +58,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ----------
     n_features_to_select : int or float, default=50
         Number of features to keep, or their share (below 1; at least one is kept). If it is
-        larger than the number of features, all are kept and a warning is issued.
+        larger than the number of features, all are kept and a warning is issued. With `groups`
+        it counts groups; None selects what the `budget` buys.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
@@ -109,6 +112,28 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         needs a value in each class. Gaps of unlabeled samples are filled with the mean of the
         feature among them. For dense data in memory and files that fit into it; `predict`
         needs complete samples.
+    candidates : sequence of int or str, optional
+        Only these features may be selected, and those of `include`. As there, text is a name,
+        a pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
+        commas.
+    min_per_class : int, default=0
+        At least so many of the selected features mark each class. A feature marks a class if
+        the mean of the class exceeds that of the other classes by a standard deviation within
+        classes, and is one of the two highest. Unseen classes with descriptions count as well,
+        by predicted means, as far as there are such features.
+    groups : array-like of shape (d,), mapping or Series, optional
+        Labels: features of one label are selected together, and `n_features_to_select` counts
+        groups. A mapping is from names of features; those without a label stand alone.
+    costs : array-like of shape (d,), mapping or Series, optional
+        Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
+        cost of a group is the sum over its features.
+    budget : float, optional
+        The costs of the selected features add up to at most this. With
+        ``n_features_to_select=None`` as many are selected as it buys.
+    min_level, max_level : float, optional
+        Features whose highest mean of a seen class is lower, or higher, are not selected.
+    capacity : float or mapping from class to float, optional
+        The means of the selected features of a class add up to at most this.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
@@ -142,6 +167,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Position of each feature, 1 is best.
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
+    rules_ : list of str
+        What the rules of the panel ruled out, and what each cost in J.
+    coverage_ : pandas.Series
+        Number of selected features that mark each class, as `min_per_class` counts them.
+    marks_ : ndarray of shape (C, k)
+        Which selected features mark which class; rows of unseen classes follow those of the
+        seen ones if `min_per_class` or `capacity` is set.
     selection_ : ndarray of shape (d,)
         s of the paper: 0/1 for "direct", non-negative for "alternating".
     coef_ : ndarray of shape (d, m)
@@ -187,6 +219,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     calibration_sample_ : dict
         Selected features of at most 20 samples of each seen class, by which predictions are
         calibrated; empty if no samples were at hand, and simulated ones are used.
+    batches_ : ndarray of shape (B,)
+        Batches whose offsets were removed; empty if there were none, or only one.
+    batch_offsets_ : ndarray of shape (B, k)
+        Their offsets in the selected features.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
@@ -248,6 +284,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
         X_unlabeled: DataLike = None,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
     ) -> Self:
         """Select features on the seen classes.
 
@@ -269,11 +307,42 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             where both have names, unless the samples are beyond memory. Features that
             X_unlabeled lacks are named in a warning and judged by the labeled samples alone.
             Beyond memory, clusters are found in a sample of them and all are assigned to these.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, such as its donor, plate or site; or the name of the column
+            that holds it. Batches shift the features by offsets, which are removed: those of
+            labeled samples by the additive model class + batch, those of unlabeled samples by
+            the means of their batches. X itself is not changed.
+        batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
+            Batch of each sample of `X_unlabeled`; needed if `batch` is given as well.
+
+        Examples
+        --------
+        A column that is high in the samples of one donor only:
+
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> y, donor = np.repeat([0, 1], 100), np.tile([0, 0, 0, 1], 50)
+        >>> donor[y == 1] = 1 - donor[y == 1]  # most samples of a class are of one donor
+        >>> X = rng.normal(size=(200, 5))
+        >>> X[:, 0] += y
+        >>> X[:, 3] += 9 * donor
+        >>> SemFS(1).fit(X, y).get_support(indices=True)
+        array([3])
+        >>> SemFS(1).fit(X, y, batch=donor).get_support(indices=True)
+        array([0])
         """
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(self, X, y, sample_weight, X_unlabeled)
-            self.__dict__.pop("moments_", None)
+            found = FitInput.from_user(
+                self,
+                X,
+                y,
+                sample_weight,
+                X_unlabeled,
+                batch=batch,
+                batch_unlabeled=batch_unlabeled,
+            )
+            self._forget_collected()
             return self._fit_input(found, y)
 
     @with_callbacks
@@ -291,12 +360,21 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self._refuse_marks(moments)
         with self._all_or_nothing():
             set_features(self, moments.n_features, None)
-            self.__dict__.pop("moments_", None)
+            self._forget_collected()
             return self._fit_data(TrainingData(moments))
+
+    def _forget_collected(self) -> None:
+        """Forget what `partial_fit` has collected."""
+        self.__dict__.pop("moments_", None)
+        self.__dict__.pop("moments_have_batches_", None)
 
     @with_callbacks
     def partial_fit(
-        self, X: DataLike, y: LabelsLike | str | None, sample_weight: ArrayLike | None = None
+        self,
+        X: DataLike,
+        y: LabelsLike | str | None,
+        sample_weight: ArrayLike | None = None,
+        batch: LabelsLike | str | None = None,
     ) -> Self:
         """Add samples to those of earlier calls and select features on all of them.
 
@@ -311,6 +389,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             Their labels, as in `fit`; every sample needs one.
         sample_weight : array-like of shape (n,), optional
             Sample weights.
+        batch : array-like of shape (n,) or str, optional
+            Batches of the samples, as in `fit`; in every call or in none.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
@@ -319,24 +399,30 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 message = ' is "class-mean", which needs all samples at once. Use fit.'
                 raise ParameterError("missing_values", message.strip())
             first = collected is None
-            found = FitInput.from_user(self, X, y, sample_weight, reset=first)
+            found = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
+            if not first and found.batched != getattr(self, "moments_have_batches_", False):
+                raise ValueError("partial_fit needs batch in every call, or in none.")
             data = found.summed(self._sum_options(found.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labeled rows only. Drop the others, or use fit."
                 )
-            align_attributes(self.attributes, data.moments.classes)  # refuse before adding
+            align_attributes(self.attributes, data.classes)  # refuse before adding
             moments = data.moments.copy() if collected is None else collected + data.moments
             self.moments_ = moments
-            if (moments.counts > 0).sum() > 1:
-                self._fit_data(replace(data, moments=moments), y)
+            self.moments_have_batches_ = found.batched
+            # batches that are the classes so far may be separated by samples to come
+            data = replace(data, moments=moments).corrected(refuse=False)
+            if (data.moments.counts > 0).sum() > 1:
+                self._fit_data(data, y)
         return self
 
     @with_callbacks
     def _fit_input(self, found: FitInput, y: Any = None) -> Self:
         """Fit to what was found in the arguments of `fit`."""
         set_features(self, found.n_features, found.feature_names)
-        return self._fit_data(found.summed(self._sum_options(found.n_features)), y)
+        data = found.summed(self._sum_options(found.n_features))
+        return self._fit_data(data.corrected(), y)
 
     def _fit_data(self, data: TrainingData, y: Any = None) -> Self:
         """Build the problem, solve it, and set all fitted attributes."""
@@ -399,6 +485,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     def _check_parameters(self) -> None:
         """Raise if a parameter has no meaning, by itself or next to others."""
         super()._check_parameters()
+        check_rules(self)
         name = "target_attributes"
         if isinstance(self.target_attributes, str):
             check_option(name, self.target_attributes, ("table",))

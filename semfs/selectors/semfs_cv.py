@@ -25,6 +25,7 @@ from semfs.selectors.inputs import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
+from semfs.selectors.rules import feature_costs
 from semfs.selectors.semfs import SemFS
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
 
@@ -47,6 +48,14 @@ NOT_IN_FOLDS = {
     "include",
     "exclude",
     "missing_values",
+    "candidates",
+    "min_per_class",
+    "groups",
+    "costs",
+    "budget",
+    "min_level",
+    "max_level",
+    "capacity",
     "verbose",
     "target_attributes",
     "n_new_classes",
@@ -96,6 +105,19 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`.
     missing_values : {"error", "class-mean"}, default="error"
         As in `SemFS`.
+    candidates : sequence of int or str, optional
+        As in `SemFS`.
+    min_per_class : int, default=0
+        As in `SemFS`, for the final fit only.
+    groups : array-like of shape (d,), mapping or Series, optional
+        As in `SemFS`, for the final fit only.
+    costs, budget : optional
+        As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, folds select
+        as many features as the budget buys at their mean cost.
+    min_level, max_level : float, optional
+        As in `SemFS`.
+    capacity : float or mapping, optional
+        As in `SemFS`, for the final fit only.
     verbose : int, default=0
         If positive, print a line per setting.
     param_grid : mapping or list of mappings, optional
@@ -157,7 +179,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     random_state: Any = 0
 
     _constraints = {
-        "n_features_to_select": FeatureCount(auto=True),
+        "n_features_to_select": FeatureCount(auto=True, none=True),
         "n_repeats": WholeNumber(1),
         "max_features": WholeNumber(1),
     }
@@ -169,6 +191,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         y: LabelsLike | str | None = None,
         sample_weight: ArrayLike | None = None,
         X_unlabeled: DataLike = None,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
     ) -> Self:
         """Choose a setting on held-out classes, then select features on all seen classes.
 
@@ -184,10 +208,23 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             Sample weights, as in `SemFS.fit`.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
             Unlabeled samples, as in `SemFS.fit`; they take part in the final fit only.
+        batch : array-like of shape (n,) or str, optional
+            Batch of each sample, as in `SemFS.fit`. In a fold the offsets are those of the
+            training classes; held-out samples are clustered as they are.
+        batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
+            Batch of each sample of `X_unlabeled`.
         """
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(self, X, y, sample_weight, X_unlabeled)
+            found = FitInput.from_user(
+                self,
+                X,
+                y,
+                sample_weight,
+                X_unlabeled,
+                batch=batch,
+                batch_unlabeled=batch_unlabeled,
+            )
             moments = found.sample(LARGEST_SAMPLE).without_empty_classes()
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
@@ -199,6 +236,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             context.call_on_fit_task_begin(estimator=self, X=X, y=y)
             params, k = self._search(moments, table, settings, splits, context)
             final = self._semfs(k, params)
+            if self.n_features_to_select is None:  # the budget decides
+                final.n_features_to_select = None
             task = context.subcontext(task_name="refit")
             with task.propagate_callback_context(final):
                 task.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -259,9 +298,18 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         """The numbers of features to score, ascending; the last is the largest allowed."""
         if self.n_features_to_select != "auto":
             k = min(self._n_wanted(d), d)
+            if self.n_features_to_select is None:
+                k = self._n_bought(d)
             return sorted({max(1, k // 2), k})
         largest = min(AUTO_MOST if self.max_features is None else self.max_features, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
+
+    def _n_bought(self, d: int) -> int:
+        """Number of features that the budget buys at their mean cost."""
+        names = getattr(self, "feature_names_in_", None)
+        mean = float(feature_costs(self.costs, d, names).mean())
+        n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
+        return max(1, min(n_bought, AUTO_MOST, d))
 
     # ---- folds -----------------------------------------------------------------------
 
@@ -420,6 +468,13 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.n_features_to_select is None and self.budget is None:
+            message = "may be None only with a budget. Give a number of features, or a budget."
+            raise ParameterError("n_features_to_select", message)
+        for name in ("groups", "budget"):
+            if self.n_features_to_select == "auto" and getattr(self, name) is not None:
+                message = f'"auto" does not go together with {name}. Give a number.'
+                raise ParameterError("n_features_to_select", f": {message}")
         is_splits = hasattr(self.cv, "split") or isinstance(self.cv, Iterable)
         if isinstance(self.cv, str) or not is_splits:
             check_integer("cv", self.cv, 2)

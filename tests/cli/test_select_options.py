@@ -79,7 +79,7 @@ def test_genes_come_from_lists_patterns_and_files(value, expected, cells, select
     assert chosen(candidates) == expected
     left_out = candidates.features[~candidates.features["feature"].isin(expected)]
     assert left_out["score"].isna().all()  # not -inf
-    assert set(left_out["reason"]) == {"excluded"}
+    assert set(left_out["reason"]) == {"not a candidate"}
 
 
 @pytest.mark.parametrize(
@@ -456,3 +456,31 @@ def test_an_unlabeled_file_may_have_other_features(gaps, invoke, tmp_path):
     table[["c"]].to_csv(others, index=False)
     done = invoke("select", labeled, *arguments, "--unlabeled-file", others)
     assert "--unlabeled-file lacks 1 of 2 features: b" in " ".join(done.stderr.split())
+
+
+# ---- batches --------------------------------------------------------------------------
+
+
+def test_gene_of_a_donor_is_not_selected_with_batch(cells, select, tmp_path):
+    donor = np.arange(60) % 2
+    often = np.arange(60) % 3 == 2
+    donor[often & (np.arange(60) % 4 > 0)] = 1  # most macrophages are of one donor
+    cells.obs["donor"] = np.array(["d1", "d2"])[donor]
+    cells.X[:, 7] += 9.0 * donor.astype(np.float32)
+    assert "G7" in chosen(select(cells))
+    assert "G7" not in chosen(select(cells, "--batch", "donor"))
+    cells[:30].write_h5ad(tmp_path / "more.h5ad")
+    done = select(cells, "--batch", "donor", "--unlabeled-file", "more.h5ad")
+    assert "G7" not in chosen(done)
+    select(cells, "--batch", "doner", code=2)
+
+
+def test_select_genes_takes_a_batch_key(cells):
+    from semfs.scverse import select_genes
+
+    donor = np.where(np.arange(60) % 2, "d1", "d2")
+    cells.obs["donor"] = donor
+    select_genes(cells, "type", n_genes=3, batch_key="donor")
+    wanted = SemFS(3).fit(cells.X, cells.obs["type"], batch=donor)
+    assert_array_equal(cells.var["semfs_selected"], wanted.support_)
+    assert cells.uns["semfs"]["params"]["batch_key"] == "donor"

@@ -1,0 +1,71 @@
+"""`semfs panel`: select features, and write a page about them."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from semfs.cli.console import show_written
+from semfs.cli.options import Seed, command_line, is_page
+from semfs.cli.selection import Selection, open_source, prepare, print_selection
+
+PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
+REDUCED = "Also write the reduced data here, as 'semfs select' does."
+BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
+
+
+@dataclass
+class PanelOptions(Selection):
+    """Options of `panel`: those of `select`, and the page."""
+
+    out: Annotated[Path, Option("--out", "-o", help=PANEL_PAGE)] = Path("panel.html")
+    reduced: Annotated[Path | None, Option(help=REDUCED)] = None
+    n_bootstraps: Annotated[int, Option("--bootstraps", help=BOOTSTRAPS)] = 100
+    seed: Seed = 0
+
+
+def panel(options: PanelOptions) -> None:
+    """Select features as `select` does, and write a page about them, and a list to order.
+
+    The page opens without a network. It names the features with reasons and substitutes, and
+    shows their levels by class, coverage, stability, and which classes are hard to separate.
+
+    Example: `semfs panel cells.h5ad --label cell_type --attributes cl -k 50 -o panel.html`
+    """
+    if not is_page(options.out):
+        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+    import semfs
+    from semfs.panel import panel_report
+    from semfs.select import fit_features, output_paths, write_selection
+
+    source = open_source(options)
+    outputs = [options.out, options.out.with_suffix(".csv"), options.save]
+    if options.reduced is not None:
+        outputs += output_paths(source, options.reduced)
+    task = prepare(options, source, outputs)
+    done = fit_features(
+        task.source,
+        task.selector,
+        n_bootstraps=options.n_bootstraps,
+        random_state=options.seed,
+        **task.fitting,
+    )
+    report = panel_report(
+        task.selector,
+        done.samples,
+        explanation=done.explanation,
+        settings=task.settings,
+        command=command_line(),
+    )
+    files = report.write(options.out)
+    if options.reduced is not None:
+        files += write_selection(done, options.reduced, options.subset, task.settings)
+    if options.save is not None:
+        files.append(semfs.save(task.selector, options.save))
+    if options.as_json:
+        print(json.dumps(replace(done, files=files).as_dict(), indent=1))
+        return
+    print_selection(done)
+    show_written(files, task.replaced)

@@ -1,0 +1,73 @@
+"""Given panels, such as those that can be bought: lists of features in files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from semfs._typing import PathLike
+from semfs.io.safety import FileError, file_errors, open_existing
+from semfs.validation import did_you_mean, listed
+
+#: Names of missing features that a message shows.
+MOST_MISSING = 5
+
+
+def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the features of a panel in a file, in its order, and names that are not known.
+
+    Parameters
+    ----------
+    path : path-like
+        One name per line, or a table with commas, semicolons or tabs: of its columns the one
+        with most names of features is taken. A header is no name.
+    feature_names : sequence of str
+        Names of the features of the data.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "vendor.csv"
+    >>> _ = file.write_text("rank,gene\\n1,CD3D\\n2,CD19\\n3,XYZ\\n")
+    >>> read_panel(file, ["CD19", "CD3D"])
+    (['CD3D', 'CD19'], ['XYZ'])
+    """
+    path = open_existing(path)
+    with file_errors(path, "panel"):
+        text = path.read_text("utf-8-sig")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise FileError(f"{path} is empty. Write the name of one feature per line.")
+    known = {str(name) for name in feature_names}
+    delimiter = max(",;\t", key=lambda sign: sum(sign in line for line in lines))
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+    # Of names that contain the delimiter whole lines are names, too.
+    columns = [lines, *(list(column) for column in zip(*_even(rows)))]
+    names = max(columns, key=lambda column: sum(name.strip() in known for name in column))
+    names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    found = [name for name in names if name in known]
+    if not found:
+        hint = did_you_mean(names[-1], sorted(known)) or "."
+        raise FileError(
+            f"{path}: none of its {len(names)} names is a feature of the data, the last is "
+            f"{names[-1]!r}{hint} Are genes named by symbols in one and by ids in the other?"
+        )
+    missing = [name for name in names if name not in known]
+    if missing and missing[0] == names[0] and len(rows) > 1:
+        missing = missing[1:]  # the header
+    return found, missing
+
+
+def _even(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows of one length, filled with empty cells."""
+    width = max(len(row) for row in rows)
+    return [[*row, *[""] * (width - len(row))] for row in rows]
+
+
+def note_on_missing(path: PathLike, n_found: int, missing: Sequence[str]) -> str:
+    """Return what to say of features of a panel that the data do not have."""
+    return (
+        f"{Path(path).name}: {len(missing)} of {n_found + len(missing)} features are not in "
+        f"the data and were left out: {listed(missing, MOST_MISSING)}."
+    )

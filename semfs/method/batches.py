@@ -1,0 +1,427 @@
+"""Batches (donors, plates, sites): their offsets, and moments from which these are removed.
+
+A sample is its class, its batch and noise added up: x = a_class + b_batch + noise. All that is
+needed are the moments of *pairs* of class and batch, which add up over blocks of samples:
+
+- the offsets b (B, d) are the weighted least-squares solution on the means of the pairs;
+- the moments of x − b_batch follow from those of x by terms of rank 2B.
+
+The samples themselves are never changed or copied.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import pinvh
+
+from semfs._typing import Float64, Indices, Label, Mask, Matrix
+from semfs.labels import LabelArray, Labels, encode_labels, label_array
+from semfs.method.moments import Moments
+from semfs.validation import listed
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from semfs.rows.source import SampledColumns
+
+#: Eigenvalues of the scaled normal equations are between 0 and 1. Those below belong to
+#: offsets that no class connects; rounding errors are far smaller.
+SMALLEST_EIGENVALUE = 1e-10
+#: A feature whose variance is below so many rounding units of what it was before the offsets
+#: were removed is constant: nothing but the batch decided its values.
+LOST_EPS = 64.0
+
+
+# ---- pairs of class and batch ---------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which class and which batch each of P pairs has."""
+
+    classes: LabelArray  # (C,), sorted
+    batches: LabelArray  # (B,), sorted
+    class_of: Indices  # (P,)
+    batch_of: Indices  # (P,)
+
+    @classmethod
+    def from_labels(cls, pairs: LabelArray) -> Pairs:
+        """Return the pairs of labels that are tuples of a class and a batch."""
+        found: list[tuple[Label, Label]] = list(pairs)
+        classes, class_of = encode_labels(label_array([label for label, _ in found]))
+        batches = Labels.of([batch for _, batch in found]).sorted()
+        return cls(classes, batches.class_array(), class_of, batches.codes.astype(np.intp))
+
+    def components(self) -> Indices:
+        """Return the component (C + B,) of each class and batch; pairs connect them."""
+        C = len(self.classes)
+        n = C + len(self.batches)
+        edges = (np.ones(len(self.class_of)), (self.class_of, C + self.batch_of))
+        graph = sp.coo_array(edges, shape=(n, n))
+        return sp.csgraph.connected_components(graph, directed=False)[1]
+
+
+def batch_labels(values: Any, n_samples: int, name: str = "batch") -> Labels:
+    """Return the batches of n samples, sorted; raise unless each sample has one."""
+    try:
+        batches = Labels.of(values).strip_blank()
+    except TypeError:
+        raise ValueError(
+            f"{name} must hold one batch per sample, got {type(values).__name__}."
+        ) from None
+    if len(batches) != n_samples:
+        raise ValueError(
+            f"X has {n_samples} samples but {name} has {len(batches)} values. Pass one batch "
+            "per sample."
+        )
+    if batches.n_unlabeled:
+        raise ValueError(
+            f"{name} is missing (NaN, None or blank) for {batches.n_unlabeled} of {n_samples} "
+            "samples. Drop these samples, or give them a batch of their own."
+        )
+    return batches.sorted()
+
+
+def pair_labels(labels: Labels, batches: Labels) -> Labels:
+    """Return the labels (class, batch) of samples; those without a class stay without."""
+    n_batches = len(batches.classes)
+    labeled = labels.codes >= 0
+    both = labels.codes[labeled].astype(np.int64) * n_batches + batches.codes[labeled]
+    found, codes = np.unique(both, return_inverse=True)
+    names: list[Label] = []
+    for number in found.tolist():
+        c, b = divmod(number, n_batches)
+        names.append((labels.classes[c], batches.classes[b]))
+    all_codes = labels.codes.copy()
+    all_codes[labeled] = codes.reshape(-1)
+    return Labels(names, all_codes)
+
+
+# ---- offsets --------------------------------------------------------------------------
+
+
+def batch_offsets(
+    pair_counts: Float64, pair_means: Float64, class_of: Indices, batch_of: Indices
+) -> Float64:
+    """Return the offsets (B, d) of the additive model, from counts (P,) and means (P, d).
+
+    Where no class connects two batches, their offsets are not determined. Of all solutions it
+    is the one of the smallest Σ_b n_b b_b², so that Σ_b n_b b_b = 0.
+    """
+    C = int(class_of.max()) + 1
+    B = int(batch_of.max()) + 1
+    N = np.zeros((C, B))
+    np.add.at(N, (class_of, batch_of), pair_counts)
+    n_class = N.sum(axis=1)
+    n_batch = N.sum(axis=0)
+    class_means = _group_sums(pair_counts, pair_means, class_of, C) / n_class[:, None]
+    # With the class effects eliminated, (D − N' diag(1/n_c) N) b = r, D = diag(n_b).
+    residuals = pair_means - class_means[class_of]
+    r = _group_sums(pair_counts, residuals, batch_of, B)
+    H = np.diag(n_batch) - N.T @ (N / n_class[:, None])
+    # in units of 1/√n_b the solution of minimum norm is the one of smallest Σ n_b b_b²
+    root = np.sqrt(n_batch)
+    inverse = pinvh(H / np.outer(root, root), atol=SMALLEST_EIGENVALUE, rtol=0.0)
+    return (inverse @ (r / root[:, None])) / root[:, None]
+
+
+def _group_sums(counts: Float64, values: Float64, group_of: Indices, n: int) -> Float64:
+    """Sums (n, d) over the pairs of each group of their values (P, d) times counts (P,)."""
+    members = sp.csr_array((counts, (group_of, np.arange(len(counts)))), (n, len(counts)))
+    return members @ values
+
+
+def mean_offsets(batches: Moments) -> Float64:
+    """Return the means (B, d) of batches about the overall mean: offsets without classes."""
+    return batches.means - batches.mean
+
+
+# ---- corrected moments ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedRows:
+    """Samples from which the offsets of their batches are removed, as a row source.
+
+    Of a sample x of batch b, x − b_b is meant. Nothing is computed for single samples: sums
+    follow from those of x.
+    """
+
+    uncorrected: Moments  # of the pairs; its classes are in the order of `pairs`
+    pairs: Pairs
+    offsets: Float64  # (B, d)
+
+    in_memory = False  # X is at hand, but not corrected
+    nbytes = 0
+    feature_names = None
+    labels = None
+
+    @property
+    def n_rows(self) -> int | None:
+        rows = self.uncorrected.rows
+        return None if rows is None else rows.n_rows
+
+    @property
+    def n_features(self) -> int:
+        return self.uncorrected.n_features
+
+    @property
+    def eps(self) -> float:
+        return self.uncorrected.eps
+
+    @property
+    def X(self) -> Matrix:
+        """The samples (n, d) as they are; for moments of samples in memory only."""
+        return self.uncorrected.rows.X
+
+    @property
+    def codes(self) -> Indices:
+        """Class of each sample (n,) in memory."""
+        return self.pairs.class_of[self.uncorrected.rows.codes]
+
+    @property
+    def weights(self) -> Float64 | None:
+        """Weight of each sample (n,) in memory, None if all weigh the same."""
+        return self.uncorrected.rows.weights
+
+    def samples(self) -> OffsetMatrix:
+        """Return the corrected samples in memory, as a matrix that is never formed."""
+        rows = self.uncorrected.rows
+        return OffsetMatrix(rows.X, self.pairs.batch_of[rows.codes], self.offsets)
+
+    def batch_counts(self) -> Float64:
+        """Return the weight (B,) of each batch."""
+        counts = np.zeros(len(self.offsets))
+        np.add.at(counts, self.pairs.batch_of, self.uncorrected.counts)
+        return counts
+
+    def moments(self) -> Moments:
+        """Return the moments of the classes, offsets removed."""
+        found = self.uncorrected
+        n_classes = len(self.pairs.classes)
+        counts = np.zeros(n_classes)
+        np.add.at(counts, self.pairs.class_of, found.counts)
+        corrected = found.means - self.offsets[self.pairs.batch_of]
+        sums = _group_sums(found.counts, corrected, self.pairs.class_of, n_classes)
+        means = sums / counts[:, None]
+        V, U = self._rank_terms
+        before = found.scatter_diag
+        diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
+        diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
+        return Moments(self.pairs.classes, counts, means, diag, self, None, found.eps)
+
+    @cached_property
+    def _rank_terms(self) -> tuple[Float64, Float64]:
+        """V and U (B, d) such that the scatter of corrected samples is S − V'U − U'V.
+
+        With U the offsets u_b about their mean, s_b the sum of batch b about the mean of all
+        samples, and n_b its weight, it is S − Σ_b (s_b u_b' + u_b s_b' − n_b u_b u_b'), so
+        that V has the rows s_b − n_b u_b / 2.
+        """
+        found = self.uncorrected
+        n_batch = self.batch_counts()
+        U = self.offsets - n_batch @ self.offsets / n_batch.sum()
+        about_mean = found.means - found.mean
+        s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(U))
+        return s - 0.5 * n_batch[:, None] * U, U
+
+    def gram_columns(
+        self,
+        columns: Indices,
+        mean: Float64,
+        total: float,
+        *,
+        far: bool,
+        precise: bool,
+    ) -> Float64:
+        """Return columns (d, b) of the scatter matrix of the corrected samples."""
+        V, U = self._rank_terms
+        out = self.uncorrected.scatter_columns(columns, precise=precise)
+        return out - V.T @ U[:, columns] - U.T @ V[:, columns]
+
+    def scatter(
+        self,
+        mean: Float64,
+        total: float,
+        *,
+        precise: bool,
+        near: bool = False,
+    ) -> Float64:
+        """Return the scatter matrix (d, d) of the corrected samples."""
+        V, U = self._rank_terms
+        products = V.T @ U
+        return self.uncorrected.scatter(precise=precise) - products - products.T
+
+    def keep_classes(self, mask: Mask) -> CorrectedRows:
+        """Return the same samples: `remove_batches` has left out what has no weight."""
+        return self
+
+    def copy(self) -> CorrectedRows:
+        """Return the same with a copy of the samples, which the caller may change."""
+        return replace(self, uncorrected=self.uncorrected.copy())
+
+    def sample_columns(self, features: Indices) -> SampledColumns | None:
+        """Return features of a random subset of the samples, corrected."""
+        rows = self.uncorrected.rows
+        found = None if rows is None else rows.sample_columns(features)
+        if found is None:
+            return None
+        Z, codes, weights = found
+        offsets = self.offsets[:, features].astype(Z.dtype)
+        return Z - offsets[self.pairs.batch_of[codes]], self.pairs.class_of[codes], weights
+
+    def variance_shares(self, features: Indices) -> tuple[Float64, Float64]:
+        """Return the shares (k,) of class and of batch in the variance of some features.
+
+        They are the sums of squares of the class effects and of the batch offsets of the
+        additive model, each about its mean, over that of the samples.
+        """
+        total = self.uncorrected.scatter_diag[features]
+        total = np.where(total > 0.0, total, np.inf)
+        found = self.moments()
+        classes = found.counts @ (found.means - found.mean)[:, features] ** 2
+        n_batch = self.batch_counts()
+        centered = self.offsets - n_batch @ self.offsets / n_batch.sum()
+        return classes / total, n_batch @ centered[:, features] ** 2 / total
+
+
+def is_corrected(rows: object) -> TypeIs[CorrectedRows]:
+    """Whether offsets of batches are removed from samples."""
+    return isinstance(rows, CorrectedRows)
+
+
+def uncorrected_rows(moments: Moments) -> Any:
+    """Return the samples of moments as they are, before offsets are removed."""
+    rows = moments.rows
+    return rows.uncorrected.rows if is_corrected(rows) else rows
+
+
+def remove_batches(
+    uncorrected: Moments, *, check: bool = False, refuse: bool = True
+) -> Moments:
+    """Return moments of classes, given those of pairs (class, batch): offsets removed.
+
+    With ``check``, batches that are the classes are refused, unless ``refuse`` is False, and
+    classes of one batch are named in a warning.
+    With one batch there is nothing to remove.
+    """
+    uncorrected = uncorrected.without_empty_classes()
+    pairs = Pairs.from_labels(uncorrected.classes)
+    if len(pairs.batches) == 1:
+        labels = label_array([label for label, _ in uncorrected.classes])
+        return replace(uncorrected, classes=labels)
+    if check:
+        check_batches(pairs, refuse)
+    offsets = batch_offsets(
+        uncorrected.counts, uncorrected.means, pairs.class_of, pairs.batch_of
+    )
+    return CorrectedRows(uncorrected, pairs, offsets).moments()
+
+
+def correct_by(uncorrected: Moments, pairs: Pairs, offsets: Float64) -> Moments:
+    """Return moments of classes, given those of pairs and offsets (B, d) to remove."""
+    return CorrectedRows(uncorrected, pairs, offsets).moments()
+
+
+def check_batches(pairs: Pairs, refuse: bool = True) -> None:
+    """Raise if classes and batches are the same; warn of classes that one batch has alone."""
+    C = len(pairs.classes)
+    B = len(pairs.batches)
+    if refuse and len(pairs.class_of) == C == B:
+        raise ValueError(
+            f"batch and y are the same partition of the samples: each of the {C} classes is in "
+            "a batch of its own, so that batches cannot be separated from classes. Leave batch "
+            "out."
+        )
+    n_batches = np.bincount(pairs.class_of, minlength=C)
+    alone = np.flatnonzero(n_batches[pairs.class_of] == 1)
+    if not len(alone):
+        return
+    names = [
+        f"{pairs.classes[pairs.class_of[p]]} ({pairs.batches[pairs.batch_of[p]]})"
+        for p in alone
+    ]
+    text = f"{len(alone)} of {C} classes are in one batch only: {listed(names)}."
+    components = pairs.components()
+    if components.max() > 0:
+        text += (
+            " Batches that share no class with the others keep the difference of their means, "
+            "because nobody can tell whether it is one of classes."
+        )
+    else:
+        text += " What separates them from others may be the batch."
+    warnings.warn(text, stacklevel=6)
+
+
+# ---- corrected samples ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetMatrix:
+    """X (n, d), dense or CSR, minus the offset of each row's batch; it is never formed.
+
+    It has what clustering asks of a matrix: rows, products, the mean.
+    """
+
+    X: Matrix
+    batch_of: Indices  # (n,)
+    offsets: Float64  # (B, d)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.X.dtype
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is sparse."""
+        return sp.issparse(self.X)
+
+    def __getitem__(self, rows: Indices | slice) -> OffsetMatrix:
+        return OffsetMatrix(self.X[rows], self.batch_of[rows], self.offsets)
+
+    def __matmul__(self, directions: Float64) -> Float64:
+        """Return the product (n, p) with directions (d, p), offsets in float64."""
+        projected = self.offsets @ directions.astype(np.float64)
+        return np.asarray(self.X @ directions, dtype=np.float64) - projected[self.batch_of]
+
+    def transposed_product(self, Z: Float64) -> Float64:
+        """Return the product (d, p) of the transpose with Z (n, p)."""
+        sums = np.zeros((len(self.offsets), Z.shape[1]))
+        np.add.at(sums, self.batch_of, Z)
+        return self.X.T @ Z - self.offsets.T @ sums
+
+    def mean(self, axis: int = 0, dtype: Any = np.float64) -> Float64:
+        """Return the mean (d,) of the rows."""
+        shares = np.bincount(self.batch_of, minlength=len(self.offsets)) / len(self.batch_of)
+        of_X = np.asarray(self.X.mean(axis=0, dtype=np.float64)).ravel()
+        return of_X - shares @ self.offsets
+
+    def toarray(self) -> Matrix:
+        """Return the matrix as a dense array."""
+        X: Any = self.X
+        if sp.issparse(X):
+            X = X.toarray()
+        return X - self.offsets.astype(X.dtype)[self.batch_of]
+
+
+def stacked_offset_matrices(parts: Sequence[OffsetMatrix]) -> OffsetMatrix:
+    """Return matrices of the same features, one below the other, each with its batches."""
+    if any(part.sparse for part in parts):
+        X = sp.vstack([sp.csr_array(part.X) for part in parts], format="csr")
+    else:
+        X = np.concatenate([part.X for part in parts])
+    starts = np.cumsum([0, *(len(part.offsets) for part in parts)])
+    batch_of = [part.batch_of + start for part, start in zip(parts, starts)]
+    offsets = np.concatenate([part.offsets for part in parts])
+    return OffsetMatrix(X, np.concatenate(batch_of), offsets)

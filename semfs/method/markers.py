@@ -1,0 +1,50 @@
+"""Markers: features that are high in one class, compared with the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semfs._typing import Float64, Mask
+from semfs.method.moments import Moments
+
+#: A feature marks a class whose mean exceeds that of the other classes by this many standard
+#: deviations within classes …
+LEAST_DIFFERENCE = 1.0
+#: … if the class is among so many of the highest ones.
+HIGHEST_CLASSES = 2
+
+
+def class_markers(means: Float64, deviation: Float64) -> Mask:
+    """Return which features mark which class, (C, d).
+
+    Feature j marks class c if (μ_cj − mean of the other class means)/σ_j is at least 1 and c is
+    among the two classes of the highest means.
+
+    Parameters
+    ----------
+    means : ndarray of shape (C, d)
+        Class means μ.
+    deviation : ndarray of shape (d,)
+        Standard deviations σ within classes.
+
+    Examples
+    --------
+    >>> class_markers(np.array([[0.0, 5.0], [0.0, 0.0], [3.0, 0.0]]), np.array([1.0, 9.0]))
+    array([[False, False],
+           [False, False],
+           [ True, False]])
+    """
+    n_classes = len(means)
+    others = (means.sum(axis=0) - means) / max(n_classes - 1, 1)
+    difference = means - others
+    n_highest = min(HIGHEST_CLASSES, n_classes)
+    lowest = np.partition(means, n_classes - n_highest, axis=0)[n_classes - n_highest]
+    is_high = (difference >= LEAST_DIFFERENCE * deviation) & (difference > 0.0)
+    return np.asarray(is_high & (means >= lowest))
+
+
+def within_deviation(moments: Moments) -> Float64:
+    """Return the standard deviation (d,) of each feature within classes."""
+    between = moments.counts @ (moments.means - moments.mean) ** 2
+    within = np.maximum(moments.scatter_diag - between, 0.0)
+    return np.sqrt(within / moments.total)

@@ -1,0 +1,169 @@
+"""Forward selection under the rules of a panel: groups, a budget, demands on the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Mask
+from semfs.method.columns import ColumnCache
+from semfs.method.groups import GroupSearch
+from semfs.method.quadratic import Monitor, Quadratic
+from semfs.method.rules import Demands, KeepFeasible, Rule, feasible_panel
+from semfs.method.search import Search, grow
+
+#: Makes a rule for one search; rules remember what was selected.
+RuleMaker = Callable[[], Rule]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The rules of a panel. A unit is a feature, or a group of features.
+
+    Attributes
+    ----------
+    n_units : int or None
+        Units to select; None for as many as the demands allow.
+    unit_of : ndarray of shape (d,) or None
+        The unit of each feature, counted from 0; None if each is one by itself.
+    costs : ndarray of shape (U,) or None
+        Costs of units; units are also selected by their gain per cost.
+    demands : Demands or None
+        What the panel must satisfy as a whole.
+    feasible : mask of shape (U,) or None
+        A panel that satisfies the demands.
+    relaxed : mapping of str to Panel
+        By the name of a rule, the panel without it.
+    """
+
+    n_units: int | None
+    unit_of: Indices | None = None
+    costs: Float64 | None = None
+    demands: Demands | None = None
+    feasible: Mask | None = None
+    relaxed: Mapping[str, Panel] = field(default_factory=dict)
+
+    def most_features(self, d: int) -> int:
+        """Return a number of features that no panel exceeds."""
+        if self.n_units is not None:
+            return min(self.n_units, d)
+        demands = self.demands
+        assert demands is not None
+        most = d
+        for usage, limit in zip(demands.usage, demands.most):
+            cheapest = np.sort(usage[demands.available | demands.forced])
+            most = min(most, int((np.cumsum(cheapest) <= limit).sum()))
+        return most
+
+    def restricted_to(self, features: Indices, units: Indices) -> Panel:
+        """Return the same rules for some features (m,), which are those of some units."""
+        demands = self.demands
+        if demands is not None:
+            demands = replace(
+                demands,
+                available=demands.available[units],
+                forced=demands.forced[units],
+                usage=demands.usage[:, units],
+                supply=demands.supply[:, units],
+            )
+        unit_of = None
+        if self.unit_of is not None:
+            unit_of = np.searchsorted(units, self.unit_of[features])
+        costs = None if self.costs is None else self.costs[units]
+        return Panel(self.n_units, unit_of, costs, demands)
+
+
+def select_panel(
+    quadratics: Sequence[Quadratic],
+    caches: Sequence[ColumnCache],
+    panel: Panel,
+    allowed: Mask,
+    forced: Mask,
+    rules: Sequence[RuleMaker] = (),
+    monitor: Monitor | None = None,
+) -> Search:
+    """Return the search that found the best panel; of a budget the better one of two.
+
+    Selecting by gain per cost alone can be arbitrarily bad, and so can selecting by gain alone:
+    the better of the two is at least a constant share of the optimum where gains diminish.
+    """
+    searches: list[Search] = []
+    for costs in [None] if panel.costs is None else [panel.costs, None]:
+        search = _new_search(quadratics, caches, panel, allowed, forced, rules, costs)
+        grow(search, monitor if not searches else None)
+        searches.append(search)
+    # max takes the first of equals
+    return max(searches, key=lambda search: sum(search.decreases))
+
+
+def _new_search(
+    quadratics: Sequence[Quadratic],
+    caches: Sequence[ColumnCache],
+    panel: Panel,
+    allowed: Mask,
+    forced: Mask,
+    makers: Sequence[RuleMaker],
+    costs: Float64 | None,
+) -> Search:
+    """A search with nothing selected, and rules that know it."""
+    rules = [make() for make in makers]
+    if panel.demands is not None and panel.feasible is not None:
+        rules.append(KeepFeasible(panel.demands, panel.feasible, panel.unit_of))
+    if panel.unit_of is not None:
+        return GroupSearch(
+            quadratics, caches, panel.n_units, allowed, forced, panel.unit_of, rules, costs
+        )
+    n_select = panel.most_features(len(allowed))
+    return Search(quadratics, caches, n_select, allowed, forced, rules, costs)
+
+
+def relaxed_decreases(
+    search: Search, panel: Panel, rules: Sequence[RuleMaker] = ()
+) -> dict[str, float]:
+    """Return how far J falls without each rule in turn, at least.
+
+    Only features whose Gram columns are at hand are selected, so it costs no pass over the
+    data and next to no time.
+    """
+    found = {}
+    features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
+    features = features[(search.allowed | search.forced)[features]]
+    quadratics = [
+        _restricted(quadratic, cache, features)
+        for quadratic, cache in zip(search.quadratics, search.caches)
+    ]
+    caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
+    for name, other in panel.relaxed.items():
+        units = features if other.unit_of is None else np.unique(other.unit_of[features])
+        small = other.restricted_to(features, units)
+        if small.n_units is not None:
+            small = replace(small, n_units=min(small.n_units, len(units)))
+        if small.demands is not None:
+            small = replace(small, feasible=feasible_panel(small.demands))
+            if small.feasible is None:
+                continue
+        allowed = np.ones(len(features), dtype=bool)
+        forced = search.required[features]
+        if name == "include":
+            forced = np.zeros_like(forced)
+        best = select_panel(quadratics, caches, small, allowed, forced)
+        found[name] = float(sum(best.decreases))
+    return found
+
+
+def _restricted(quadratic: Quadratic, cache: ColumnCache, features: Indices) -> Quadratic:
+    """The same J for some features (m,), whose Gram columns are at hand."""
+    G = cache.stacked(features.tolist())[features]
+
+    def columns(places: Indices) -> Float64:
+        return G[:, places]
+
+    return replace(
+        quadratic,
+        B=quadratic.B[features],
+        diag=quadratic.diag[features],
+        columns=columns,
+        estimate=None,
+    )

@@ -1,0 +1,408 @@
+"""Rules of a panel: what a greedy search may select next.
+
+A `Rule` is asked before each step and told after it. `Demands` are the rules that concern the
+whole panel: how many features, at most so much of this (a budget, a capacity), at least so much
+of that (markers of a class). `KeepFeasible` holds a search to demands, so that it never ends in
+a corner that another panel would have avoided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from semfs._typing import Float64, Indices, Mask
+
+if TYPE_CHECKING:
+    from semfs.method.columns import NearCopies
+    from semfs.method.search import Search
+
+#: Sums of costs or signals may exceed a limit by this share of it: rounding.
+ROUNDING = 1e-9
+#: Exact decisions in one step of a search. After them the search only takes what is known to
+#: leave a way to the end.
+DECISIONS_PER_STEP = 4
+#: Seconds after which a decision is given up. None that we met took one.
+LONGEST_DECISION = 60.0
+#: Units beyond those needed that are looked at before all of them are.
+SPARE_UNITS = 8
+
+
+class Rule:
+    """What a search may select next; the rule that allows everything."""
+
+    #: A soft rule gives way in a step in which it would leave nothing to select.
+    soft = False
+
+    def allowed(self, search: Search) -> Mask | None:
+        """Return the features (d,) that may be selected next; None if all may."""
+        return None
+
+    def permits(self, feature: int) -> bool:
+        """Whether a feature that is allowed may really be selected next."""
+        return True
+
+    def entered(self, search: Search, feature: int) -> None:
+        """Take note that a feature was selected."""
+
+
+class SkipCopies(Rule):
+    """Near copies of selected features wait until nothing else is left."""
+
+    soft = True
+
+    def __init__(self, copies: NearCopies) -> None:
+        self.copies = copies
+        #: The selected feature that each near copy copies.
+        self.copy_of: dict[int, int] = {}
+
+    def allowed(self, search: Search) -> Mask | None:
+        """Return all features (d,) but near copies; those asked for are never skipped."""
+        mask = np.ones(len(search.allowed), dtype=bool)
+        mask[list(self.copy_of)] = False
+        return mask | search.forced
+
+    def entered(self, search: Search, feature: int) -> None:
+        """Find the near copies of a feature that was selected."""
+        for copy in self.copies.of(feature).tolist():
+            if not search.is_selected[copy]:
+                self.copy_of.setdefault(copy, feature)
+
+
+# ---- demands on the whole panel -------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Demands:
+    """What a panel of units must satisfy as a whole. A unit is a feature or a group of them.
+
+    Attributes
+    ----------
+    available, forced : masks of shape (U,)
+        Units that may be in the panel, and those that must.
+    count : int or None
+        The number of units; None if the panel may have any.
+    usage : ndarray of shape (r, U)
+        What a unit uses up, such as its cost or its signal in a class.
+    limits : ndarray of shape (r,)
+        At most so much may be used.
+    supply : ndarray of shape (s, U)
+        What a unit brings, such as a marker of a class.
+    needs : ndarray of shape (s,)
+        At least so much must be brought.
+    """
+
+    available: Mask
+    forced: Mask
+    count: int | None
+    usage: Float64
+    limits: Float64
+    supply: Float64
+    needs: Float64
+
+    @cached_property
+    def most(self) -> Float64:
+        """The limits (r,), rounding allowed for."""
+        return self.limits + ROUNDING * np.abs(self.limits)
+
+    def met_by(self, units: Mask) -> bool:
+        """Whether a panel satisfies all demands."""
+        if self.count is not None and int(units.sum()) != self.count:
+            return False
+        used = self.usage[:, units].sum(axis=1)
+        brought = self.supply[:, units].sum(axis=1)
+        inside = not (units & ~(self.available | self.forced)).any()
+        complete = bool(units[self.forced].all())
+        enough = bool((brought >= self.needs).all())
+        return inside and complete and enough and bool((used <= self.most).all())
+
+    @cached_property
+    def effort(self) -> Float64:
+        """How much of the limits each unit (U,) uses up, summed over the limits."""
+        unit = np.where(self.limits > 0.0, self.limits, 1.0)
+        return (self.usage / unit[:, None]).sum(axis=0)
+
+    def without(self, *, usage: Mask | None = None, supply: bool = False) -> Demands:
+        """Return the demands without some of the limits (r,), or without all needs."""
+        kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
+        n_needs = 0 if supply else len(self.needs)
+        return replace(
+            self,
+            usage=self.usage[kept],
+            limits=self.limits[kept],
+            supply=self.supply[:n_needs],
+            needs=self.needs[:n_needs],
+        )
+
+
+def feasible_panel(demands: Demands, chosen: Mask | None = None) -> Mask | None:
+    """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
+
+    A few units of each kind are tried first, then all of them; the answer None is exact.
+
+    Examples
+    --------
+    >>> cost, marks = np.array([[3.0, 2.0, 1.0]]), np.array([[1.0, 1.0, 0.0]])
+    >>> anything, nothing = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
+    >>> demands = Demands(anything, nothing, 2, cost, np.array([3.0]), marks, np.array([1.0]))
+    >>> feasible_panel(demands)
+    array([False,  True,  True])
+    """
+    kept = demands.forced.copy() if chosen is None else demands.forced | chosen
+    pool = _pool(demands, kept)
+    if pool is not None:
+        found = _solve(demands, kept, pool)
+        if found is not None or len(demands.limits) <= 1:
+            return found  # with one limit the cheapest of each kind are all that matters
+    return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
+
+
+def _pool(demands: Demands, kept: Mask) -> Indices | None:
+    """The cheapest units of each kind, and the cheapest of all; None if they are all units.
+
+    A kind are the units that bring the same. With at most one limit there is a panel among
+    these if there is any: beyond what is needed, a unit can be exchanged for a cheaper one.
+    """
+    free = np.flatnonzero(demands.available & ~kept)
+    n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
+    n_each = int(demands.needs.max(initial=0.0))
+    if len(free) <= 4 * (n_fill + n_each + SPARE_UNITS):
+        return None
+    by_effort = free[np.argsort(demands.effort[free], kind="stable")]
+    found = [by_effort[: n_fill + SPARE_UNITS]]
+    if n_each:
+        needed = by_effort[(demands.supply[:, by_effort] > 0.0).any(axis=0)]
+        if needed.size:
+            kinds = np.unique(demands.supply[:, needed], axis=1, return_inverse=True)[1]
+            found.append(needed[_first_of_each(kinds.reshape(-1), n_each)])
+    return np.unique(np.concatenate(found))
+
+
+def _first_of_each(kinds: Indices, n: int) -> Indices:
+    """Places of the first n of each kind."""
+    order = np.argsort(kinds, kind="stable")
+    ordered = kinds[order]
+    starts = np.searchsorted(ordered, ordered)
+    return order[np.arange(len(order)) - starts < n]
+
+
+def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
+    """A panel of the kept units and of some in the pool, by integer programming (HiGHS)."""
+    room = demands.most - demands.usage[:, kept].sum(axis=1)
+    missing = demands.needs - demands.supply[:, kept].sum(axis=1)
+    n_left = None if demands.count is None else demands.count - int(kept.sum())
+    if (room < 0.0).any() or (n_left is not None and not 0 <= n_left <= len(pool)):
+        return None
+    panel = kept.copy()
+    if not len(pool) or n_left == 0:
+        return panel if (missing <= 0.0).all() else None
+    needed = missing > 0.0
+    if (demands.supply[needed][:, pool].sum(axis=1) < missing[needed]).any():
+        return None
+    constraints = []
+    if n_left is not None:
+        constraints.append(LinearConstraint(np.ones((1, len(pool))), n_left, n_left))
+    if len(room):
+        usage = demands.usage[:, pool]
+        constraints.append(LinearConstraint(sp.csr_array(usage), -np.inf, room))
+    if needed.any():
+        supply = sp.csr_array(demands.supply[needed][:, pool])
+        constraints.append(LinearConstraint(supply, missing[needed], np.inf))
+    if not constraints:
+        return panel
+    answer = milp(
+        demands.effort[pool],
+        constraints=constraints,
+        integrality=np.ones(len(pool)),
+        bounds=Bounds(0.0, 1.0),
+        # any panel will do: the first that is found ends the search
+        options={"time_limit": LONGEST_DECISION, "mip_rel_gap": 1e6},
+    )
+    if answer.x is None:
+        return None
+    panel[pool] = answer.x > 0.5
+    return panel
+
+
+class KeepFeasible(Rule):
+    """Allow what leaves a way to a panel that satisfies all demands.
+
+    Such a panel, with all units selected so far, is known at any time. A unit that is in it may
+    be selected. So may one that can take the place of another one in it. Otherwise the question
+    is decided exactly; if the answer is no, the unit is out for good, and so are all units that
+    use no less and bring no more.
+    """
+
+    def __init__(self, demands: Demands, panel: Mask, unit_of: Indices | None = None) -> None:
+        """Begin with nothing selected.
+
+        ``panel`` (U,) satisfies the demands; ``unit_of`` (d,) is the unit of each feature, by
+        default each is one by itself.
+        """
+        self.demands = demands
+        self.panel = panel.copy()
+        self.unit_of = unit_of
+        self.chosen = np.zeros(len(panel), dtype=bool)
+        self.open = demands.available | demands.forced
+        self._n_decisions = 0
+        self._mask: Mask | None = None  # of units, while nothing changes
+
+    def _unit(self, feature: int) -> int:
+        return feature if self.unit_of is None else int(self.unit_of[feature])
+
+    def allowed(self, search: Search) -> Mask | None:
+        """Return the features that necessary conditions do not rule out."""
+        if self._mask is None:
+            units = self.open & ~self.chosen
+            units &= self._affordable()
+            units &= self._leaves_slots_for_needs()
+            self.open &= units | self.chosen  # a unit that is out stays out
+            if self._n_decisions >= DECISIONS_PER_STEP:
+                units &= self._leave_a_way()
+            self._mask = units
+        return self._mask if self.unit_of is None else self._mask[self.unit_of]
+
+    def _affordable(self) -> Mask:
+        """Units (U,) that fit into what is left of the limits."""
+        demands = self.demands
+        room = demands.most - demands.usage[:, self.chosen].sum(axis=1)
+        return np.asarray((demands.usage <= room[:, None]).all(axis=0))
+
+    def _leaves_slots_for_needs(self) -> Mask:
+        """Units (U,) after which the slots left could, at best, meet all needs."""
+        demands = self.demands
+        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        if demands.count is None or not (missing > 0.0).any():
+            return np.ones(len(self.panel), dtype=bool)
+        n_left = demands.count - int(self.chosen.sum()) - 1
+        missing = np.maximum(missing, 0.0)
+        if missing.sum() <= n_left:
+            return np.ones(len(self.panel), dtype=bool)
+        covered = np.minimum(demands.supply, missing[:, None]).sum(axis=0)
+        most = covered[self.open & ~self.chosen].max(initial=0.0)
+        return np.asarray(missing.sum() - covered <= n_left * most)
+
+    def permits(self, feature: int) -> bool:
+        """Whether the unit of a feature leaves a way to a panel that satisfies the demands."""
+        unit = self._unit(feature)
+        if self.panel[unit] or self._takes_a_place(unit):
+            return True
+        if self._n_decisions >= DECISIONS_PER_STEP:
+            return False
+        self._n_decisions += 1
+        self._mask = None
+        wanted = self.chosen.copy()
+        wanted[unit] = True
+        found = feasible_panel(replace(self.demands, available=self.open), wanted)
+        if found is None:
+            self.open &= ~self._no_better_than(unit)
+            return False
+        self.panel = found
+        return True
+
+    def _takes_a_place(self, unit: int) -> bool:
+        """Put a unit into the panel, for another one where there must be; whether it fits."""
+        demands = self.demands
+        used = demands.usage[:, self.panel].sum(axis=1) + demands.usage[:, unit]
+        if demands.count is None and (used <= demands.most).all():
+            self.panel[unit] = True
+            return True
+        others = np.flatnonzero(self.panel & ~self.chosen & ~demands.forced)
+        brought = demands.supply[:, self.panel].sum(axis=1) + demands.supply[:, unit]
+        fits = (used[:, None] - demands.usage[:, others] <= demands.most[:, None]).all(axis=0)
+        enough = brought[:, None] - demands.supply[:, others] >= demands.needs[:, None]
+        places = others[fits & enough.all(axis=0)]
+        if not places.size:
+            return False
+        leaves = places[int(np.argmax(demands.effort[places]))]
+        self.panel[leaves] = False
+        self.panel[unit] = True
+        return True
+
+    def _leave_a_way(self) -> Mask:
+        """Units (U,) that are in the panel, or can take the place of another one in it."""
+        demands = self.demands
+        found = self.panel.copy()
+        used = demands.usage[:, self.panel].sum(axis=1)
+        brought = demands.supply[:, self.panel].sum(axis=1)
+        if demands.count is None:
+            room = (demands.most - used)[:, None]
+            found |= (demands.usage <= room).all(axis=0)
+        for other in np.flatnonzero(self.panel & ~self.chosen & ~demands.forced).tolist():
+            room = demands.most - used + demands.usage[:, other]
+            missing = demands.needs - brought + demands.supply[:, other]
+            needed = missing > 0.0
+            fits = (demands.usage <= room[:, None]).all(axis=0)
+            enough = (demands.supply[needed] >= missing[needed, None]).all(axis=0)
+            found |= fits & enough
+        return found
+
+    def _no_better_than(self, unit: int) -> Mask:
+        """Units (U,) that use no less than a unit and bring no more: it would do for them."""
+        demands = self.demands
+        no_less = (demands.usage >= demands.usage[:, [unit]]).all(axis=0)
+        no_more = (demands.supply <= demands.supply[:, [unit]]).all(axis=0)
+        worse: Mask = no_less & no_more & ~demands.forced & ~self.chosen
+        return worse
+
+    def entered(self, search: Search, feature: int) -> None:
+        """Take note of a feature; it is in the panel."""
+        unit = self._unit(feature)
+        self.chosen[unit] = True
+        self.panel[unit] = True
+        self._n_decisions = 0
+        self._mask = None
+
+
+# ---- what would be feasible -----------------------------------------------------------
+
+
+def cheapest_panel(demands: Demands, price: Float64) -> Mask | None:
+    """Return the panel (U,) of the least sum of prices (U,) that satisfies all demands."""
+    found = _optimum(demands, price, may_lack=False)
+    return None if found is None else found[0]
+
+
+def shortfalls(demands: Demands) -> Float64 | None:
+    """Return what a panel lacks at least of each need (s,), summed over the needs.
+
+    None if the other demands cannot be met by themselves.
+    """
+    found = _optimum(demands, np.zeros(len(demands.available)), may_lack=True)
+    return None if found is None else found[1]
+
+
+def _optimum(
+    demands: Demands, price: Float64, *, may_lack: bool
+) -> tuple[Mask, Float64] | None:
+    """The panel of the least price, and what it lacks (s,), which counts if it may lack."""
+    units = np.flatnonzero(demands.available | demands.forced)
+    n_units = len(units)
+    n_needs = len(demands.needs)
+    rows = [demands.usage[:, units], demands.supply[:, units], np.ones((1, n_units))]
+    lacks = [np.zeros((len(demands.limits), n_needs)), np.eye(n_needs), np.zeros((1, n_needs))]
+    n_least = 0 if demands.count is None else demands.count
+    n_most = n_units if demands.count is None else demands.count
+    low = np.concatenate([np.full(len(demands.limits), -np.inf), demands.needs, [n_least]])
+    high = np.concatenate([demands.most, np.full(n_needs, np.inf), [n_most]])
+    matrix = sp.csr_array(np.hstack([np.vstack(rows), np.vstack(lacks)]))
+    answer = milp(
+        np.concatenate([price[units], np.full(n_needs, float(may_lack))]),
+        constraints=LinearConstraint(matrix, low, high),
+        integrality=np.concatenate([np.ones(n_units), np.zeros(n_needs)]),
+        bounds=Bounds(
+            np.concatenate([demands.forced[units].astype(float), np.zeros(n_needs)]),
+            np.concatenate([np.ones(n_units), np.full(n_needs, np.inf if may_lack else 0.0)]),
+        ),
+        options={"time_limit": LONGEST_DECISION},
+    )
+    if answer.x is None:
+        return None
+    panel = np.zeros(len(demands.available), dtype=bool)
+    panel[units] = answer.x[:n_units] > 0.5
+    return panel, np.round(answer.x[n_units:], 6)

@@ -1,0 +1,341 @@
+"""Rules of a panel against all panels of small problems, and demands that are never broken."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from problems import fit_of, make_problem, paper_B, paper_gram
+from semfs.method.forward import forward_selection
+from semfs.method.markers import class_markers
+from semfs.method.panel import Panel
+from semfs.method.quadratic import Quadratic
+from semfs.method.rules import (
+    Demands,
+    Rule,
+    cheapest_panel,
+    feasible_panel,
+    shortfalls,
+)
+
+GAMMA = 3.0
+
+
+def make_quadratic(seed, d=12):
+    X, y, A = make_problem(seed, n=80, d=d, C=5, m=4)
+    G = paper_gram(X, y, 1.0)
+    B = paper_B(X, y, A, 1.0)
+    q = 2.0 * (A[y] ** 2).sum()
+    return G, B, Quadratic(q, B, np.diag(G), GAMMA, lambda i: G[:, i], 1e-16)
+
+
+def make_demands(U, count, *, usage=(), limits=(), supply=(), needs=(), forced=()):
+    mask = np.zeros(U, dtype=bool)
+    mask[list(forced)] = True
+    return Demands(
+        available=np.ones(U, dtype=bool),
+        forced=mask,
+        count=count,
+        usage=np.array(usage, dtype=float).reshape(len(limits), U),
+        limits=np.array(limits, dtype=float),
+        supply=np.array(supply, dtype=float).reshape(len(needs), U),
+        needs=np.array(needs, dtype=float),
+    )
+
+
+def select(quadratic, panel):
+    solution = forward_selection([quadratic], 99, panel=panel)
+    return np.flatnonzero(solution.s).tolist(), solution
+
+
+def panel_of(demands, **options):
+    feasible = feasible_panel(demands)
+    assert feasible is not None
+    assert demands.met_by(feasible)
+    return Panel(demands.count, demands=demands, feasible=feasible, **options)
+
+
+def all_panels(U, count):
+    sizes = range(U + 1) if count is None else [count]
+    for size in sizes:
+        yield from itertools.combinations(range(U), size)
+
+
+def best_fit(G, B, demands, members=None):
+    """The largest F(S) of all panels that satisfy the demands; None if there is none."""
+    U = len(demands.available)
+    best = None
+    for units in all_panels(U, demands.count):
+        mask = np.zeros(U, dtype=bool)
+        mask[list(units)] = True
+        if demands.met_by(mask):
+            columns = units if members is None else np.concatenate([members[u] for u in units])
+            value = fit_of(G, B, columns, GAMMA) if len(columns) else 0.0
+            best = value if best is None else max(best, value)
+    return best
+
+
+def random_demands(rng, U=12):
+    """Random quotas, capacities and a budget, some of them loose, some tight."""
+    count = int(rng.integers(2, 6)) if rng.random() < 0.7 else None
+    usage = [rng.random(U)]
+    limits = [float(rng.uniform(0.5, 3.0))]
+    for _ in range(int(rng.integers(0, 3))):
+        usage.append(rng.exponential(size=U))
+        limits.append(float(rng.uniform(1.0, 6.0)))
+    n_needs = int(rng.integers(0, 4))
+    supply = (rng.random((n_needs, U)) < 0.3).astype(float)
+    needs = rng.integers(0, 3, n_needs).astype(float)
+    return make_demands(U, count, usage=usage, limits=limits, supply=supply, needs=needs)
+
+
+# ---- off is off -----------------------------------------------------------------------
+
+
+def test_panel_without_rules_is_todays_search():
+    _, _, quadratic = make_quadratic(0)
+    plain = forward_selection([quadratic], 5)
+    loose = make_demands(12, 5, usage=np.ones((1, 12)), limits=[5.0])
+    for panel in (Panel(5), panel_of(loose), Panel(5, unit_of=np.arange(12))):
+        _, solution = select(quadratic, panel)
+        assert solution.order[:5].tolist() == plain.order[:5].tolist()
+        np.testing.assert_allclose(solution.objective, plain.objective, rtol=1e-12)
+    _, solution = select(quadratic, panel_of(loose))
+    np.testing.assert_array_equal(solution.objective, plain.objective)  # bit for bit
+
+
+def test_unit_costs_and_a_budget_of_k_are_todays_answer():
+    _, _, quadratic = make_quadratic(1)
+    plain = forward_selection([quadratic], 4)
+    demands = make_demands(12, None, usage=np.ones((1, 12)), limits=[4.0])
+    _, solution = select(quadratic, panel_of(demands, costs=np.ones(12)))
+    np.testing.assert_array_equal(solution.order[:4], plain.order[:4])
+    np.testing.assert_array_equal(solution.objective, plain.objective)
+
+
+# ---- against all panels ---------------------------------------------------------------
+
+
+def shares_of_optimum(make, n=30):
+    shares = []
+    for seed in range(n):
+        G, B, quadratic = make_quadratic(seed)
+        rng = np.random.default_rng(seed)
+        demands, options = make(rng)
+        best = best_fit(G, B, demands)
+        if best is None:
+            assert feasible_panel(demands) is None
+            continue
+        chosen, _ = select(quadratic, panel_of(demands, **options))
+        mask = np.isin(np.arange(12), chosen)
+        assert demands.met_by(mask)
+        shares.append(fit_of(G, B, chosen, GAMMA) / best)
+    assert len(shares) > n / 2
+    return np.array(shares)
+
+
+def test_budget_is_near_the_best_of_all_panels():
+    def make(rng):
+        costs = rng.uniform(0.2, 2.0, 12)
+        demands = make_demands(12, None, usage=[costs], limits=[float(0.35 * costs.sum())])
+        return demands, {"costs": costs}
+
+    assert shares_of_optimum(make).mean() >= 0.9
+
+
+def test_capacity_is_near_the_best_of_all_panels():
+    def make(rng):
+        signal = rng.exponential(size=(5, 12))
+        limits = signal.sum(axis=1) * rng.uniform(0.3, 0.5, 5)
+        return make_demands(12, 4, usage=signal, limits=limits), {}
+
+    assert shares_of_optimum(make).mean() >= 0.9
+
+
+def test_quota_is_near_the_best_of_all_panels():
+    def make(rng):
+        supply = rng.random((4, 12)) < 0.25
+        return make_demands(12, 5, supply=supply, needs=[1, 2, 1, 1]), {}
+
+    assert shares_of_optimum(make).mean() >= 0.9
+
+
+def test_all_demands_together_are_near_the_best_of_all_panels():
+    def make(rng):
+        return random_demands(rng), {}
+
+    assert shares_of_optimum(make, n=60).mean() >= 0.9
+
+
+def test_groups_are_near_the_best_of_all_groups():
+    shares = []
+    for seed in range(30):
+        G, B, quadratic = make_quadratic(seed)
+        unit_of = np.random.default_rng(seed).integers(0, 6, 12)
+        unit_of = np.unique(unit_of, return_inverse=True)[1]
+        U = int(unit_of.max()) + 1
+        members = [np.flatnonzero(unit_of == u) for u in range(U)]
+        best = best_fit(G, B, make_demands(U, 3), members)
+        chosen, _ = select(quadratic, Panel(3, unit_of=unit_of))
+        assert len(np.unique(unit_of[chosen])) == 3
+        assert len(chosen) == sum(len(members[u]) for u in np.unique(unit_of[chosen]))
+        shares.append(fit_of(G, B, chosen, GAMMA) / best)
+    assert np.mean(shares) >= 0.9
+
+
+def test_groups_are_selected_by_their_exact_gains():
+    G, B, quadratic = make_quadratic(7)
+    unit_of = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4])
+    chosen: list[int] = []
+    for n in range(1, 4):
+        rest = [u for u in range(5) if not np.isin(np.flatnonzero(unit_of == u), chosen).any()]
+        fits = {u: fit_of(G, B, [*chosen, *np.flatnonzero(unit_of == u)], GAMMA) for u in rest}
+        chosen += np.flatnonzero(unit_of == max(fits, key=fits.get)).tolist()
+        found, solution = select(quadratic, Panel(n, unit_of=unit_of))
+        assert sorted(found) == sorted(chosen)
+        assert solution.objective[-1] == pytest.approx(
+            quadratic.q - fit_of(G, B, chosen, GAMMA)
+        )
+
+
+def test_gains_of_orthogonal_groups_add_up():
+    G = np.diag([2.0, 1.0, 3.0, 1.0])
+    B = np.array([[1.0], [2.0], [3.0], [0.5]])
+    quadratic = Quadratic(20.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
+    found, solution = select(quadratic, Panel(1, unit_of=np.array([0, 0, 1, 1])))
+    assert found == [2, 3]
+    assert solution.objective[-1] == pytest.approx(20.0 - 9.0 / 4.0 - 0.25 / 2.0)
+
+
+# ---- never broken ---------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), per_cost=st.booleans())
+def test_demands_are_never_broken_and_feasibility_is_exact(seed, per_cost):
+    rng = np.random.default_rng(seed)
+    demands = random_demands(rng)
+    masks = []
+    for units in all_panels(12, demands.count):
+        mask = np.zeros(12, dtype=bool)
+        mask[list(units)] = True
+        masks.append(mask)
+    possible = any(demands.met_by(mask) for mask in masks)
+    feasible = feasible_panel(demands)
+    assert (feasible is not None) == possible
+    if feasible is None:
+        return
+    _, _, quadratic = make_quadratic(seed % 50)
+    costs = demands.usage[0] if per_cost else None
+    chosen, _ = select(quadratic, panel_of(demands, costs=costs))
+    assert demands.met_by(np.isin(np.arange(12), chosen))
+
+
+def test_greedy_avoids_the_corner():
+    """The best feature leaves no room for the markers: it must not be taken."""
+    G = np.eye(4)
+    B = np.array([[10.0], [1.0], [1.0], [5.0]])
+    quadratic = Quadratic(200.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
+    supply = [[0, 1, 0, 0], [0, 0, 1, 0]]
+    demands = make_demands(4, 2, supply=supply, needs=[1, 1])
+    assert select(quadratic, panel_of(demands))[0] == [1, 2]
+    costs = [[2.0, 2.0, 1.0, 3.0]]
+    demands = make_demands(4, 2, usage=costs, limits=[3.0])
+    assert select(quadratic, panel_of(demands))[0] == [0, 2]
+    demands = make_demands(4, 2, usage=costs, limits=[3.0], supply=supply, needs=[1, 1])
+    assert select(quadratic, panel_of(demands))[0] == [1, 2]
+
+
+def test_forced_features_enter_first_and_count():
+    _, _, quadratic = make_quadratic(2)
+    forced = [3, 8]
+    demands = make_demands(12, 4, usage=np.ones((1, 12)), limits=[4.0], forced=forced)
+    solution = forward_selection(
+        [quadratic], 4, include=np.array(forced), panel=panel_of(demands)
+    )
+    assert sorted(solution.order[:2].tolist()) == forced
+    assert solution.s.sum() == 4
+
+
+def test_exact_decisions_where_many_units_compete():
+    """Hundreds of units, one panel: the pool of cheap units is not enough."""
+    rng = np.random.default_rng(0)
+    U = 400
+    usage = rng.uniform(1.0, 2.0, (3, U))
+    supply = np.zeros((1, U))
+    supply[0, :3] = 1.0
+    usage[:, :3] = [[1.0, 3.0, 3.0], [3.0, 1.0, 3.0], [3.0, 3.0, 1.0]]
+    limits = usage[:, 2] + np.sort(usage, axis=1)[:, :2].sum(axis=1) + 0.6
+    demands = make_demands(U, 3, usage=usage, limits=limits, supply=supply, needs=[1.0])
+    found = feasible_panel(demands)
+    assert found is not None
+    assert demands.met_by(found)
+    tight = make_demands(U, 3, usage=usage, limits=[2.9] * 3, supply=supply, needs=[1.0])
+    assert feasible_panel(tight) is None
+
+
+# ---- other rules and reports ----------------------------------------------------------
+
+
+class Never(Rule):
+    """Keeps one feature out."""
+
+    def __init__(self, feature, soft):
+        self.feature = feature
+        self.soft = soft
+        self.seen = []
+
+    def allowed(self, search):
+        mask = np.ones(len(search.is_selected), dtype=bool)
+        mask[self.feature] = False
+        return mask
+
+    def entered(self, search, feature):
+        self.seen.append(feature)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_further_rules_hold_and_soft_ones_give_way(soft):
+    _, _, quadratic = make_quadratic(3)
+    best = int(forward_selection([quadratic], 1).order[0])
+    solution = forward_selection([quadratic], 5, rules=[lambda: Never(best, soft)])
+    assert solution.s[best] == 0
+    everything = forward_selection([quadratic], 12, rules=[lambda: Never(best, soft)])
+    assert everything.s.sum() == (12 if soft else 11)
+
+
+def test_cost_of_a_rule_is_what_a_search_without_it_finds():
+    _, _, quadratic = make_quadratic(4)
+    plain = forward_selection([quadratic], 4)
+    weak = plain.order[-3:]
+    supply = np.zeros((1, 12))
+    supply[0, weak] = 1.0
+    demands = make_demands(12, 4, supply=supply, needs=[2])
+    panel = panel_of(demands, relaxed={"quota": Panel(4)})
+    _, solution = select(quadratic, panel)
+    assert solution.objective[-1] > plain.objective[-1]
+    assert solution.relaxed["quota"] == pytest.approx(quadratic.q - plain.objective[-1])
+
+
+def test_nearest_feasible():
+    supply = [[1, 1, 0, 0], [0, 0, 1, 0]]
+    demands = make_demands(4, 2, supply=supply, needs=[2, 1])
+    np.testing.assert_allclose(shortfalls(demands).sum(), 1.0)
+    free = make_demands(4, None, supply=supply, needs=[2, 1])
+    assert cheapest_panel(free, np.ones(4)).tolist() == [True, True, True, False]
+    lacking = make_demands(4, None, supply=supply, needs=[3, 1])
+    assert cheapest_panel(lacking, np.ones(4)) is None
+
+
+def test_markers_are_high_in_at_most_two_classes():
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(6, 40)) * 2.0
+    marks = class_markers(means, np.ones(40))
+    assert marks.sum(axis=0).max() == 2
+    for c, j in np.argwhere(marks).tolist():
+        others = np.delete(means[:, j], c).mean()
+        assert means[c, j] - others >= 1.0
+        assert (means[:, j] > means[c, j]).sum() <= 1
+    assert not class_markers(np.zeros((3, 2)), np.zeros(2)).any()

@@ -1,0 +1,311 @@
+"""Rules of a panel in SemFS: parameters, refusals, reports, and data in all forms."""
+
+import numpy as np
+import pytest
+
+from problems import make_described_problem, make_problem
+from semfs import SemFS, SemFSCV, load, save
+from semfs.datasets import load_sample
+from semfs.validation import ParameterError
+
+FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
+
+
+@pytest.fixture(scope="module")
+def blood():
+    """Cells of six types and more, 765 genes with names, in memory."""
+    data = load_sample("blood")
+    X, y, _, _ = data.split()
+    return np.asarray(X.todense()) if hasattr(X, "todense") else np.asarray(X), np.asarray(y)
+
+
+@pytest.fixture
+def planted():
+    """Five classes; class 4 differs in two weak features only, 10 and 11."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(5), 40)
+    X = rng.normal(size=(200, 12))
+    for c in range(4):
+        for j in (2 * c, 2 * c + 1):
+            X[y == c, j] += 6.0
+    X[:, 8] = X[:, 0] + 0.1 * rng.normal(size=200)
+    X[:, 9] = X[:, 2] + 0.1 * rng.normal(size=200)
+    X[y == 4, 10] += 1.6
+    X[y == 4, 11] += 1.5
+    return X + 2.0, y
+
+
+def selected(selector):
+    return set(np.flatnonzero(selector.support_).tolist())
+
+
+# ---- off is off -----------------------------------------------------------------------
+
+LOOSE = [
+    {"candidates": range(12)},
+    {"min_level": -100.0, "max_level": 100.0},
+    {"groups": [None] * 12},
+    {"costs": np.ones(12), "budget": 12.0},
+    {"capacity": 1e6},
+    {"min_per_class": 0},
+]
+
+
+@pytest.mark.parametrize("rule", LOOSE, ids=lambda rule: next(iter(rule)))
+def test_a_rule_that_allows_everything_changes_nothing(rule, planted):
+    X, y = planted
+    plain = SemFS(5).fit(X, y)
+    ruled = SemFS(5, **rule).fit(X, y)
+    for name in FITTED:
+        if "groups" in rule:  # gains of groups are summed in another order
+            np.testing.assert_allclose(getattr(ruled, name), getattr(plain, name), rtol=1e-9)
+        else:
+            np.testing.assert_array_equal(getattr(ruled, name), getattr(plain, name))
+    assert plain.rules_ == []
+
+
+# ---- markers --------------------------------------------------------------------------
+
+
+def test_a_weak_class_gets_its_markers(planted):
+    X, y = planted
+    plain = SemFS(7).fit(X, y)
+    assert plain.coverage_[4] == 0
+    ruled = SemFS(7, min_per_class=1).fit(X, y)
+    assert ruled.coverage_.min() >= 1
+    assert selected(ruled) & {10, 11}
+    assert ruled.support_.sum() == 7
+    assert "min_per_class: every seen class has 1 markers" in ruled.rules_[0]
+    both = SemFS(10, min_per_class=2).fit(X, y)
+    assert {10, 11} <= selected(both)
+    assert both.coverage_.index.tolist() == [0, 1, 2, 3, 4]
+    assert both.coverage_.name == "markers"
+
+
+def test_too_many_markers_are_refused_by_name(planted):
+    X, y = planted
+    names = np.array(["ant", "bee", "cat", "dog", "elk"])[y]
+    with pytest.raises(ParameterError, match=r"fewer features mark .*elk \(2\).*at most 2"):
+        SemFS(10, min_per_class=3).fit(X, names)
+    with pytest.raises(ParameterError, match=r"8 features cannot hold.*at most 1") as error:
+        SemFS(8, min_per_class=2).fit(X, names)
+    assert "Or select 10 features" in str(error.value)
+    assert "(" in str(error.value).split("fewer:")[1]  # classes and what they reach
+
+
+def test_described_unseen_classes_count():
+    X, y, A = make_described_problem(1, C=24, U=4, d=200, noise=0.3)
+    selector = SemFS(25, attributes=A, min_per_class=1).fit(X, y)
+    assert ", used" in selector.knowledge_["unseen classes"]
+    assert len(selector.coverage_) == 24
+    assert selector.coverage_.iloc[:20].min() >= 1
+    assert selector.marks_.shape == (24, 25)
+
+
+# ---- groups ---------------------------------------------------------------------------
+
+
+def test_groups_are_selected_whole(planted):
+    X, y = planted
+    groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)
+    selector = SemFS(2, groups=groups).fit(X, y)
+    assert selector.support_.sum() == 4
+    assert set(groups[selector.support_]) == {
+        groups[selector.order_[0]],
+        groups[selector.order_[2]],
+    }
+    assert selector.transform(X).shape == (200, 4)
+    assert "groups: 2 groups of 4 features were selected" in selector.rules_[0]
+    assert selector.predict(X).shape == (200,)
+
+
+def test_groups_by_name_and_with_constant_columns(planted):
+    pd = pytest.importorskip("pandas")
+    X, y = planted
+    X[:, 1] = 3.0  # a dead channel of the first sensor
+    frame = pd.DataFrame(X, columns=[f"s{j // 3}c{j % 3}" for j in range(12)])
+    by_name = {name: name[:2] for name in frame.columns}
+    expected = SemFS(2, groups=[name[:2] for name in frame.columns]).fit(frame, y)
+    for groups in (by_name, pd.Series(by_name)):
+        found = SemFS(2, groups=groups).fit(frame, y)
+        np.testing.assert_array_equal(found.support_, expected.support_)
+    assert expected.support_.sum() == 6
+    first = SemFS(1, groups=by_name, include=["s0c0"]).fit(frame, y)
+    assert selected(first) == {0, 1, 2}
+    without = SemFS(3, groups=by_name, exclude=["s0c0"]).fit(frame, y)
+    assert not selected(without) & {0, 1, 2}  # a group that is not whole is not selected
+
+
+def test_more_groups_than_there_are_is_refused(planted):
+    X, y = planted
+    with pytest.raises(ParameterError, match="is 9, but the rules leave 6 groups"):
+        SemFS(9, groups=np.arange(12) // 2).fit(X, y)
+
+
+# ---- costs ----------------------------------------------------------------------------
+
+
+def test_a_budget_decides_the_number(planted):
+    X, y = planted
+    costs = np.linspace(1.0, 3.0, 12)
+    selector = SemFS(None, costs=costs, budget=6.5).fit(X, y)
+    spent = costs[selector.support_].sum()
+    assert spent <= 6.5
+    assert costs[~selector.support_].min() > 6.5 - spent  # nothing else is affordable
+    assert f"of 6.5 spent on {selector.support_.sum()} features" in selector.rules_[0]
+    both = SemFS(4, costs=costs, budget=6.5).fit(X, y)
+    assert both.support_.sum() == 4
+    assert costs[both.support_].sum() <= 6.5
+
+
+def test_a_budget_that_is_too_small_is_refused(planted):
+    X, y = planted
+    with pytest.raises(ParameterError, match="does not buy 4 features: they cost 8 .*most 2 "):
+        SemFS(4, costs=np.full(12, 2.0), budget=5).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"costs": [1.0] * 12}, "costs needs budget"),
+        ({"budget": 3.0}, "budget needs costs"),
+        ({"costs": [1.0, 2.0], "budget": 3.0}, "one value for each of the 12 features"),
+        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no cost of 11 features: x1"),
+        ({"costs": [-1.0] * 12, "budget": 3.0}, "must be 0 or more, got -1 for 'x0'"),
+        ({"groups": "sensor"}, "must be one value per feature"),
+        ({"n_features_to_select": None}, "may be None only with a budget"),
+        ({"min_level": 3.0, "max_level": 1.0}, "above max_level=1"),
+        ({"min_level": "low"}, "must be a number"),
+        ({"min_per_class": -1}, "min_per_class"),
+        ({"capacity": {9: 1.0}}, "class 9 is not known"),
+        ({"min_per_class": 1, "n_swaps": 3}, "n_swaps"),
+        ({"min_per_class": 1, "solver": "alternating"}, 'needs solver="direct"'),
+        ({"candidates": ["x99"]}, "candidates"),
+        ({"max_level": -50.0}, "max_level leaves no feature"),
+        ({"max_level": 5.0}, "max_level leaves . features, fewer than n_features_to_select=5"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(parameters, message, planted):
+    X, y = planted
+    with pytest.raises((ValueError, TypeError), match=message):
+        SemFS(**({"n_features_to_select": 5} | parameters)).fit(X, y)
+
+
+def test_costs_of_groups_by_their_labels(planted):
+    X, y = planted
+    groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)
+    prices = dict(zip("abcdef", [5.0, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    found = SemFS(None, groups=groups, costs=prices, budget=2.0).fit(X, y)
+    assert found.support_.sum() == 4
+    assert "a" not in groups[found.support_]
+
+
+# ---- levels ---------------------------------------------------------------------------
+
+
+def test_windows_rule_features_out(planted):
+    X, y = planted
+    highest = np.stack([X[y == c].mean(axis=0) for c in range(5)]).max(axis=0)
+    low, high = np.quantile(highest, [0.1, 0.6])
+    selector = SemFS(3, max_level=high, min_level=low).fit(X, y)
+    inside = np.flatnonzero((highest <= high) & (highest >= low))
+    assert selected(selector) <= set(inside.tolist())
+    texts = {text.split(":")[0]: text for text in selector.rules_}
+    assert set(texts) == {"min_level", "max_level"}
+    n_high = int((highest > high).sum())
+    assert f"max_level: {n_high} features ruled out; x" in texts["max_level"]
+
+
+def test_capacity_is_kept_in_every_class(planted):
+    X, y = planted
+    means = np.stack([X[y == c].mean(axis=0) for c in range(5)])
+    selector = SemFS(5, capacity=17.0).fit(X, y)
+    assert means[:, selector.support_].sum(axis=1).max() <= 17.0
+    assert selector.support_.sum() == 5
+    one = SemFS(5, capacity={2: 12.0}).fit(X, y)
+    assert means[2, one.support_].sum() <= 12.0
+    with pytest.raises(ParameterError, match="has no room for 5 features. At most . features"):
+        SemFS(5, capacity=9.0).fit(X, y)
+    with pytest.raises(ParameterError, match="signals of 0 or more"):
+        SemFS(5, capacity=9.0).fit(X - 10.0, y)
+
+
+def test_rules_together(planted):
+    X, y = planted
+    means = np.stack([X[y == c].mean(axis=0) for c in range(5)])
+    costs = np.linspace(2.0, 1.0, 12)
+    selector = SemFS(
+        6, costs=costs, budget=9.5, capacity=30.0, min_per_class=1, exclude=[0], include=[9]
+    ).fit(X, y)
+    assert selector.support_.sum() == 6
+    assert selector.order_[0] == 9
+    assert 0 not in selected(selector)
+    assert costs[selector.support_].sum() <= 9.5
+    assert means[:, selector.support_].sum(axis=1).max() <= 30.0
+    assert selector.coverage_.min() >= 1
+    named = [text.split(":")[0] for text in selector.rules_]
+    assert named == ["exclude", "include", "min_per_class", "budget", "capacity"]
+    assert sum("J" in text for text in selector.rules_) == 5  # each says what it cost
+
+
+# ---- data in other forms --------------------------------------------------------------
+
+RULES = {
+    "min_per_class": 1,
+    "costs": np.linspace(2.0, 1.0, 12),
+    "budget": 12.0,
+    "capacity": 40.0,
+    "max_level": 9.0,
+}
+
+
+def test_blocks_and_parts_give_the_same_panel(planted, tmp_path):
+    X, y = planted
+    whole = SemFS(7, **RULES).fit(X, y)
+    parts = SemFS(7, **RULES).partial_fit(X[:100], y[:100])
+    # not all classes are there yet: the rules hold for those that are
+    parts.partial_fit(X[100:], y[100:])
+    np.testing.assert_array_equal(parts.support_, whole.support_)
+    blocks = [(X[i::4], y[i::4]) for i in range(4)]
+    streamed = SemFS(7, **RULES).fit(iter(blocks))
+    np.testing.assert_array_equal(streamed.support_, whole.support_)
+    assert streamed.rules_ == whole.rules_
+    again = load(save(whole, tmp_path / "panel.npz"))
+    assert again.rules_ == whole.rules_
+    np.testing.assert_array_equal(again.coverage_, whole.coverage_)
+
+
+def test_cross_validation_passes_rules_on(blood):
+    X, y = blood
+    grid = {"gamma": [1.0, 10.0]}
+    found = SemFSCV(20, param_grid=grid, cv=3, n_repeats=1, min_per_class=2).fit(X, y)
+    assert found.coverage_.min() >= 2
+    assert found.support_.sum() == 20
+    costs = np.ones(X.shape[1])
+    bought = SemFSCV(None, param_grid=grid, cv=3, n_repeats=1, costs=costs, budget=12.0)
+    assert bought.fit(X, y).support_.sum() == 12
+    only = SemFSCV(8, param_grid=grid, cv=3, n_repeats=1, candidates=range(40)).fit(X, y)
+    assert max(selected(only)) < 40
+    with pytest.raises(ParameterError, match="does not go together with groups"):
+        SemFSCV("auto", groups=np.zeros(X.shape[1])).fit(X, y)
+
+
+def test_top_features_keep_their_marks(planted):
+    X, y = planted
+    fitted = SemFS(6).fit(X, y)._get_fitted()
+    top = fitted.top(3)
+    assert top.marks.shape == (5, 3)
+    kept = np.isin(fitted.selected, top.selected)
+    np.testing.assert_array_equal(top.marks, fitted.marks[:, kept])
+
+
+def test_candidates_by_name_and_pattern():
+    pd = pytest.importorskip("pandas")
+    X, y, _ = make_problem(0, d=12)
+    frame = pd.DataFrame(
+        X, columns=[*(f"g{j}" for j in range(6)), *(f"h{j}" for j in range(6))]
+    )
+    found = SemFS(3, candidates=["re:^h", "g1"]).fit(frame, y)
+    assert all(name == "g1" or name[0] == "h" for name in found.get_feature_names_out())
+    assert "candidates: 5 features ruled out" in found.rules_[0]
+    assert np.isneginf(found.scores_[0])

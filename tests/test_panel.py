@@ -1,0 +1,226 @@
+"""The page about a panel: what the object knows, what the page says, words, the command."""
+
+import csv
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from report_rows import EVIL, NASTY
+from scipy.stats import norm
+
+from problems import make_problem
+from semfs import SemFS, save
+from semfs import load as load_selector
+from semfs.datasets import load_sample
+from semfs.panel import CELLS, panel_report
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("jinja2")
+pytest.importorskip("plotly")
+pytest.importorskip("typer")
+
+
+@pytest.fixture(scope="module")
+def lung():
+    return load_sample()
+
+
+@pytest.fixture(scope="module")
+def panel(lung):
+    X, y, *_ = lung.split()
+    X = pd.DataFrame(X, columns=lung.feature_names)
+    selector = SemFS(12, lung.attributes).fit(X, y)
+    return panel_report(selector, words=CELLS, n_bootstraps=5, command="semfs panel …")
+
+
+def planted():
+    """Four classes; feature 0 marks class 0, feature 1 marks classes 2 and 3, others noise."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 50)
+    X = rng.normal(size=(200, 6))
+    X[y == 0, 0] += 6
+    X[y >= 2, 1] += 6
+    return X, y
+
+
+# ---- explain() ------------------------------------------------------------------------
+
+
+def test_coverage_counts_the_features_that_mark_each_class():
+    X, y = planted()
+    found = SemFS(2, None).fit(X, y).explain(n_bootstraps=0)
+    assert found.coverage.to_dict() == {"0": 1, "1": 0, "2": 1, "3": 1}
+    assert found.markers.loc["x0"].tolist() == [True, False, False, False]
+
+
+def test_separation_is_the_mahalanobis_distance_of_class_means():
+    X, y = planted()
+    selector = SemFS(2, None).fit(X, y)
+    found = selector.explain(n_bootstraps=0)
+    means = np.array([X[y == c][:, :2].mean(axis=0) for c in range(4)])
+    within = selector.within_.copy()
+    within[0, 1] *= 0.5  # correlations are shrunk by half
+    within[1, 0] *= 0.5
+    difference = means[0] - means[2]
+    expected = np.sqrt(difference @ np.linalg.solve(within, difference))
+    assert_allclose(found.separation.iloc[0, 2], expected, rtol=1e-6)
+    pairs = found.pairs
+    assert (pairs["first"][0], pairs["second"][0]) == ("2", "3")  # nothing separates them
+    assert (np.diff(pairs["distance"]) >= 0).all()
+    assert_allclose(pairs["error"], norm.cdf(-pairs["distance"] / 2))
+
+
+def test_the_expected_confusion_is_that_of_the_samples():
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 4000)
+    X = rng.normal(size=(12000, 3))
+    X[y == 1, 0] += 2.0
+    X[y == 2, 1] += 9.0
+    pairs = SemFS(2, None).fit(X, y).explain(n_bootstraps=0).pairs
+    measured = np.mean(X[y == 0, 0] > 1.0) / 2 + np.mean(X[y == 1, 0] < 1.0) / 2
+    assert pairs["error"][0] == pytest.approx(measured, abs=0.02)
+
+
+def test_correlations_are_those_of_samples_with_classes_alike():
+    X, y, A = make_problem(n=240, d=10, C=6)
+    selector = SemFS(4, A).fit(X, y)
+    found = selector.explain(n_bootstraps=0).correlation
+    selected = selector.order_[:4]
+    counts = np.bincount(y)
+    Z = np.sqrt(1 / counts[y])[:, None] * (
+        X[:, selected] - np.mean([X[y == c].mean(axis=0) for c in range(6)], 0)[selected]
+    )
+    covariance = Z.T @ Z
+    deviations = np.sqrt(np.diag(covariance))
+    assert_allclose(found, covariance / np.outer(deviations, deviations), atol=0.02)
+
+
+def test_unseen_classes_are_there_by_predicted_means(lung, panel):
+    found = panel.explanation
+    assert set(found.unseen) == {str(label) for label in lung.unseen}
+    assert found.means.shape == (12, 19)
+    assert found.separation.shape == (19, 19)
+
+
+def test_a_saved_selector_has_pairs_and_coverage_without_samples(lung, tmp_path):
+    X, y, *_ = lung.split()
+    selector = SemFS(5, lung.attributes).fit(X, y)
+    loaded = load_selector(save(selector, tmp_path / "s.semfs"))
+    ours = panel_report(loaded, n_bootstraps=0)
+    assert ours.shares is None
+    expected = selector.explain(n_bootstraps=0).separation
+    assert_allclose(ours.explanation.separation, expected, rtol=1e-6)
+    assert "Levels by class" in ours.render()
+
+
+# ---- the object and the page ----------------------------------------------------------
+
+
+def test_shares_count_the_samples_above_the_threshold(lung, panel):
+    X, y, *_ = lung.split()
+    column = list(lung.feature_names).index(panel.features[0])
+    for label in panel.shares.columns:
+        expected = (X[np.asarray(y) == label][:, column] > 0).mean()
+        assert_allclose(panel.shares.loc[panel.features[0], label], expected)
+    assert panel.n_samples == len(y)
+
+
+def test_samples_given_as_arrays_and_remembered_ones_agree():
+    X, y, A = make_problem(n=200, d=12, C=6)
+    selector = SemFS(4, A).fit(X, y)
+    given = panel_report(selector, X, y, n_bootstraps=0)
+    remembered = panel_report(selector, n_bootstraps=0)
+    assert_allclose(given.shares, remembered.shares)
+    first = selector.order_[0]
+    average = np.mean([X[y == c, first].mean() for c in range(6)])
+    assert_allclose(given.shares.iloc[0, 0], (X[y == 0, first] > average).mean())
+
+
+def test_the_page_says_what_was_asked_for(panel, tmp_path):
+    page, table = panel.write(tmp_path / "panel.html")
+    text = page.read_text("utf-8")
+    for title in (
+        "Panel of 12 genes",
+        "Levels by cell type",
+        "Coverage of each cell type",
+        "Expected separation of cell types",
+        "Correlation between the genes",
+        "Stability",
+        "semfs panel …",
+    ):
+        assert title in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    rows = list(csv.DictReader(table.open(encoding="utf-8")))
+    assert list(rows[0]) == ["rank", "gene", "reason", "frequency", "substitutes"]
+    assert [row["gene"] for row in rows] == panel.features
+    assert all(0 <= float(row["frequency"]) <= 1 for row in rows)
+
+
+def test_rules_have_a_section(panel):
+    from dataclasses import replace
+
+    told = replace(panel, rules=["min_per_class=2 cost 1.5 % of J."])
+    assert "min_per_class=2 cost 1.5 % of J." in told.render()
+    assert ">Rules</h2>" not in panel.render()
+
+
+def test_names_stay_text(tmp_path):
+    X, y, A = make_problem(n=120, d=len(NASTY), C=6, m=len(NASTY))
+    labels = np.array([*NASTY, "a", "b", "c", "d", "e"])[:6]
+    table = pd.DataFrame(A, index=labels, columns=NASTY)
+    frame = pd.DataFrame(X, columns=NASTY)
+    selector = SemFS(len(NASTY), table).fit(frame, labels[y])
+    made = panel_report(selector, n_bootstraps=3)
+    page, vendor = made.write(tmp_path / "panel.html")
+    assert EVIL not in page.read_text("utf-8")
+    assert "'=HYPERLINK(1)" in vendor.read_text("utf-8")
+
+
+def test_another_ending_is_refused(panel, tmp_path):
+    with pytest.raises(ValueError, match="written as"):
+        panel.write(tmp_path / "panel.pdf")
+
+
+# ---- the command ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def table_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = planted()
+    frame = pd.DataFrame(X * [1, 10, 1, 1, 1000, 1], columns=[f"s{j}" for j in range(6)])
+    frame["state"] = np.array(["idle", "run", "hot", "fail"])[y]
+    frame.to_csv("machine.csv", index=False)
+    return tmp_path
+
+
+def test_the_command_writes_the_page_and_the_list(table_file, invoke):
+    options = ("--scale", "--bootstraps", 4, "--save", "p.semfs", "--reduced", "small.csv")
+    done = invoke("panel", "machine.csv", "-l", "state", "-k", 2, *options)
+    assert "Wrote panel.html" in done.stdout
+    text = (table_file / "panel.html").read_text("utf-8")
+    assert "Panel of 2 features" in text
+    assert "gene" not in text.partition('<script type="application/json"')[0]
+    vendor = pd.read_csv("panel.csv")
+    assert set(vendor["feature"]) == {"s0", "s1"}
+    assert set(pd.read_csv("small.csv").columns) == {"s0", "s1", "state"}
+    assert set(load_selector("p.semfs").get_feature_names_out()) == {"s0", "s1"}
+
+
+def test_means_and_thresholds_are_in_the_units_of_the_data(table_file, invoke):
+    from semfs.rows import open_blocks
+    from semfs.select import fit_features
+
+    source = open_blocks("machine.csv", "state")
+    done = fit_features(source, SemFS(2), scale=True)
+    made = panel_report(done.selector, done.samples, explanation=done.explanation)
+    means = pd.read_csv("machine.csv").groupby("state")[made.features].mean()
+    assert_allclose(made.explanation.means.T, means.loc[made.explanation.means.columns])
+    assert (made.shares.loc["s1", ["hot", "fail"]] > 0.9).all()
+
+
+def test_a_page_is_not_written_over_the_data(table_file, invoke):
+    done = invoke("panel", "machine.csv", "-l", "state", "-o", "machine.html", code=2)
+    assert "would overwrite" in done.stderr
+    done = invoke("panel", "machine.csv", "-l", "state", "-o", "panel.csv", code=2)
+    assert "written as .html" in done.stderr
