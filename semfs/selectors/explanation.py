@@ -286,7 +286,7 @@ def _class_tables(
     """The tables of an explanation that need class means and the covariance within classes."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     predictor = selector._predictor()
-    table = selector._class_candidates(None)
+    table = selector.candidate_classes(None)
     classes = [str(label) for label in table.classes.tolist()]
     # The predictor has the selected features in ascending order.
     entered = np.searchsorted(np.sort(selected), selected)
