@@ -14,6 +14,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from semfs._typing import Float64, Indices
+from semfs.arrays import quiet_overflow
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import MeanModel
 
@@ -69,7 +70,14 @@ class ClassPredictor:
     def attributes(self, Z: Float64) -> Float64:
         """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
         center, scale, W = self._attribute_model
-        return self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
+        with quiet_overflow:
+            found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "X has numbers so much larger than those of fit that predictions overflow. "
+                "Bring X to the units of fit."
+            )
+        return found
 
     # ---- seen classes ------------------------------------------------------------------
 
