@@ -48,6 +48,8 @@ HARMLESS = ("Singular", "singular matrix (")
 def matrix(rng: np.random.Generator, n: int, d: int) -> Any:
     """A matrix (n, d), ordinary or with something unusual."""
     X = rng.normal(size=(n, d)) + 2.0 * rng.normal(size=(1, d))
+    if rng.random() < 0.6:
+        return X
     spoil = rng.choice(
         ["", "", "", "nan", "inf", "constant", "tiny", "huge", "copies", "far", "zeros", "ints"]
     )
@@ -86,6 +88,8 @@ def labels(rng: np.random.Generator, n: int) -> Any:
     """Labels (n,), of few or many classes, of several types, some missing."""
     n_classes = int(rng.choice([1, 2, 3, 5, 9, max(1, n)]))
     codes = rng.integers(0, n_classes, n)
+    if rng.random() < 0.5:
+        return rng.integers(0, int(rng.integers(2, 8)), n)
     form = rng.choice(["", "", "text", "float", "marks", "none", "object"])
     if form == "text":
         return np.array([f"class {c}" for c in codes])
@@ -118,7 +122,7 @@ def table(rng: np.random.Generator, y: Any) -> Any:
 
 
 def weights(rng: np.random.Generator, n: int) -> Any:
-    kind = rng.choice(["none", "none", "ordinary", "zeros", "all zero", "negative", "huge"])
+    kind = rng.choice(["none"] * 5 + ["ordinary", "zeros", "all zero", "negative", "huge"])
     found: dict[str, Any] = {
         "none": None,
         "ordinary": rng.random(n),
@@ -145,19 +149,19 @@ def call_semfs(rng: np.random.Generator, folder: Path) -> None:
     """Fit, use, save and load a SemFS or SemFSCV."""
     from semfs import SemFS, SemFSCV, load, save
 
-    n = int(rng.choice([1, 2, 5, 12, 40, 90]))
+    n = int(rng.choice([1, 2, 5, 12, 40, 40, 90, 90]))
     d = int(rng.choice([1, 2, 6, 20]))
     X = matrix(rng, n, d)
     y = labels(rng, n)
     options: dict[str, Any] = {
         "n_features_to_select": [1, 3, d, 0.5, d + 3][rng.integers(5)],
         "attributes": table(rng, y) if rng.random() < 0.6 else None,
-        "gamma": float(rng.choice([0.0, 1e-8, 1.0, 10.0, 1e8, 1e300])),
-        "alpha": float(rng.choice([0.0, 1.0, 1e300])),
-        "label_weight": float(rng.choice([0.0, 0.0, 1.0, 1e300])),
+        "gamma": float(rng.choice([0.0, 1e-8, 1.0, 1.0, 10.0, 10.0, 1e8, 1e300])),
+        "alpha": float(rng.choice([0.0, 1.0, 1.0, 1.0, 1e300])),
+        "label_weight": float(rng.choice([0.0, 0.0, 0.0, 1.0, 1.0, 1e300])),
         "class_weight": [None, "balanced"][rng.integers(2)],
         "fit_intercept": bool(rng.integers(2)),
-        "missing_values": str(rng.choice(["error", "class-mean"])),
+        "missing_values": str(rng.choice(["error", "error", "class-mean"])),
     }
     if rng.random() < 0.2:
         options["include"] = [int(rng.integers(d))]

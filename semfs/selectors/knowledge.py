@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import AttributesLike, Indices, Mask, Matrix
-from semfs.arrays import batches, draw_rows, quiet_overflow
+from semfs.arrays import batches, draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import UNLABELED
 from semfs.method.class_means import unseen_class_problem
@@ -204,7 +204,7 @@ def _unlabeled_classes(
         n_ignored = n_samples - int(np.count_nonzero(labels >= 0))
     # the seen classes have the weight 1
     weight = max(1.0, (n_samples - n_ignored) / (EQUAL_SAMPLES * n_clusters))
-    with quiet_overflow:
+    with np.errstate(over="ignore", invalid="ignore"):
         factor = weight * objective.q / problem.q
     if not np.isfinite(factor):
         reason = "they differ too little, next to the labeled ones, for floating point"

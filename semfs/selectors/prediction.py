@@ -14,7 +14,6 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from semfs._typing import Float64, Indices
-from semfs.arrays import quiet_overflow
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import MeanModel
 
@@ -70,7 +69,7 @@ class ClassPredictor:
     def attributes(self, Z: Float64) -> Float64:
         """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
         center, scale, W = self._attribute_model
-        with quiet_overflow:
+        with np.errstate(over="ignore", invalid="ignore"):
             found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
         if not np.isfinite(found).all():
             raise ValueError(

@@ -193,3 +193,11 @@ def test_clusters_do_not_depend_on_the_unit():
     expected = cluster_scores(X, y, n_repeats=3)
     for unit in (1e250, 1e-250):
         assert_allclose(cluster_scores(unit * X, y, n_repeats=3), expected)
+
+
+def test_descriptions_mean_nothing_to_a_selector_of_labels():
+    X, y, A = make_problem(n=60, d=6, C=3, m=3)
+    selector = SemFS(2).fit(X, y)
+    with pytest.raises(ValueError, match="class_table needs a selector that was fitted to"):
+        selector.predict(X, A)
+    assert len(selector.predict(X, selector.class_table_)) == len(X)
