@@ -550,7 +550,7 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
         row, column = (int(index[np.argmax(wrong)]) for index in found.coords)
         first_line = str(error).splitlines()[0]
         columns = getattr(X, "columns", names)
-        counts = np.bincount(found.coords[1][wrong], minlength=X.shape[1])
+        counts = np.bincount(found.coords[1][wrong], minlength=found.shape[1])
         message = (
             f"{first_line} First such value: {_place(X, row, column, names)}."
             f"{_affected_columns(counts, columns)} {FILL_GAPS}"
@@ -577,7 +577,8 @@ def _affected_columns(counts: Indices, names: Sequence[object] | None) -> str:
 def _place(X: Matrix, row: int, column: int, names: Sequence[object] | None) -> str:
     """Name a place in X, by the labels of a data frame where it has some."""
     names = getattr(X, "columns", names)
-    labels = getattr(X, "index", None)
+    # a list has a method of that name
+    labels = getattr(X, "index", None) if hasattr(X, "columns") else None
     column_text = str(column) if names is None else f"{column} ({names[column]!r})"
     row_text = str(row)
     if labels is None:

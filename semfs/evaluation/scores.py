@@ -48,6 +48,10 @@ Scorer = Callable[[Transformer, Matrix, LabelsLike], float]
 # --- K-means ---------------------------------------------------------------------------
 
 
+#: Numbers beyond this, or below its inverse, are rescaled before distances are computed.
+LARGEST = 1e100
+
+
 def cluster_scores(
     X: ArrayLike | Matrix,
     y: LabelsLike,
@@ -79,9 +83,14 @@ def cluster_scores(
     >>> cluster_scores(X, ["ant"] * 3 + ["cat"] * 3, n_repeats=2)
     (array([1., 1.]), array([1., 1.]))
     """
-    samples = check_array(X, accept_sparse=True, dtype=np.float64, order="C")
+    with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
+        samples = check_array(X, accept_sparse=True, dtype=np.float64, order="C")
     if sp.issparse(samples):
         samples = samples.toarray(order="C")
+    largest = float(np.abs(samples).max(initial=0.0))
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+        # clusters do not depend on the unit, but squares of these numbers overflow
+        samples = samples / largest
     classes, codes = encode_labels(y, n_samples=len(samples))
     n_clusters = len(classes)
     if n_clusters < 2:
@@ -335,8 +344,9 @@ def knn_balanced_accuracy(
     >>> knn_balanced_accuracy(X_train, y_train, X_test, y_test, n_neighbors=1)
     0.75
     """
-    X_train = check_array(X_train, accept_sparse="csr", dtype=np.float64)
-    X_test = check_array(X_test, accept_sparse="csr", dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
+        X_train = check_array(X_train, accept_sparse="csr", dtype=np.float64)
+        X_test = check_array(X_test, accept_sparse="csr", dtype=np.float64)
     train_classes, train_codes = encode_labels(y_train, n_samples=X_train.shape[0])
     test_classes, test_codes = encode_labels(y_test, n_samples=X_test.shape[0])
     check_integer("n_neighbors", n_neighbors, 1)

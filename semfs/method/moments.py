@@ -23,7 +23,7 @@ from semfs._typing import (
     Mask,
     Matrix,
 )
-from semfs.arrays import batches, canonical
+from semfs.arrays import batches, canonical, quiet_overflow
 from semfs.labels import encode_labels, label_array
 from semfs.rows import as_matrix
 from semfs.rows.device import DeviceRows, is_foreign
@@ -113,6 +113,7 @@ class Moments:
         return cls.from_checked(X, codes, classes, check_weights(sample_weight, n))
 
     @classmethod
+    @quiet_overflow
     def from_checked(
         cls, X: Any, codes: Indices, classes: np.ndarray, weights: Float64 | None = None
     ) -> Moments:

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from semfs._typing import Float64, Indices, Mask, Matrix
-from semfs.arrays import batches
+from semfs.arrays import batches, quiet_overflow
 from semfs.evaluation import normalized_mutual_info
 from semfs.labels import LEFT_OUT
 from semfs.method.batches import OffsetMatrix, stacked_offset_matrices
@@ -210,6 +210,7 @@ def _near(X_seen: Matrix, X: Matrix) -> Mask:
     return distances <= limit if limit > 0.0 else np.ones(len(distances), dtype=bool)
 
 
+@quiet_overflow
 def _distances(X: Matrix, center: Float64) -> Float64:
     """Distances (n,) of samples X (n, d) from the center (d,)."""
     distances = np.empty(X.shape[0])

@@ -492,7 +492,9 @@ def training_matrix(
         "dtype": floating_dtypes(X) or FLOATS,
         "ensure_all_finite": finite,
     }
-    with warnings.catch_warnings(), place_of_nan(X, names):
+    # scikit-learn adds up all numbers, of which some may be huge
+    quiet = np.errstate(invalid="ignore")
+    with warnings.catch_warnings(), quiet, place_of_nan(X, names):
         if names is not None:  # they were compared when the file was read
             warnings.filterwarnings("ignore", NO_NAMES)
         checked = validate_data(estimator, X, reset=reset, **options)
@@ -752,7 +754,7 @@ def _unlabeled_in_memory(
     Features that they lack are zero, and named in a warning.
     """
     what = "X_unlabeled"
-    with place_of_nan(X, names, what):
+    with place_of_nan(X, names, what), np.errstate(invalid="ignore"):
         finite: Any = "allow-nan" if keep_missing else True
         checked = check_array(
             X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite

@@ -234,7 +234,12 @@ def _unlabeled_classes(
     if len(labels):
         n_ignored = n_samples - int(np.count_nonzero(labels >= 0))
     weight = 1.0 / _weight_of_seen(n_samples - n_ignored, n_clusters)
-    problem = problem.scaled_by(weight * objective.q / problem.q)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = weight * objective.q / problem.q
+    if not np.isfinite(factor):
+        reason = "they differ too little, next to the labeled ones, for floating point"
+        return UnlabeledClasses(labels, not_used=reason)
+    problem = problem.scaled_by(factor)
     return UnlabeledClasses(labels, n_clusters, problem, weight, n_ignored=n_ignored)
 
 

@@ -578,7 +578,13 @@ class LinearSelector(RankingSelector):
         seen = self.class_table_
         unseen = self.new_table_
         if class_table is not None:
-            return as_attribute_table(class_table).columns_of(seen, "class_table")
+            given = as_attribute_table(class_table)
+            if _are_labels(seen) and set(given.names) != set(seen.names):
+                message = (
+                    "needs a selector that was fitted to attributes: this one knows labels."
+                )
+                raise ParameterError("class_table", message)
+            return given.columns_of(seen, "class_table")
         # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen
@@ -655,6 +661,14 @@ class LinearSelector(RankingSelector):
                 f"{fitted[0]!r} to {fitted[-1]!r}; found {len(found)}, from {found[0]!r} "
                 f"to {found[-1]!r}."
             )
+
+
+def _are_labels(table: AttributeTable) -> bool:
+    """Whether the attributes are the labels themselves, an indicator of each class."""
+    names = [str(label) for label in table.classes.tolist()]
+    if [str(name) for name in table.names] != names:
+        return False
+    return np.array_equal(table.values, np.eye(len(names)))
 
 
 def _dense(Z: Matrix) -> Float64:

@@ -102,7 +102,14 @@ class ClassPredictor:
     def attributes(self, Z: Float64) -> Float64:
         """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
         center, scale, W = self._attribute_model
-        return self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "X has numbers so much larger than those of fit that predictions overflow. "
+                "Bring X to the units of fit."
+            )
+        return found
 
     def class_means(self, table: AttributeTable) -> Float64:
         """Return the means (U, k) of the classes of a table, predicted if they are unseen."""

@@ -192,7 +192,8 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
         if blocks is None:
             X = without_text_columns(X)
-            with place_of_nan(X):
+            # scikit-learn adds up all numbers, of which some may be huge
+            with place_of_nan(X), np.errstate(invalid="ignore"):
                 return super().transform(X)
         return stacked(list(blocks))
 

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 
 from problems import make_problem
 from semfs import SemFS, SemFSCV
 from semfs.baselines import L20ALM
+from semfs.evaluation import cluster_scores
 
 pd = pytest.importorskip("pandas")
 X, Y, A = make_problem(d=6)
@@ -152,3 +154,50 @@ def test_a_large_alpha_ranks_float32_as_float64():
     for alpha in (1e20, 1e38):
         single = SemFS(3, A, alpha=alpha).fit(X.astype(np.float32), Y).order_
         assert single.tolist() == SemFS(3, A, alpha=alpha).fit(X, Y).order_.tolist()
+
+
+# ---- found by tools/fuzz_api.py -----------------------------------------------------------
+
+
+def test_missing_values_of_lists_are_named():
+    X, y, _ = make_problem(n=20, d=4)
+    rows = X.tolist()
+    rows[3][2] = float("nan")
+    with pytest.raises(ValueError, match="First such value: row 3"):
+        SemFS(2).fit(rows, y)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_sums_of_huge_numbers_do_not_warn():
+    X, y, _ = make_problem(n=40, d=4)
+    huge = 1e307 * np.clip(X, -9, 9)
+    with pytest.raises(ValueError, match="Rescale"):
+        SemFS(2).fit(huge, y)
+    with pytest.raises(ValueError):
+        SemFS(2).fit(X, y, X_unlabeled=huge)
+    selector = SemFS(2).fit(1e-60 * X, y)
+    with pytest.raises(ValueError, match="units of fit"):
+        selector.predict_attributes(1e300 * np.clip(X, -9, 9))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_unlabeled_samples_that_hardly_differ_are_not_used():
+    X, y, _ = make_problem(n=60, d=6)
+    selector = SemFS(2).fit(X, y, X_unlabeled=1e-160 * X)
+    assert np.isfinite(selector.scores_).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_clusters_do_not_depend_on_the_unit():
+    X, y, _ = make_problem(n=60, d=4)
+    expected = cluster_scores(X, y, n_repeats=3)
+    for unit in (1e250, 1e-250):
+        assert_allclose(cluster_scores(unit * X, y, n_repeats=3), expected)
+
+
+def test_descriptions_mean_nothing_to_a_selector_of_labels():
+    X, y, A = make_problem(n=60, d=6, C=3, m=3)
+    selector = SemFS(2).fit(X, y)
+    with pytest.raises(ValueError, match="class_table needs a selector that was fitted to"):
+        selector.predict(X, A)
+    assert len(selector.predict(X, selector.class_table_)) == len(X)
