@@ -19,7 +19,12 @@ OPTIONS = {
     "label_weight": "--label-weight",
     "max_correlation": "--max-correlation",
     "min_cells": "--min-cells",
+    "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
+    "missing_values": "--impute",
+    "unknown_rate": "--unknown",
+    "class_table": "--table",
+    "missing_features": "--missing-features",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
@@ -30,6 +35,7 @@ SAME_NAME = (
         "drop",
         "exclude",
         "gamma",
+        "impute",
         "include",
         "layer",
     ),

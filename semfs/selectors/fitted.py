@@ -14,8 +14,9 @@ from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
+from semfs.selectors.calibration import CalibratedPredictor, CalibrationSample
 from semfs.selectors.inputs import NOTHING
-from semfs.selectors.prediction import ClassPredictor, same_space
+from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
 from semfs.validation import listed
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Fitted:
     normal_equations: NormalEquations | None = None  # of "direct"
     #: Near copies, and the selected feature that each copies.
     copies: Mapping[int, int] = field(default_factory=dict)
+    sample: CalibrationSample | None = None  # of the selected features; None: not at hand
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -111,6 +113,7 @@ class Fitted:
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
             copies=getattr(selector, "skipped_", {}),
+            sample=_sample_of(selector),
         )
 
     def attributes(self) -> dict[str, Any]:
@@ -137,6 +140,7 @@ class Fitted:
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
             "skipped_": self.skipped,
             "preprocessing_": _settings_of(self.preprocessing),
+            "calibration_sample_": _as_dict(self.sample),
         }
 
     @property
@@ -188,10 +192,17 @@ class Fitted:
     def prediction_model(self) -> ClassPredictor:
         """The model that predictions are made with, the same for all of them."""
         n_features = len(self.order)
-        same = same_space(
-            self.feature_names, n_features, self.table.names.tolist(), self.selected
-        )
-        return ClassPredictor(self.table, self.class_means, self.within, same)
+        names = self.table.names.tolist()
+        same = same_space(self.feature_names, n_features, names, self.selected)
+        surely_same = same is not None
+        if same is None:
+            same = perhaps_same_space(self.feature_names, n_features, names, self.selected)
+        return ClassPredictor(self.table, self.class_means, self.within, same, surely_same)
+
+    @cached_property
+    def calibrated_model(self) -> CalibratedPredictor:
+        """The same, with scores of seen and unseen classes that can be compared."""
+        return CalibratedPredictor(self.prediction_model, self.sample)
 
     def top(self, k: int) -> Fitted:
         """Return what a fit of the first k features learns; scores and order stay.
@@ -206,6 +217,7 @@ class Fitted:
             n_selected=k,
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
+            sample=None if self.sample is None else self.sample.keep_features(kept),
         )
         if self.normal_equations is None:
             return shorter
@@ -228,6 +240,9 @@ class Fitted:
         """
         unit = scale[self.selected]
         equations = self.normal_equations
+        sample = self.sample
+        if sample is not None:
+            sample = replace(sample, Z=sample.Z / unit)
         if equations is not None:
             equations = replace(equations, unit=equations.unit * scale[equations.features])
         return replace(
@@ -236,11 +251,38 @@ class Fitted:
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
             normal_equations=equations,
+            sample=sample,
             preprocessing=replace(self.preprocessing, scale=None),
         )
 
 
 def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
     """What is done, without what is not: a plain dict, which can be saved."""
-    settings = {"normalize": preprocessing.normalize, "scale": preprocessing.scale}
+    settings = {
+        "layer": preprocessing.layer,
+        "normalize": preprocessing.normalize,
+        "scale": preprocessing.scale,
+    }
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _as_dict(sample: CalibrationSample | None) -> dict[str, Any]:
+    """A calibration sample as arrays by name, which can be saved; empty without one."""
+    if sample is None:
+        return {}
+    return {
+        "features": sample.Z,
+        "codes": sample.codes,
+        "weights": sample.weights,
+        "counts": sample.counts,
+    }
+
+
+def _sample_of(selector: LinearSelector) -> CalibrationSample | None:
+    """The calibration sample of a selector; files of older releases have none."""
+    found = getattr(selector, "calibration_sample_", None)
+    if not found:
+        return None
+    return CalibrationSample(
+        found["features"], found["codes"], found["weights"], found["counts"]
+    )

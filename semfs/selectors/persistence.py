@@ -89,7 +89,8 @@ def save(selector: BaseEstimator, path: PathLike) -> Path:
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
         Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
-        another device come back as numpy arrays. Callbacks and samples are not kept.
+        another device come back as numpy arrays. Callbacks and samples are not kept, but for
+        selected features of at most 20 samples of each class (``calibration_sample_``).
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 

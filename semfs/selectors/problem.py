@@ -15,7 +15,8 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
-from semfs.rows import Preprocessing
+from semfs.rows import Preprocessing, in_memory
+from semfs.selectors.calibration import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
 from semfs.selectors.knowledge import further_knowledge
@@ -316,6 +317,7 @@ class Problem:
             feature_names=self.feature_names,
             normal_equations=self._normal_equations(solution),
             copies=solution.copies,
+            sample=_calibration_sample(self.moments, selected),
             **known,
         )
 
@@ -379,6 +381,14 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     position = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
     places = [position.get(j, -1) for j in features.tolist()]
     return None if -1 in places else gram[np.ix_(places, places)]
+
+
+def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
+    """A few samples of each class, by which predictions are calibrated; None beyond memory."""
+    rows = moments.rows
+    if not in_memory(rows):
+        return None
+    return CalibrationSample.drawn(rows, selected, len(moments.classes))
 
 
 def check_two_classes(moments: Moments) -> None:

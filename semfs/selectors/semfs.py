@@ -32,6 +32,7 @@ AS_PUBLISHED: dict[str, Any] = {
     "label_weight": 0.0,
     "max_correlation": None,
     "target_attributes": None,
+    "missing_values": "error",
     "n_inner": 1,
     "step": "lipschitz",
     "s_init": None,
@@ -101,6 +102,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Features, by index or by name, that are selected before all others.
     exclude : sequence of int or str, optional
         Features, by index or by name, that are never selected.
+    missing_values : {"error", "class-mean"}, default="error"
+        What to do about NaN in X: refuse it, or fill a gap with the mean of the values of its
+        class. Class means are then those of the values observed, and the scatter of a feature
+        within classes is divided by the share of samples in which it was observed. A feature
+        needs a value in each class. Gaps of unlabeled samples are filled with the mean of the
+        feature among them. For dense data in memory and files that fit into it; `predict`
+        needs complete samples.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
@@ -170,9 +178,15 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Cluster of each unlabeled sample: those of X in their order, without those of weight
         0, then those of ``X_unlabeled``. Empty for Dask arrays.
     preprocessing_ : dict
-        What was done to the data before the fit, such as ``{"normalize": "log1p"}`` of
-        `semfs.rows.open_blocks`. It is applied to files and AnnData objects that are passed
-        to `predict` and `transform` later.
+        What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
+        `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
+        AnnData objects that are passed to `predict` and `transform` later.
+    bias_ : float
+        What the scores of seen classes are lowered by where unseen classes compete, chosen
+        when it is first needed.
+    calibration_sample_ : dict
+        Selected features of at most 20 samples of each seen class, by which predictions are
+        calibrated; empty if no samples were at hand, and simulated ones are used.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
@@ -251,8 +265,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Sample weights. Samples of weight 0 are ignored, unlabeled ones too.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabeled samples, in any form that X may have. Beyond memory, clusters are
-            found in a sample of them and all are assigned to these.
+            More unlabeled samples, in any form that X may have. Features are found by name
+            where both have names, unless the samples are beyond memory. Features that
+            X_unlabeled lacks are named in a warning and judged by the labeled samples alone.
+            Beyond memory, clusters are found in a sample of them and all are assigned to these.
         """
         with self._all_or_nothing():
             self._check_parameters()
@@ -299,6 +315,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
             self._check_parameters()
+            if self.missing_values != "error":
+                message = ' is "class-mean", which needs all samples at once. Use fit.'
+                raise ParameterError("missing_values", message.strip())
             first = collected is None
             found = FitInput.from_user(self, X, y, sample_weight, reset=first)
             data = found.summed(self._sum_options(found.n_features))

@@ -46,6 +46,7 @@ NOT_IN_FOLDS = {
     "attributes",
     "include",
     "exclude",
+    "missing_values",
     "verbose",
     "target_attributes",
     "n_new_classes",
@@ -92,6 +93,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     include : sequence of int or str, optional
         As in `SemFS`.
     exclude : sequence of int or str, optional
+        As in `SemFS`.
+    missing_values : {"error", "class-mean"}, default="error"
         As in `SemFS`.
     verbose : int, default=0
         If positive, print a line per setting.

