@@ -38,6 +38,10 @@ def tables() -> dict[str, str]:
         "knowledge-chosen": ("knowledge", lambda found: knowledge_table(found, "chosen")),
         "knowledge-confirmed": ("knowledge", lambda found: knowledge_table(found, "confirmed")),
         "default": ("knowledge", default_table),
+        "defaults-summary": ("defaults", defaults_summary),
+        "defaults-data": ("defaults", defaults_data),
+        "defaults-losses": ("defaults", defaults_losses),
+        "defaults-chosen": ("defaults", defaults_chosen),
         "knowledge-predict": ("knowledge", prediction_table),
         "knowledge-pairs": ("knowledge", pairs_table),
         "predict-confirmed": ("predict", calibrated_table),
@@ -341,6 +345,61 @@ def default_table(found: dict) -> str:
         name = f"**{method}** (default)" if method in ("labels", "attributes") else method
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return made_by(found, *lines)
+
+
+def defaults_summary(found: dict) -> str:
+    """New defaults over those before, mean of the data sets."""
+    rows = []
+    for title, row in found["confirmed"].items():
+        if row is None:
+            continue
+        cells = []
+        for i, form in enumerate(("{:.3f}", "{:.3f}", "{:+.3f}")):
+            mean, low, high = (form.format(row[part][i]) for part in ("mean", "low", "high"))
+            cells.append(f"{mean} ({low} to {high})".replace(" ", "\u00a0"))
+        counts = [each["splits"] for each in row["data"].values()]
+        rows.append(" | ".join([title, str(len(counts)), str(min(counts)), *cells]))
+    head = "told, columns | data sets: | splits: | ACC: | NMI: | seen classes:"
+    return made_by(found, *table(head, rows))
+
+
+def defaults_data(found: dict) -> str:
+    """The same for each data set: paired differences with 95 % intervals."""
+    rows = []
+    for title, row in found["confirmed"].items():
+        for name, each in (row["data"] if row else {}).items():
+            pairs = zip(each["difference"], each["half"])
+            cells = [f"{gap:+.3f} ± {half:.3f}".replace(" ", "\u00a0") for gap, half in pairs]
+            rows.append(" | ".join([title, name, *cells]))
+    return "\n".join(table("told, columns | data | ACC: | NMI: | seen classes:", rows)) + "\n"
+
+
+def defaults_losses(found: dict) -> str:
+    """Where a new default loses by more than its 95 % interval."""
+    lines = []
+    for title, row in found["confirmed"].items():
+        for name, each in (row["data"] if row else {}).items():
+            parts = zip(("ACC", "NMI", "seen classes"), each["difference"], each["half"])
+            lost = [
+                f"{what} {gap:+.3f} ± {half:.3f}" for what, gap, half in parts if gap < -half
+            ]
+            if lost:
+                lines.append(f"- {title}: {name}, {', '.join(lost)}")
+    return "\n".join(lines or ["- nowhere"]) + "\n"
+
+
+def defaults_chosen(found: dict) -> str:
+    """Other settings over the new defaults, on splits that chose them."""
+    rows = []
+    for title, choices in found["chosen"].items():
+        for what, row in choices.items():
+            if row is None:
+                continue
+            acc, nmi, seen = row["mean"]
+            cells = [f"{acc:.3f}", f"{nmi:.3f}", f"{seen:+.3f}"]
+            rows.append(" | ".join([title, what, str(len(row["data"])), *cells]))
+    head = "told, columns | instead | data sets: | ACC: | NMI: | seen classes:"
+    return "\n".join(table(head, rows)) + "\n" if rows else ""
 
 
 def prediction_table(found: dict) -> str:

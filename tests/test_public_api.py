@@ -12,7 +12,7 @@ import semfs
 README = Path(__file__).parents[1] / "README.md"
 OPTIONAL = {"matplotlib", "plotly", "jinja2", "typer", "polars", "dask", "h5py", "anndata"}
 DEFAULTS = """
-n_features_to_select=50 attributes=None alpha=1.0 gamma=10.0 penalty_scale='gram'
+n_features_to_select=50 attributes=None alpha=1.0 gamma=2.0 penalty_scale='weighted'
 solver='direct' fit_intercept=True class_weight='balanced' target_attributes='table'
 n_new_classes='auto' include=None exclude=None
 max_iter=20 tol=0.0001 verbose=0

@@ -159,10 +159,14 @@ def test_the_warning_of_raw_counts_names_the_option(cells, select):
 def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
     table = pd.DataFrame({"lymphocyte": [1, 1, 0], "large": [0, 0, 1]}, index=TYPES)
     table.to_csv(tmp_path / "types.csv")
-    done = select(cells, "-a", "types.csv")
+    done = select(cells, "-a", "types.csv", "--label-weight", 0)
     alike = f"--attributes: classes are described alike ({TYPES[0]} = {TYPES[1]})"
     assert alike in done.stderr
-    done = select(cells, "-a", "types.csv", "--unseen", TYPES[1])
+    assert done.stderr.count("alike") == 1
+    done = select(cells, "-a", "types.csv")
+    assert "alike" not in done.stderr
+    assert f"alike: {TYPES[0]} = {TYPES[1]}: separated by their labels only" in done.stdout
+    done = select(cells, "-a", "types.csv", "--label-weight", 0, "--unseen", TYPES[1])
     assert "alike" not in done.stderr
     done = select(cells, "-a", "types.csv", "--label-weight", 1)
     expected = SemFS(3, table, label_weight=1.0).fit(cells, "type")
