@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,6 @@ from semfs.system import import_optional
 from semfs.validation import ParameterWarning, check_integer, listed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from anndata import AnnData
 
     from semfs.io.anndata import GeneMatrix
@@ -130,7 +129,6 @@ def select_genes(
     if attributes is not None:
         described = _described(adata, groupby)
         table = AttributeTable.from_any(attributes, described).to_frame()
-        warn_of_classes_alike(table, labels.classes)
     source = open_blocks(genes, labels, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
@@ -338,23 +336,6 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
     return labels.leave_out([labels.classes[c] for c in rare])
-
-
-def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:
-    """Warn of seen classes that have the same attributes: nothing separates them."""
-    names = {str(label) for label in classes}
-    groups: dict[bytes, list[str]] = {}
-    for label, values in zip(table.index, table.to_numpy(dtype=np.float64)):
-        if str(label) in names:
-            groups.setdefault(values.tobytes(), []).append(str(label))
-    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
-    if not alike:
-        return
-    message = (
-        f": classes are described alike ({listed(alike)}), so features are not selected to "
-        "separate them. Describe them differently, or raise the label weight."
-    )
-    warnings.warn(ParameterWarning("attributes", message), stacklevel=3)
 
 
 def warn_if_scaled(reader: Reader, others: list[str]) -> None:

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("anndata")
 pytest.importorskip("typer")
@@ -450,6 +450,24 @@ def test_scanpy_works_on_what_is_written(tmp_path):
         sc.pp.scale(out)
         sc.pp.pca(out, n_comps=2, mask_var="semfs_selected")
         assert out.obsm["X_pca"].shape == (out.n_obs, 2)
+
+
+def test_a_view_normalizes_counts_in_fit_and_predict():
+    adata = cells()
+    counts = adata.copy()
+    counts.X = np.rint(np.expm1(np.abs(adata.X.toarray())) * 5 + 1)
+    logs = counts.copy()
+    logs.X = np.log1p(1e4 * counts.X / counts.X.sum(axis=1, keepdims=True))
+    expected = SemFS(3).fit(logs, "cell_type")
+    found = SemFS(3).fit(view(counts, normalize="log1p"), "cell_type")
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-5)  # float32
+    assert found.preprocessing_["normalize"] == "log1p"
+    answer = expected.predict(logs)
+    assert found.predict(counts).tolist() == answer.tolist()  # remembered
+    # a selector of normalized values can be given counts as well
+    assert expected.predict(view(counts, normalize="log1p")).tolist() == answer.tolist()
+    with pytest.raises(ValueError, match="normalize"):
+        view(counts, normalize="sqrt")
 
 
 # ---- annotate ---------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,19 @@ from semfs.rows.device import to_numpy
 from semfs.selectors.calibration import CalibratedPredictor, CalibrationSample
 from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
+from semfs.validation import listed
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector
+
+
+#: What ``knowledge_`` calls features that were skipped.
+NEAR_COPIES = "near copies"
+
+
+def feature_name(feature: int, names: Sequence[str] | None) -> str:
+    """Return the name of a feature as `get_feature_names_out` does."""
+    return f"x{feature}" if names is None else str(names[feature])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +84,8 @@ class Fitted:
     preprocessing: Preprocessing = NOTHING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
+    #: Near copies, and the selected feature that each copies.
+    copies: Mapping[int, int] = field(default_factory=dict)
     sample: CalibrationSample | None = None  # of the selected features; None: not at hand
 
     @classmethod
@@ -100,6 +112,7 @@ class Fitted:
             unlabeled_labels=to_numpy(selector.unlabeled_labels_),
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
+            copies=getattr(selector, "skipped_", {}),
             sample=_sample_of(selector),
         )
 
@@ -120,11 +133,12 @@ class Fitted:
             "class_table_": self.table,
             "class_means_": self.class_means,
             "within_": self.within,
-            "knowledge_": dict(self.knowledge),
+            "knowledge_": self._notes(),
             "new_table_": self.new_table,
             "target_r2_": self.target_r2,
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
+            "skipped_": self.skipped,
             "preprocessing_": _settings_of(self.preprocessing),
             "calibration_sample_": _as_dict(self.sample),
         }
@@ -143,6 +157,30 @@ class Fitted:
     def selected(self) -> Indices:
         """The selected features (k,), ascending."""
         return np.flatnonzero(self.support)
+
+    @property
+    def skipped(self) -> dict[int, int]:
+        """Features skipped as near copies, and the selected feature of each, in its order."""
+        place = {j: i for i, j in enumerate(self.order[: self.n_selected].tolist())}
+        pairs = [
+            (copy, j) for copy, j in self.copies.items() if j in place and copy not in place
+        ]
+        return dict(sorted(pairs, key=lambda pair: (place[pair[1]], pair[0])))
+
+    def _notes(self) -> dict[str, str]:
+        """What was used and what was not, near copies among it."""
+        notes = {what: text for what, text in self.knowledge.items() if what != NEAR_COPIES}
+        names = self.feature_names
+        pairs = [
+            f"{feature_name(copy, names)} (of {feature_name(j, names)})"
+            for copy, j in self.skipped.items()
+        ]
+        if pairs:
+            notes[NEAR_COPIES] = (
+                f"{len(pairs)} features skipped, because they correlate with a selected one by "
+                f"more than max_correlation: {listed(pairs, most=3)}"
+            )
+        return notes
 
     def full_coef(self) -> Float64:
         """Return W (d, m), zero rows for features that are not used."""
@@ -220,7 +258,11 @@ class Fitted:
 
 def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
     """What is done, without what is not: a plain dict, which can be saved."""
-    settings = {"normalize": preprocessing.normalize, "scale": preprocessing.scale}
+    settings = {
+        "layer": preprocessing.layer,
+        "normalize": preprocessing.normalize,
+        "scale": preprocessing.scale,
+    }
     return {name: value for name, value in settings.items() if value is not None}
 
 

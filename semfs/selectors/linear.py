@@ -26,8 +26,9 @@ from semfs._typing import (
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, label_array, object_array
 from semfs.method.moments import Moments
-from semfs.method.objective import SAFE_RELATIVE_PENALTY
+from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
+from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.calibration import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
@@ -42,7 +43,9 @@ from semfs.selectors.ranking import RankingSelector
 from semfs.validation import (
     AtLeast,
     OneOf,
+    OrNone,
     ParameterError,
+    ShareUpToOne,
     WholeNumber,
     check_all_finite,
     check_integer,
@@ -66,29 +69,34 @@ class LinearSelector(RankingSelector):
     attributes: AttributesLike | None = None
     _: KW_ONLY
     alpha: float = 1.0
-    gamma: float = 10.0
-    penalty_scale: str = "gram"
+    gamma: float = 2.0
+    penalty_scale: str = "weighted"
     fit_intercept: bool = True
     class_weight: Any = "balanced"
-    label_weight: float = 0.0
+    label_weight: float = 1.0
+    max_correlation: float | None = 0.95
     target_attributes: Any = "table"
     n_new_classes: int | str = "auto"
     include: FeaturesLike | None = None
     exclude: FeaturesLike | None = None
+    missing_values: str = "error"
     verbose: int = 0
 
     _constraints = {
         "alpha": AtLeast(0),
         "gamma": AtLeast(0),
-        "penalty_scale": OneOf("gram", "none"),
+        "penalty_scale": OneOf("weighted", "gram", "none"),
         "label_weight": AtLeast(0),
-        "n_new_classes": OneOf("auto") | WholeNumber(2),
+        "missing_values": OneOf("error", "class-mean"),
+        "max_correlation": OrNone(ShareUpToOne()),
+        "n_new_classes": OneOf("auto", "table") | WholeNumber(2),
     }
     _supervised = True
     _takes_sparse = True
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing_values != "error"
         tags.classifier_tags = ClassifierTags()  # of `predict_proba`
         return tags
 
@@ -121,7 +129,7 @@ class LinearSelector(RankingSelector):
         """What sums over samples beyond memory must know of the fit."""
         # "alternating" needs the whole d × d matrix
         direct = getattr(self, "solver", "direct") == "direct"
-        relative = self.penalty_scale == "gram"
+        relative = self.penalty_scale in RELATIVE_SCALES
         return {
             "n_select": self._n_wanted(n_features) if direct else None,
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
@@ -131,6 +139,7 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = moments.rows
+        # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
             size = rows.nbytes
         else:
@@ -190,6 +199,8 @@ class LinearSelector(RankingSelector):
             found = table.classes[scores.argmax(axis=1)]
             return _with_unknown(found, scores.max(axis=1) < lowest, unknown)
 
+        if is_dask(X):
+            return self._map_lazily(X, best_class)
         return _concatenated(map(best_class, blocks), X)
 
     def predict_together(
@@ -327,6 +338,8 @@ class LinearSelector(RankingSelector):
         """
         method = "decision_function"
         model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        if is_dask(X):
+            return self._map_lazily(X, lambda Z: model.scores(Z, table))
         return _concatenated((model.scores(Z, table) for Z in blocks), X)
 
     @property
@@ -407,7 +420,24 @@ class LinearSelector(RankingSelector):
         self, X: DataLike, function: Callable[[Float64], Any], method: str
     ) -> Any:
         """A function of the selected columns (n, k) of X, block by block."""
+        if is_dask(X):
+            return self._map_lazily(X, function)
         return _concatenated(map(function, self._selected(X, method)), X)
+
+    def _map_lazily(self, X: Any, function: Callable[[Float64], Any]) -> Any:
+        """A function of the selected columns (n, k) of a Dask collection, as a Dask array."""
+        selected = self._lazily_selected(X)
+
+        def of_chunk(chunk: Matrix) -> Any:
+            Z = _dense(chunk)
+            if not np.isfinite(Z).all():
+                check_all_finite(Z)
+            return function(Z)
+
+        # one sample tells type and width of the results
+        example = function(np.zeros((1, int(self._get_support_mask().sum()))))
+        width = None if example.ndim == 1 else example.shape[1]
+        return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
@@ -434,6 +464,7 @@ class LinearSelector(RankingSelector):
         device.check_same_namespace(X, self, attribute="coef_", method=method)
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
+        # only the selected columns leave the device
         if device.is_foreign(X):
             return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
@@ -444,6 +475,7 @@ class LinearSelector(RankingSelector):
         unseen = self.new_table_
         if class_table is not None:
             return as_attribute_table(class_table).columns_of(seen, "class_table")
+        # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen
         labels = label_array([*seen.classes.tolist(), *unseen.classes.tolist()])
@@ -453,6 +485,7 @@ class LinearSelector(RankingSelector):
 
     def inverse_transform(self, X: DataLike) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
+        # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return device.spread_columns(X, self.get_support())
