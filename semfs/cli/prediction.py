@@ -18,7 +18,7 @@ UNKNOWN = (
     "classes is, by mistake."
 )
 MISSING = "If the data lack selected features: stop, or decide by the others."
-OUT = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
+PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Prediction:
     unknown: Annotated[float | None, Option(help=UNKNOWN)] = None
     missing_features: Annotated[Literal["error", "ignore"], Option(help=MISSING)] = "error"
     layer: Layer = None
-    out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("predicted.csv")
+    out: Annotated[Path, Option("--out", "-o", help=PREDICTED)] = Path("predicted.csv")
 
 
 def predict(options: Prediction) -> None:

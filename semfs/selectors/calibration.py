@@ -37,7 +37,7 @@ N_PARTITIONS = 2
 #: Biases that are tried: so many quantiles of the differences that a bias must overcome.
 N_BIASES = 400
 #: Rows of a block of samples that are predicted together.
-BLOCK_ROWS = 8192
+ROWS_AT_ONCE = 8192
 #: Range of temperatures. 1 is right if classes are Gaussian and their means known.
 TEMPERATURES = (0.25, 100.0)
 #: Features were selected for the classes that play unseen, too. Where these are few, unseen
@@ -126,7 +126,7 @@ def samples_per_class(n_classes: int) -> int:
 
 def _parts(n: int) -> Iterator[slice]:
     """Parts of n rows, a few megabytes each when only selected features are taken."""
-    return batches(n, BLOCK_ROWS)
+    return batches(n, ROWS_AT_ONCE)
 
 
 def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
@@ -225,7 +225,7 @@ class CalibratedPredictor:
         """As `predictions`, by a mixture that all samples belong to."""
         kept = KeptBlocks()
         for Z in blocks:
-            for part in batches(len(Z), BLOCK_ROWS):
+            for part in batches(len(Z), ROWS_AT_ONCE):
                 kept.append(self.predictor.whiten(Z[part]), self.scores(Z[part], table))
         mixture = self.mixture(table).fit(kept)
         temperature = self.temperature_together(table)

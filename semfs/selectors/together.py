@@ -58,6 +58,7 @@ class KeptBlocks:
         self.shapes.append((len(W), W.shape[1], L.shape[1]))
 
     def __iter__(self) -> Iterator[tuple[Float64, Float64]]:
+        """Yield the blocks in the order in which they came."""
         yield from self.blocks
         if self.file is None:
             return
