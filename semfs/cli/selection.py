@@ -313,7 +313,7 @@ def _feature_values(
     parameter: str, text: str | None, source: "BlockSource"
 ) -> dict[str, Any] | list[Any] | None:
     """Return what --groups or --costs names: a column of var, or a table of two columns."""
-    from semfs.io.hdf5 import file_column
+    from semfs.io.anndata import frame_column
     from semfs.validation import ParameterError, is_file
 
     if text is None:
@@ -329,7 +329,7 @@ def _feature_values(
             f"is {text!r}, which is no file; only .h5ad and .zarr files have such columns."
         )
         raise ParameterError(parameter, message)
-    return list(file_column(reader.path, reader.frame, text))
+    return list(frame_column(reader.path, reader.frame, text))
 
 
 def _capacity(text: str | None, source: "BlockSource") -> float | dict[Any, float] | None:

@@ -102,7 +102,7 @@ class Fitted:
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
             rules=getattr(selector, "rules_", ()),
-            marks=as_numpy(getattr(selector, "marks_", None)),
+            marks=to_numpy(getattr(selector, "marks_", None)),
         )
 
     def attributes(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class LinearSelector(RankingSelector):
         """Number of selected features that mark each class (see ``marks_``); needs pandas."""
         pandas = import_optional("pandas", "data", what="coverage_")
         check_is_fitted(self)
-        counts = np.asarray(as_numpy(self.marks_)).sum(axis=1)
+        counts = np.asarray(to_numpy(self.marks_)).sum(axis=1)
         classes = self.class_table_.classes.tolist()
         if len(counts) > len(classes) and self.new_table_ is not None:
             classes += self.new_table_.classes.tolist()
