@@ -156,6 +156,8 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
+        for rule in self.rules:
+            batch = np.union1d(batch, rule.likely(scores))
         return sorted(batch[priority[batch] >= 0.0].tolist())
 
     def _batch_size(self) -> int:

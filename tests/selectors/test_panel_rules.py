@@ -94,7 +94,7 @@ def test_too_many_markers_are_refused_by_name(planted):
 
 
 def test_described_unseen_classes_count():
-    X, y, A = make_described_problem(1, C=24, U=4, d=200, noise=0.3)
+    X, y, A = make_described_problem(1, C=24, U=4, d=600, m=12, noise=0.3)
     selector = SemFS(25, attributes=A, min_per_class=1).fit(X, y)
     assert ", used" in selector.knowledge_["unseen classes"]
     assert len(selector.coverage_) == 24
