@@ -19,6 +19,9 @@ OPTIONS = {
     "label_weight": "--label-weight",
     "min_cells": "--min-cells",
     "gene_symbols": "--gene-symbols",
+    "min_per_class": "--min-per-class",
+    "min_level": "--min-level",
+    "max_level": "--max-level",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
@@ -32,6 +35,7 @@ SAME_NAME = (
         "include",
         "layer",
     ),
+    *("budget", "capacity", "costs", "groups"),
     *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
 )
 OPTIONS.update({name: f"--{name}" for name in SAME_NAME})

@@ -70,6 +70,11 @@ class GroupSearch(Search):
             waiting[self.members[unit]] = True
         return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
 
+    @property
+    def n_selected_units(self) -> int:
+        """Number of groups selected."""
+        return len(np.unique(self.unit_of[self.selected]))
+
     def _begun(self) -> Mask:
         """Features (d,) of groups of which one has entered."""
         begun = np.zeros(self.n_units, dtype=bool)

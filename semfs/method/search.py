@@ -116,6 +116,11 @@ class Search:
                 return j
             refused.append(j)
 
+    @property
+    def n_selected_units(self) -> int:
+        """Number of features selected, or of groups of them."""
+        return len(self.selected)
+
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
         return j in self.caches[0]
@@ -158,6 +163,10 @@ class Search:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
         for rule in self.rules:
             batch = np.union1d(batch, rule.likely(scores))
+        if self.rules and self.selected:
+            # rules upset the prediction: take what else is allowed and good
+            best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
+            batch = np.union1d(batch, best)
         return sorted(batch[priority[batch] >= 0.0].tolist())
 
     def _batch_size(self) -> int:

@@ -160,7 +160,7 @@ def test_a_budget_decides_the_number(planted):
 
 def test_a_budget_that_is_too_small_is_refused(planted):
     X, y = planted
-    with pytest.raises(ParameterError, match="does not buy 4 features: they cost 8 .*most 2 "):
+    with pytest.raises(ParameterError, match=r"does not buy 4 features: they cost 8 .*most 2 "):
         SemFS(4, costs=np.full(12, 2.0), budget=5).fit(X, y)
 
 
@@ -224,7 +224,7 @@ def test_capacity_is_kept_in_every_class(planted):
     assert selector.support_.sum() == 5
     one = SemFS(5, capacity={2: 12.0}).fit(X, y)
     assert means[2, one.support_].sum() <= 12.0
-    with pytest.raises(ParameterError, match="has no room for 5 features. At most . features"):
+    with pytest.raises(ParameterError, match=r"has no room for 5 features. At most . features"):
         SemFS(5, capacity=9.0).fit(X, y)
     with pytest.raises(ParameterError, match="signals of 0 or more"):
         SemFS(5, capacity=9.0).fit(X - 10.0, y)
