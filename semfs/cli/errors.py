@@ -17,11 +17,17 @@ OPTIONS = {
     "n_repeats": "--repeats",
     "n_splits": "--splits",
     "label_weight": "--label-weight",
+    "max_correlation": "--max-correlation",
     "min_cells": "--min-cells",
+    "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
     "min_per_class": "--min-per-class",
     "min_level": "--min-level",
     "max_level": "--max-level",
+    "missing_values": "--impute",
+    "unknown_rate": "--unknown",
+    "class_table": "--table",
+    "missing_features": "--missing-features",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (
@@ -32,6 +38,7 @@ SAME_NAME = (
         "drop",
         "exclude",
         "gamma",
+        "impute",
         "include",
         "layer",
     ),

@@ -66,14 +66,28 @@ UNLABELED = (
     "Whether samples without a label are dropped (the default), "
     "or used as examples of unseen classes."
 )
-UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+UNLABELED_FILE = (
+    "Another file of unlabeled samples, to be used as well. Features are found by name; those "
+    "it lacks are judged by the labeled samples alone."
+)
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
-    "Raise it if classes are described alike."
+    "With 1, the default, they carry as much; with 0 only the descriptions count."
+)
+COPIES = (
+    "Skip features whose correlation with a selected one exceeds this. "
+    "1 skips nothing; default: 0.95."
+)
+IMPUTE = (
+    "Fill missing values of a table: with the median of their column, or so that class means "
+    "are those of the values observed."
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
-NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
+NO_LABEL = (
+    "Labels that mean 'no label', with commas, repeatable; "
+    "instead of nan, NA, n/a, none, unknown and unassigned."
+)
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
 
@@ -105,6 +119,7 @@ class Selection:
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
     scale: Scale = False
+    impute: Annotated[Literal["median", "class-mean"] | None, Option(help=IMPUTE)] = None
     min_cells: Annotated[int | None, Option(help=RARE)] = None
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
@@ -113,6 +128,7 @@ class Selection:
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    max_correlation: Annotated[float | None, Option(help=COPIES)] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
@@ -127,8 +143,7 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.scverse import warn_of_classes_alike
-    from semfs.select import output_paths, read_unlabeled, select_features
+    from semfs.select import open_unlabeled_file, output_paths, select_features
 
     # What can be refused is refused before anything long begins.
     check_label_given(options.data, options.label)
@@ -150,9 +165,6 @@ def select(options: Selection) -> None:
     # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
     assert source.labels is not None
-    if table is not None:
-        seen = [label for label in source.labels.classes if label not in unseen]
-        warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
@@ -164,13 +176,15 @@ def select(options: Selection) -> None:
         groups=_feature_values("groups", options.groups, source),
         costs=_feature_values("costs", options.costs, source),
         capacity=_capacity(options.capacity, source),
-        **given(options, "alpha", "gamma", "label_weight", "min_per_class"),
-        **given(options, "budget", "min_level", "max_level"),
+        missing_values="class-mean" if options.impute == "class-mean" else "error",
+        **given(options, "alpha", "gamma", "label_weight", "max_correlation"),
+        **given(options, "min_per_class", "budget", "min_level", "max_level"),
     )
     X_unlabeled = None
     if options.unlabeled_file is not None:
         reading = given(options, "layer", "normalize", "gene_symbols")
-        X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
+        keep = options.impute is not None
+        X_unlabeled = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
     done = select_features(
         source,
         selector,
@@ -178,6 +192,7 @@ def select(options: Selection) -> None:
         unseen=unseen,
         X_unlabeled=X_unlabeled,
         settings=_settings(options, features),
+        impute="median" if options.impute == "median" else None,
         **given(options, "subset", "scale", "scheduler"),
     )
     if options.save is not None:
@@ -200,6 +215,11 @@ def _open(options: Selection) -> "BlockSource":
 
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     reading = given(options, "normalize")
+    if options.impute is not None:
+        reading["missing_values"] = "keep"
+    if options.unlabeled_names is not None:
+        # Then all labels are read as they are: these names may have commas.
+        reading["no_label"] = ()
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
@@ -236,8 +256,10 @@ def _with_usable_labels(
     for text in options.unlabeled_names or ():
         # A label may contain commas itself.
         names = [text] if text in labels.classes else words(text)
-        for name in names:
-            labels = labels.mask_label(name)
+        wanted = {name.casefold() for name in names}
+        for label in labels.classes:
+            if str(label).casefold() in wanted:
+                labels = labels.mask_label(label)
     # -1 is scikit-learn's mark of a missing label, unless a class has this name.
     labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":
@@ -409,6 +431,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "gene_symbols",
             "normalize",
             "scale",
+            "impute",
             "unseen",
             "drop",
         ),

@@ -16,7 +16,7 @@ import numpy as np
 
 from semfs._typing import Indices, Mask
 from semfs.arrays import quiet_overflow
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
 from semfs.method.panel import Panel, RuleMaker, relaxed_decreases, select_panel
 from semfs.method.quadratic import Monitor, Quadratic, Solution
@@ -31,6 +31,7 @@ def forward_selection(
     candidates: Mask | None = None,
     include: Indices | None = None,
     n_swaps: int = 0,
+    copies: NearCopies | None = None,
     monitor: Monitor | None = None,
     panel: Panel | None = None,
     rules: Sequence[RuleMaker] = (),
@@ -51,6 +52,9 @@ def forward_selection(
         Features that are selected before all others. They are counted.
     n_swaps : int
         Afterwards at most this many selected features are exchanged for others, while J falls.
+    copies : NearCopies, optional
+        Near copies of selected features are skipped, except those of ``include``. If nothing
+        else is left they enter after all.
     monitor : callable, optional
         Called after each step (see `Monitor`); a true answer ends the search.
     panel : Panel, optional
@@ -78,7 +82,7 @@ def forward_selection(
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     wanted = Panel(n_select) if panel is None else panel
-    search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor)
+    search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
     solution = search.solution()
     _check_finite(solution, allowed)
     if wanted.relaxed:

@@ -55,7 +55,7 @@ class GroupSearch(Search):
         has_forced = np.bincount(unit_of[forced], minlength=self.n_units) > 0
         forced = has_forced[unit_of]
         allowed = allowed | forced
-        super().__init__(quadratics, caches, n_select, allowed, forced, rules)
+        super().__init__(quadratics, caches, n_select, allowed, forced, None, rules)
         self._blocks: list[dict[int, Float64]] = [{} for _ in quadratics]
 
     # ---- one step ----------------------------------------------------------------------

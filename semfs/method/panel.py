@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.groups import GroupSearch
 from semfs.method.quadratic import Monitor, Quadratic
 from semfs.method.rules import Demands, KeepFeasible, Rule, feasible_panel
@@ -92,6 +92,7 @@ def select_panel(
     forced: Mask,
     rules: Sequence[RuleMaker] = (),
     monitor: Monitor | None = None,
+    copies: NearCopies | None = None,
 ) -> Search:
     """Return the search that found the best panel; of a budget the better one of two.
 
@@ -99,12 +100,13 @@ def select_panel(
     before a lot that is dear. So features are also selected by gain alone, among those whose
     columns are at hand and the best few of all.
     """
-    search = _new_search(quadratics, caches, panel, allowed, forced, rules, panel.costs)
+    makers = (rules, copies)
+    search = _new_search(quadratics, caches, panel, allowed, forced, makers, panel.costs)
     grow(search, monitor)
     if panel.costs is None:
         return search
     at_hand = _at_hand(search, allowed, forced, panel.unit_of)
-    other = _new_search(quadratics, caches, panel, at_hand, forced, rules, None)
+    other = _new_search(quadratics, caches, panel, at_hand, forced, makers, None)
     grow(other)
     if sum(other.decreases) <= sum(search.decreases):
         return search
@@ -125,6 +127,8 @@ def _at_hand(search: Search, allowed: Mask, forced: Mask, unit_of: Indices | Non
     found = np.zeros(len(allowed), dtype=bool)
     for cache in search.caches:
         cache.fetch(best.tolist())
+        if search.copies is not None:
+            search.copies.find(best.tolist())
         found[cache.features] = True
     return (found & allowed) | forced
 
@@ -135,11 +139,12 @@ def _new_search(
     panel: Panel,
     allowed: Mask,
     forced: Mask,
-    makers: Sequence[RuleMaker],
+    makers: tuple[Sequence[RuleMaker], NearCopies | None],
     costs: Float64 | None,
 ) -> Search:
-    """A search with nothing selected, and rules that know it."""
-    rules = [make() for make in makers]
+    """A search with nothing selected, and rules that know it; groups may have near copies."""
+    rule_makers, copies = makers
+    rules = [make() for make in rule_makers]
     if panel.demands is not None and panel.feasible is not None:
         rules.append(KeepFeasible(panel.demands, panel.feasible, panel.unit_of))
     if panel.unit_of is not None:
@@ -147,7 +152,7 @@ def _new_search(
             quadratics, caches, panel.n_units, allowed, forced, panel.unit_of, rules, costs
         )
     n_select = panel.most_features(len(allowed))
-    return Search(quadratics, caches, n_select, allowed, forced, rules, costs)
+    return Search(quadratics, caches, n_select, allowed, forced, copies, rules, costs)
 
 
 def relaxed_decreases(
@@ -161,6 +166,8 @@ def relaxed_decreases(
     found = {}
     features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
     features = features[(search.allowed | search.forced)[features]]
+    is_copy = (search.copy_of >= 0) & ~search.is_selected
+    features = features[~is_copy[features]]
     quadratics = [
         _restricted(quadratic, cache, features)
         for quadratic, cache in zip(search.quadratics, search.caches)

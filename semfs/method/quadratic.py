@@ -87,6 +87,9 @@ class Solution:
         Decrease of J if a feature entered next, also one that may not; 0 for selected ones.
     objective_start : float
         J when nothing is selected.
+    copies : dict of int
+        Features that were skipped as near copies, and the selected feature each copies. They
+        are among the selected ones if nothing else was left.
     """
 
     s: Float64
@@ -99,6 +102,7 @@ class Solution:
     relaxed: Mapping[str, float] = field(default_factory=dict)
     next_gains: Float64 | None = None
     objective_start: float = float("nan")
+    copies: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def W(self) -> Float64:

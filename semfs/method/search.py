@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.prefetch import (
     best_feature,
     per_cost,
@@ -31,7 +31,8 @@ class Search:
     """Features selected so far, the same for all quadratics; gains of the quadratics add up.
 
     ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
-    selected before all others.
+    selected before all others. Near copies of selected features wait until all others are
+    selected, unless they are forced.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Search:
         n_select: int,
         allowed: Mask,
         forced: Mask,
+        copies: NearCopies | None = None,
         rules: Sequence[Rule] = (),
         costs: Float64 | None = None,
     ) -> None:
@@ -62,6 +64,9 @@ class Search:
         self.selected: list[int] = []  # in the order of selection
         self.decreases: list[float] = []  # of J, one for each
         self.is_selected = np.zeros(len(allowed), dtype=bool)
+        self.copies = copies
+        #: The selected feature (d,) that a feature nearly copies, -1 if there is none.
+        self.copy_of = np.full(len(allowed), -1, dtype=np.intp)
         # The features that estimates of G are about, and the estimates, one per quadratic.
         self._estimated: Indices = np.zeros(0, dtype=np.intp)
         self._estimates: list[Floats] | None = None
@@ -69,7 +74,9 @@ class Search:
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
         n_select = int(forced.sum())
-        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced)
+        search = Search(
+            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
+        )
         search.required = self.required
         return search
 
@@ -87,10 +94,13 @@ class Search:
         waiting = self.forced & ~self.is_selected
         if waiting.any():
             return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+        left = self.allowed & ~self.is_selected
         for rules in self._rules_to_try():
-            found = self._best_under(rules)
-            if found is not None:
-                return found
+            # near copies only if nothing else is possible
+            for features in (self._left(), left):
+                found = self._best_under(rules, features)
+                if found is not None:
+                    return found
         return None
 
     def _rules_to_try(self) -> list[Sequence[Rule]]:
@@ -98,12 +108,12 @@ class Search:
         hard = [rule for rule in self.rules if not rule.soft]
         return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
 
-    def _best_under(self, rules: Sequence[Rule]) -> int | None:
-        """The feature that the rules permit of the largest gain, or gain per cost."""
+    def _best_under(self, rules: Sequence[Rule], features: Mask) -> int | None:
+        """Of some features (d,) the permitted one of the largest gain, or gain per cost."""
         refused: list[int] = []
         scores = per_cost(self.gains(), self.costs)
         while True:
-            eligible = self.allowed & ~self.is_selected
+            eligible = features.copy()
             for rule in rules:
                 mask = rule.allowed(self)
                 if mask is not None:
@@ -121,6 +131,12 @@ class Search:
         """Number of features selected, or of groups of them."""
         return len(self.selected)
 
+    def _left(self) -> Mask:
+        """Features (d,) that are not selected yet; near copies only if no others are left."""
+        left = self.allowed & ~self.is_selected
+        distinct = left & ((self.copy_of < 0) | self.forced)
+        return distinct if distinct.any() else left
+
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
         return j in self.caches[0]
@@ -134,6 +150,18 @@ class Search:
             factor.enter(j, cache[j], self.is_selected)
         for rule in self.rules:
             rule.entered(self, j)
+        if self.copies is not None:
+            copies = self.copies.of(j)
+            copies = copies[~self.is_selected[copies]]
+            self.copy_of[copies[self.copy_of[copies] < 0]] = j
+
+    def found_copies(self) -> dict[int, int]:
+        """Return features that were skipped, and the selected feature that each copies.
+
+        Those that entered at last, because nothing else was left, are among them.
+        """
+        found = self.allowed & ~self.required & (self.copy_of >= 0)
+        return {j: int(self.copy_of[j]) for j in np.flatnonzero(found).tolist()}
 
     # ---- Gram columns ------------------------------------------------------------------
 
@@ -143,11 +171,13 @@ class Search:
         for factor, cache in zip(self.factors, self.caches):
             cache.fetch(batch)
             factor.refresh()
+        if self.copies is not None:
+            self.copies.find(batch)
 
     def _batch(self, j: int) -> list[int]:
         """Features, j included, whose columns are fetched in the next pass."""
         scores = per_cost(self.gains(), self.costs)
-        eligible = self.allowed & ~self.is_selected
+        eligible = self._left()
         for rule in self.rules:
             mask = rule.allowed(self)
             if mask is not None:
@@ -203,6 +233,7 @@ class Search:
             self.forced[features],
             n_steps,
             self.eps,
+            None if self.copies is None else self.copies.max_correlation,
             None if self.costs is None else self.costs[features],
         )
         return features[found]
@@ -217,7 +248,12 @@ class Search:
         selected = np.array(self.selected, dtype=np.intp)
         next_gains = self.gains()
         gains = np.where(self.allowed, next_gains, -np.inf)
-        by_gain = np.argsort(-gains, kind="stable")
+        is_copy = self.allowed & ~self.is_selected & (self.copy_of >= 0)
+        # near copies rank after the others, and their scores say so
+        distinct = gains[self.allowed & ~self.is_selected & ~is_copy]
+        if is_copy.any() and distinct.size:
+            gains[is_copy] = np.minimum(gains[is_copy], distinct.min())
+        by_gain = np.lexsort((is_copy, -gains))
         order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
         # Two features may say together what neither says alone, so a next gain can exceed the
         # last one. Scores stay below it, as the order does. But features that the user asked
@@ -238,6 +274,7 @@ class Search:
             objective=self.q - np.cumsum(self.decreases),
             converged=True,
             gram=gram,
+            copies=self.found_copies(),
             next_gains=next_gains,
             objective_start=self.q,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -44,6 +44,7 @@ __all__ = [
     "ClusterError",
     "RangeRows",
     "connect",
+    "dask_blocks",
     "dask_rows",
     "is_dask",
     "lazy_columns",
@@ -136,6 +137,7 @@ class ClusterRows(OutOfCoreRows):
             # parts without any of the rows are not read
             first, last = np.searchsorted(rows, [part.start, part.stop])
             if first < last:
+                # row numbers of a part begin with 0
                 inside = rows[first:last] - part.start
                 tasks.append(self.part_task(index, method, rows=inside, **options))
         return compute_list(tasks, self.client)
@@ -302,6 +304,7 @@ def dask_rows(
     names = None
     if _is_frame(X):
         X, y, names = _split_frame(X, y)
+    # only a DataFrame has columns that a name could mean
     if y is None or isinstance(y, str):
         raise ValueError("This selector requires y to be passed: an array with the labels.")
     return _chunk_rows(X, y, sample_weight, names, memory)
@@ -313,6 +316,7 @@ def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) 
     if _is_frame(X):
         X, _, names = _split_frame(X, None)
     X = _with_lengths(X)
+    # labels that the collection may have are not looked at
     labels = Labels([], np.full(X.shape[0], UNLABELED, dtype=np.int32))
     return _chunk_rows(X, labels, None, names, memory)
 
@@ -459,6 +463,27 @@ def lazy_rows(
         return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
     chunks = (X.chunks[0], (width,))
     return X.map_blocks(function, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def dask_blocks(
+    X: DaskArray | DaskFrame, columns: Indices, n_features: int, names: Sequence[str] | None
+) -> Iterator[Matrix]:
+    """Yield ``columns`` (k,) of X, one part of its rows after the other, in memory.
+
+    ``names`` (d,) are those of all ``n_features``, by which columns of a DataFrame are found.
+    """
+    if not _is_frame(X) and X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the selector was fitted with {n_features}."
+        )
+    lazy: Any = lazy_columns(X, columns, names)
+    if _is_frame(lazy):
+        for part in range(lazy.npartitions):
+            yield lazy.partitions[part].compute().to_numpy()
+        return
+    lazy = lazy.rechunk({1: lazy.shape[1]})
+    for part in range(len(lazy.chunks[0])):
+        yield lazy.blocks[part].compute()
 
 
 def _frame_columns(X: DaskFrame, names: Sequence[str]) -> list[Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import check_counts
+from semfs.io.anndata import GeneMatrix, check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import open_reader
@@ -39,6 +40,7 @@ def open_blocks(
     passes: str = "auto",
     normalize: str | None = None,
     no_label: Sequence[str] = NO_LABEL_TEXTS,
+    missing_values: str = "error",
 ) -> BlockSource:
     """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
 
@@ -79,6 +81,9 @@ def open_blocks(
         Text in label columns and label files that means "no label", in any case; by default
         "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
         what was found. Labels that are passed in memory are not affected.
+    missing_values : {"error", "keep"}, default="error"
+        Whether empty cells of a table are refused, or are NaN, for
+        ``SemFS(missing_values="class-mean")``.
 
     Examples
     --------
@@ -93,15 +98,21 @@ def open_blocks(
     array([0, 1, 2, 3])
     """
     check_option("passes", passes, ("auto", "one", "few"))
+    check_option("missing_values", missing_values, ("error", "keep"))
+    if normalize is None:
+        normalize = _normalize_of(data)
     if normalize is not None:
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
+    # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
+    reader.keeps_missing = missing_values == "keep"
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
+        # weights are cut into blocks, whose rows must be numbered
         if reader.n_rows is None:
             raise ValueError("sample_weight needs data whose number of rows is known.")
         weights = check_weights(sample_weight, reader.n_rows)
@@ -111,7 +122,7 @@ def open_blocks(
         block_rows=block_rows,
         passes=passes,
     )
-    preprocessing = Preprocessing(normalize=normalize)
+    preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
     return source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
 
 
@@ -127,6 +138,7 @@ def source_of(
 
     Without ``labels`` (n,) they come with the blocks.
     """
+    # sparse matrices are summed up in threads, by the axis they are stored along
     kind: type[BlockSource] = StreamedRows
     if isinstance(reader, SparseReader):
         kind = StreamedCSC if reader.by_columns else StreamedCSR
@@ -139,11 +151,17 @@ def source_of(
     )
 
 
+def _normalize_of(data: DataLike) -> str | None:
+    """How a `view` of an AnnData object says that its counts are to be normalized."""
+    return data.normalize if isinstance(data, GeneMatrix) else None
+
+
 def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     """Raise unless there is one label per row; they may still come with the blocks."""
     if labels is None or len(labels) == n_rows:
         return
     hint = ""
+    # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
         hint = " Leave out its header."
     raise ValueError(
@@ -152,14 +170,27 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     )
 
 
-def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -> BlockSource:
+def open_unlabeled(
+    data: DataLike, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
+) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
-    samples a selector was fitted to.
+    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
     """
-    normalize = preprocessing is not None and preprocessing.normalize is not None
-    reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    if preprocessing is None:
+        preprocessing = Preprocessing()
+    if _normalize_of(data) is not None:
+        preprocessing = replace(preprocessing, normalize=_normalize_of(data))
+    # the layer of the fit, unless these samples say by themselves which matrix is meant
+    layer = preprocessing.layer if has_layers(data) else None
+    reader, _ = _opened(
+        data,
+        None if is_pairs(data) else (),
+        key=layer,
+        normalize=preprocessing.normalize is not None,
+    )
+    reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
 
 
@@ -186,6 +217,7 @@ def _opened(
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = open_reader(data, y, key, drop, no_label)
+    # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, normalize)
     return reader, labels

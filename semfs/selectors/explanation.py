@@ -14,7 +14,7 @@ from semfs.method.moments import Moments
 from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
-from semfs.validation import class_weights
+from semfs.validation import class_weights, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,8 @@ class Explanation:
     features : DataFrame of shape (k, …)
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its 95 % interval ``low``–``high``.
+        bootstraps with its 95 % interval ``low``–``high``. ``skipped`` are near copies that
+        could not be selected beside it (``max_correlation``).
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -87,6 +88,8 @@ class Explanation:
                 parts.append(row["separates"])
             if row["duplicates"]:
                 parts.append(f"like {row['duplicates']}")
+            if row["skipped"]:
+                parts.append(f"skipped as copies: {row['skipped']}")
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
             lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
@@ -202,6 +205,7 @@ def explain_selection(
     features["separates"] = [_separated(row, classes) for row in levels]
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
+    features["skipped"] = _skipped(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
     features.index.name = "feature"
     return Explanation(
@@ -234,6 +238,7 @@ def _weights(
     weights = weights / np.where(spread > 0, spread, np.inf)
     if moments is None:
         return weights
+    # the same change of a feature in its usual size
     deviations = np.sqrt(moments.scatter_diag[selected] / moments.total)
     return deviations[:, None] * weights
 
@@ -283,6 +288,7 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
     if moments is None:
         return np.full((len(selected), n_classes), np.nan)
     M = moments.means[:, selected]
+    # scatter within classes is what the class means leave
     between = moments.counts @ (M - moments.mean[selected]) ** 2
     within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
     deviations = np.sqrt(np.where(within > 0, within, np.inf))
@@ -291,6 +297,7 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
 
 def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     """Which classes lie on the smaller side of the widest gap between class means."""
+    # one feature separates classes best where neighbors are farthest apart
     order = np.argsort(levels, kind="stable")
     gaps = np.diff(levels[order])
     if not (gaps > 0).any():
@@ -298,6 +305,7 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     cut = int(np.argmax(gaps)) + 1
     low = order[:cut]
     high = order[cut:][::-1]
+    # the smaller side makes the shorter sentence
     if len(high) <= len(low):
         side = high
         text = "high in "
@@ -326,6 +334,14 @@ def _duplicates(
     return frame(rows, columns=["feature", "other", "correlation", "chosen"])
 
 
+def _skipped(selector: "LinearSelector", selected: Indices) -> list[str]:
+    """For each selected feature (k,), the names of near copies that were skipped."""
+    names: dict[int, list[str]] = {j: [] for j in selected.tolist()}
+    for copy, feature in getattr(selector, "skipped_", {}).items():
+        names[feature].append(selector._name_of(copy))
+    return [listed(names[j]) if names[j] else "" for j in selected.tolist()]
+
+
 def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, float]]:
     """Pairs of a selected feature and a copy of it, with their correlation, strongest first."""
     if moments is None:
@@ -346,6 +362,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
         r_within = _ratios(within[:, i], within_sizes * within_sizes[j])
         alike = np.abs(r) >= COPY_CORRELATION
         alike &= np.abs(r_within) >= COPY_CORRELATION / 2
+        # a feature is no copy of itself
         alike[j] = False
         others = np.flatnonzero(alike)
         others = others[np.argsort(-np.abs(r[others]), kind="stable")][:MOST_COPIES]
@@ -421,10 +438,12 @@ def _stability(
         features = selected[:0]
         hits = np.zeros(0)
     else:
+        # features that nearly made it tell which ones are interchangeable
         others = np.argsort(-np.nan_to_num(counts), kind="stable")
         others = others[~np.isin(others, selected) & (counts[others] > 0)]
         features = np.concatenate([selected, others[: len(selected)]])
         hits = counts[features]
+    # Jeffreys: the posterior of a share under a Beta(1/2, 1/2) prior
     misses = n_bootstraps - hits
     low = beta.ppf(0.025, hits + 0.5, misses + 0.5)
     high = beta.ppf(0.975, hits + 0.5, misses + 0.5)

@@ -11,9 +11,9 @@ import enum
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,16 +53,25 @@ from semfs.rows import (
     open_blocks,
     open_unlabeled,
 )
-from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
+from semfs.rows.cluster import dask_blocks, dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import floating_dtypes, to_numpy
+from semfs.selectors.missing import fill_with_class_means, fill_with_means
 from semfs.system import memory_limit, size_text
-from semfs.validation import check_all_finite, check_weights, listed
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    check_all_finite,
+    check_weights,
+    listed,
+)
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 #: Labeled samples in memory, or on a device.
 InMemory: TypeAlias = MemoryRows | DeviceRows
+
+_Unlabeled = TypeVar("_Unlabeled", bound=MemoryRows)
 
 #: Largest and smallest numbers whose squares, and products of these, are float64.
 LARGEST = 1e100
@@ -101,6 +110,7 @@ def classify(data: DataLike, y: Any = None) -> Kind:
         return Kind.DASK
     if is_stored(data):
         return Kind.STORED
+    # a name in y is a column of the frame, unless y is a label for each row
     if is_frame(data) and isinstance(y, str):
         return Kind.LABELED_FRAME
     if isinstance(data, np.memmap):
@@ -133,12 +143,21 @@ class Samples:
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
+        # these are in memory, or look as if they were
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
             return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
+        # a file without labels has no source of labeled samples
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
         return cls.load(_open(kind, X, y, None))
+
+
+@dataclass(frozen=True, eq=False)
+class UnlabeledRows(MemoryRows):
+    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
+
+    present: Mask | None = None  # (d,), whether all samples have a feature; None: they do
 
 
 @dataclass(frozen=True)
@@ -196,12 +215,16 @@ class FitInput:
         they must be those it knows.
         """
         described = described_classes(getattr(estimator, "attributes", None))
+        gaps = fills_gaps(estimator)
         kind = classify(X, y)
         if kind is Kind.MATRIX:
             labels = Labels.from_target(to_numpy(y), described=described)
             samples = Samples(X, labels, to_numpy(sample_weight))
         else:
-            source = _with_marks(_open(kind, X, y, sample_weight), described)
+            source = _with_marks(_open(kind, X, y, sample_weight, gaps), described)
+            if gaps and not source.fits_in_memory:
+                raise ParameterError("missing_values", _NEED_MEMORY)
+            # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
                 return cls._beyond_memory(estimator, source, X_unlabeled, described, reset)
             samples = Samples.load(source)
@@ -220,21 +243,33 @@ class FitInput:
         assert samples.labels is not None
         original = without_text_columns(samples.X, warn=reset)
         X = training_matrix(estimator, original, samples.names, reset=reset)
+        # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights)
+            if fills_gaps(estimator):
+                names = getattr(estimator, "feature_names_in_", None)
+                rows, hidden = _without_gaps(rows, hidden, classes, names)
+            if hidden is not None and _has_nonfinite(hidden.X):
+                check_all_finite(hidden.X)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
-        if beside is None or in_memory(beside):
+        unlabeled: MemoryRows | OutOfCoreRows | None
+        if beyond_memory(beside):
+            if hidden is not None:
+                raise ValueError(_TWO_KINDS)
+            unlabeled = beside
+        else:
+            # clusters are found by scikit-learn, in numpy
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
-            beside = _joined(hidden, beside)
-        elif hidden is not None:
-            raise ValueError(_TWO_KINDS)
+            if fills_gaps(estimator) and in_memory(rows):
+                beside = _filled_unlabeled(beside, rows)
+            unlabeled = _joined(hidden, beside)
         return cls(
             rows=rows,
             classes=classes,
             n_features=X.shape[1],
             feature_names=getattr(estimator, "feature_names_in_", None),
-            unlabeled=beside,
+            unlabeled=unlabeled,
             described=described,
             preprocessing=samples.preprocessing,
             original=original,
@@ -253,6 +288,8 @@ class FitInput:
         _check_features(estimator, source, reset=reset)
         beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
         if in_memory(beside):
+            if getattr(beside, "present", None) is not None:
+                raise ParameterError("X_unlabeled", _NEED_FEATURES)
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         return cls(
             source,
@@ -275,6 +312,7 @@ class FitInput:
             else:
                 unlabeled = self.unlabeled
             return TrainingData(moments, unlabeled, source.X, self.preprocessing)
+        # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
@@ -293,6 +331,7 @@ class FitInput:
         """Return moments of labeled samples in memory: all, or n at random beyond memory."""
         if not beyond_memory(self.rows):
             return self._memory_moments
+        # a search tries many settings, each of which would read the file
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
         codes = labels.codes.astype(np.intp)
@@ -327,10 +366,23 @@ _TWO_KINDS = (
     "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
     "only one of them can be used: put these rows together."
 )
+_NEED_MEMORY = (
+    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
+)
+_NEED_FEATURES = (
+    "lacks features of X. With X beyond memory that is not possible: give both the same "
+    "features."
+)
+
+
+def fills_gaps(estimator: BaseEstimator) -> bool:
+    """Whether the estimator fills missing values of X instead of refusing them."""
+    return getattr(estimator, "missing_values", "error") != "error"
 
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
     """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    # row r of an array describes label r, so that -1 cannot be described
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()
     return as_attribute_table(attributes).classes.tolist()
@@ -355,6 +407,7 @@ def training_matrix(
     """
     X = without_text_columns(X, warn=reset)
     known = getattr(estimator, "feature_names_in_", None)
+    # files may have more columns, or the same in another order
     if not reset and names is not None and known is not None:
         X = X[:, column_places(names, known)]
     if str(getattr(X, "dtype", "")) == "float16":
@@ -401,6 +454,7 @@ def _is_numeric(column: Any) -> bool:
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf":
         return True
+    # times are no measurements
     if kind in "Mm":
         return False
     try:
@@ -433,6 +487,8 @@ def place_of_nan(
     """If the block raises because of a NaN or an infinity in X, say where it is."""
     try:
         yield
+    except ParameterError:  # which knows better what is wrong
+        raise
     except ValueError:
         if _has_nonfinite(X):
             check_all_finite(to_numpy(X), names, what)
@@ -471,6 +527,7 @@ def _split(
         return rows, None, labels.class_array()
     if is_foreign(X):
         raise ValueError(_NEED_NUMPY)
+    # LEFT_OUT samples are in neither part
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
     rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
@@ -482,13 +539,29 @@ def _unlabeled_rows(X: Matrix, places: Indices, weights: Float64 | None) -> Memo
     if weights is not None:
         places = places[weights[places] > 0]
         weights = weights[places]
-    found = X[places]
-    if _has_nonfinite(found):
-        check_all_finite(found)
-    return MemoryRows(found, np.zeros(len(places), dtype=np.intp), weights)
+    return MemoryRows(X[places], np.zeros(len(places), dtype=np.intp), weights)
 
 
-def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows | None:
+def _without_gaps(
+    rows: InMemory, hidden: MemoryRows | None, classes: LabelArray, names: Sequence[str] | None
+) -> tuple[MemoryRows, MemoryRows | None]:
+    """Labeled samples, and unlabeled ones of X, with their missing values filled."""
+    if not in_memory(rows) or sp.issparse(rows.X):
+        message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
+        raise ParameterError("missing_values", message)
+    X = fill_with_class_means(rows.X, rows.codes, classes, rows.weights, names)
+    filled = replace(rows, X=X)
+    return filled, _filled_unlabeled(hidden, filled)
+
+
+def _filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabeled | None:
+    """Unlabeled samples whose missing values are filled; ``rows`` are the labeled ones."""
+    if unlabeled is None or sp.issparse(unlabeled.X):
+        return unlabeled
+    return replace(unlabeled, X=fill_with_means(unlabeled.X, rows.X.mean(axis=0)))
+
+
+def _joined(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRows | None:
     """Unlabeled samples of X, then those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
@@ -499,42 +572,113 @@ def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows |
         X = np.concatenate([first.X, X_second])
     weights = first.weights
     if weights is not None:
+        # X_unlabeled has no weights: each of its samples counts once
         weights = np.append(weights, np.ones(len(second.codes)))
-    return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), weights)
+    if second.present is not None:
+        # the same for all of them, so that it cannot separate one part from the other
+        X = Preprocessing(scale=second.present.astype(np.float64)).apply(X)
+    codes = np.zeros(X.shape[0], dtype=np.intp)
+    return UnlabeledRows(X, codes, weights, second.present)
 
 
 def _unlabeled_source(
     estimator: Any, X_unlabeled: DataLike, preprocessing: Preprocessing
-) -> MemoryRows | OutOfCoreRows | None:
+) -> UnlabeledRows | OutOfCoreRows | None:
     """X_unlabeled as samples in memory, or as a source beyond memory."""
     if X_unlabeled is None:
         return None
     kind = classify(X_unlabeled)
     if kind is Kind.MATRIX:
-        X = _unlabeled_matrix(estimator, X_unlabeled)
-        return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+        X = without_text_columns(X_unlabeled)
+        names = [str(name) for name in X.columns] if is_frame(X) else None
+        return _unlabeled_in_memory(estimator, X, names, fills_gaps(estimator))
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
-    elif beyond_memory(X_unlabeled):
+    elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
         source = _without_labels(X_unlabeled)
     else:
-        opened = open_unlabeled(X_unlabeled, preprocessing)
-        if opened.fits_in_memory:
-            return _loaded_unlabeled(estimator, opened)
-        source = _without_labels(opened)
+        opened = X_unlabeled
+        if in_blocks(opened):
+            given = opened.preprocessing
+            if given.scale is not None or given.fill is not None:
+                preprocessing = given
+        else:
+            gaps = fills_gaps(estimator)
+            opened = open_unlabeled(X_unlabeled, preprocessing, keep_missing=gaps)
+        # as for X: what is small is loaded
+        if opened.fits_in_memory and opened.n_rows is not None:
+            return _loaded_unlabeled(estimator, opened, preprocessing)
+        source = _without_labels(_preprocessed_as(opened, preprocessing))
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
 
 
-def _loaded_unlabeled(estimator: Any, source: BlockSource) -> MemoryRows:
-    """The samples of X_unlabeled, a file that fits into memory; columns found by name."""
-    X = source.preprocessing.apply(source.reader.load())
+def _loaded_unlabeled(
+    estimator: Any, source: BlockSource, preprocessing: Preprocessing
+) -> UnlabeledRows:
+    """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
+    # counts are normalized by all features of their file; other steps are for those of X
+    counts = Preprocessing(normalize=source.preprocessing.normalize)
+    keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
+    found = _unlabeled_in_memory(
+        estimator, counts.apply(source.reader.load()), source.feature_names, keep_missing
+    )
+    return replace(found, X=replace(preprocessing, normalize=None).apply(found.X))
+
+
+def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> BlockSource:
+    """The source, treated as the samples of the fit but for the normalization of counts."""
+    steps = replace(preprocessing, normalize=source.preprocessing.normalize)
+    return replace(source, preprocessing=steps)
+
+
+def _unlabeled_in_memory(
+    estimator: Any, X: DataLike, names: Sequence[str] | None, keep_missing: bool
+) -> UnlabeledRows:
+    """Unlabeled samples with the features of X in their order, found by name.
+
+    Features that they lack are zero, and named in a warning.
+    """
+    what = "X_unlabeled"
+    with place_of_nan(X, names, what):
+        finite: Any = "allow-nan" if keep_missing else True
+        checked = check_array(
+            X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite
+        )
+    codes = np.zeros(checked.shape[0], dtype=np.intp)
     known = getattr(estimator, "feature_names_in_", None)
-    if known is not None and source.feature_names is not None:
-        X = X[:, column_places(source.feature_names, known)]
-    X = _unlabeled_matrix(estimator, X)
-    return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+    if names is None or known is None or list(names) == list(known):
+        _check_unlabeled_features(estimator, checked.shape[1], names)
+        return UnlabeledRows(checked, codes, None)
+    place_of = {name: place for place, name in enumerate(names)}
+    places = np.array([place_of.get(name, -1) for name in known], dtype=np.intp)
+    present = places >= 0
+    if not present.any():
+        message = f"has none of the {len(known)} features of X, such as {known[0]!r}."
+        raise ParameterError(what, message)
+    if present.all():
+        return UnlabeledRows(checked[:, places], codes, None)
+    lacking = [str(name) for name in np.asarray(known)[~present]]
+    warnings.warn(
+        ParameterWarning(
+            what,
+            f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. They are "
+            "judged by the labeled samples alone.",
+        ),
+        stacklevel=2,
+    )
+    return UnlabeledRows(_spread(checked[:, places[present]], present), codes, None, present)
+
+
+def _spread(X: Any, present: Mask) -> Matrix:
+    """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
+    if sp.issparse(X):
+        indices = np.flatnonzero(present)[X.indices]  # X is CSR
+        return sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
+    out = np.zeros((len(X), len(present)), dtype=X.dtype)
+    out[:, present] = X
+    return out
 
 
 def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
@@ -547,35 +691,28 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
     return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
 
 
-def _unlabeled_matrix(estimator: Any, X: DataLike) -> Matrix:
-    """X_unlabeled in memory, with the features of X."""
-    X = without_text_columns(X)
-    names = [str(name) for name in X.columns] if is_frame(X) else None
-    what = "X_unlabeled"
-    with place_of_nan(X, names, what):
-        checked = check_array(X, accept_sparse="csr", dtype=FLOATS, input_name=what)
-    _check_unlabeled_features(estimator, checked.shape[1], names)
-    return checked
-
-
 def _check_unlabeled_features(
     estimator: Any, n_features: int, names: Sequence[str] | None
 ) -> None:
     """Raise unless X_unlabeled has the features of X, in their order."""
     known = getattr(estimator, "feature_names_in_", None)
     d = estimator.n_features_in_
+    # without names only their number can be compared
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
             f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
-            "Give both the same features."
+            "Give both the same features; features of frames, AnnData and files in memory are "
+            "found by name."
         )
 
 
 # ---- samples beyond memory ------------------------------------------------------------
 
 
-def _open(kind: Kind, X: DataLike, y: Any, sample_weight: Any) -> OutOfCoreRows:
+def _open(
+    kind: Kind, X: DataLike, y: Any, sample_weight: Any, keep_missing: bool = False
+) -> OutOfCoreRows:
     """A source of labeled samples."""
     if beyond_memory(X):
         if y is not None or sample_weight is not None:
@@ -583,7 +720,8 @@ def _open(kind: Kind, X: DataLike, y: Any, sample_weight: Any) -> OutOfCoreRows:
         return X
     if kind is Kind.DASK:
         return dask_rows(X, y, sample_weight)
-    return open_blocks(X, y, sample_weight=sample_weight)
+    missing = "keep" if keep_missing else "error"
+    return open_blocks(X, y, sample_weight=sample_weight, missing_values=missing)
 
 
 def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
@@ -594,6 +732,7 @@ def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
 
 def _with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
     """The source with labels of the attribute table's type, and marks as no label."""
+    # a table of classes 3 and 4 describes "3" and "4" of a text file too
     labels = source.labels
     if labels is None:  # they come with the blocks
         return source
@@ -614,6 +753,7 @@ def _check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> No
 def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
     """Set the number of features, and their names if they have some."""
     estimator.n_features_in_ = n_features
+    # names of an earlier fit must not stay beside a new number
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
@@ -667,6 +807,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         return
     if not 1.0 / LARGEST < largest < LARGEST:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
+    # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
@@ -685,7 +826,7 @@ def selected_blocks(
     names: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> Iterator[Matrix] | None:
-    """Return the selected columns (r, k) of samples in files, block by block.
+    """Return the selected columns (r, k) of samples in files or Dask, block by block.
 
     None for samples in memory. Columns are found by their names where X and the selector
     have some, so that others may be missing or in another order. Files and AnnData are
@@ -693,14 +834,45 @@ def selected_blocks(
     """
     kind = classify(X)
     source: BlockSource
+    if kind is Kind.DASK:
+        return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
     elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
         return None
+    # columns are cut block by block: the whole matrix may not fit
     places = _places(source, support, names)
     return (block[:, places] for block in source.matrices())
+
+
+def present_features(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> tuple[DataLike, Mask] | None:
+    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+
+    None if X or the selector has no names.
+    """
+    if names is None:
+        return None
+    kind = classify(X)
+    samples: Any = X
+    if kind is Kind.STORED:
+        samples = open_unlabeled(X, preprocessing)
+        kind = Kind.SOURCE
+    if kind is Kind.SOURCE:
+        found = samples.feature_names
+    else:
+        found = list(samples.columns) if hasattr(samples, "columns") else None
+    if found is None:
+        return None
+    known = {str(name) for name in found}
+    selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
+    return samples, np.array([name in known for name in selected])
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

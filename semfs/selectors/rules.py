@@ -382,7 +382,8 @@ class _PanelMaker:
         unit_of = np.arange(d)
         if params.groups is not None:
             unit_of, self.labels = group_units(params.groups, d, names)
-            self.unit_of = unit_of
+            if len(self.labels) < d:  # otherwise each feature is a group by itself
+                self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
         columns = (np.ones(d), (np.arange(d), unit_of))
         self._sum = sp.csr_array(columns, shape=(d, self.n_units))

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -45,13 +46,41 @@ def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
 ):
     X, y, A = make_problem(C=5)
     options = {"solver": solver, "fit_intercept": fit_intercept}
+    # labels of weight 0.5 have half of the table's squares about the mean
+    squared_weight = 0.5 * ((A - A.mean(axis=0)) ** 2).sum() / (5 - 1)
+    indicators = np.sqrt(squared_weight) * np.eye(5)
     mixed = SemFS(5, A, label_weight=0.5, **options).fit(X, y)
-    wide = SemFS(5, np.hstack([A, np.sqrt(0.5) * np.eye(5)]), **options).fit(X, y)
+    wide = SemFS(5, np.hstack([A, indicators]), label_weight=0.0, **options).fit(X, y)
     assert_array_equal(mixed.order_, wide.order_)
     assert_allclose(mixed.objective_, wide.objective_)
     assert_allclose(mixed.coef_, wide.coef_[:, : A.shape[1]], atol=1e-8)
     assert mixed.predict_attributes(X).shape == (len(X), A.shape[1])
     assert_array_equal(mixed.predict(X).shape, y.shape)
+
+
+def test_classes_described_alike_are_separated_by_their_labels():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 50)
+    X = 0.5 * rng.standard_normal((200, 6))
+    X[:, 2] += y // 2  # what the table describes
+    X[:, 4] += 0.9 * (y % 2)  # what only labels know
+    table = {0: [0.0, 1.0], 1: [0.0, 1.0], 2: [1.0, -0.0], 3: [1.0, 0.0]}
+    with pytest.warns(UserWarning, match=r"described alike \(0 = 1, 2 = 3\).*label_weight=1"):
+        described = SemFS(2, table, label_weight=0.0).fit(X, y)
+    assert "classes described alike" not in described.knowledge_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixed = SemFS(2, table).fit(X, y)
+    note = "0 = 1, 2 = 3: separated by their labels only"
+    assert mixed.knowledge_["classes described alike"] == note
+    assert mixed.order_[:2].tolist() == [2, 4]
+
+
+def test_classes_all_described_alike_leave_the_labels():
+    X, y, _ = make_problem()
+    with pytest.warns(UserWarning, match="same for all seen classes"):
+        alike = SemFS(4, np.ones((4, 3))).fit(X, y)
+    assert_array_equal(alike.order_, SemFS(4).fit(X, y).order_)
 
 
 # ---- unlabeled rows ------------------------------------------------------------------
@@ -80,10 +109,11 @@ def test_new_classes_and_their_number_are_found():
     assert selector.n_new_classes_ == 4
     pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
     assert len(pairs) == 4
-    # 160 samples of 4 clusters weigh 160 / (5 * 4) times as much as the seen classes
+    # 160 samples of 4 clusters would weigh 160 / (5 * 4) times as much as the seen classes, but
+    # these weigh at least a quarter of the clusters
     assert selector.knowledge_["unlabeled samples"] == (
-        "160 unlabeled samples: grouped into 4 new classes, which carry 89 % of the weight; "
-        "the 8 seen classes carry 11 %"
+        "160 unlabeled samples: grouped into 4 new classes, which carry 80 % of the weight; "
+        "the 8 seen classes carry 20 %"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
@@ -508,3 +538,39 @@ def test_the_model_of_class_means_is_fitted_once_per_predictor(monkeypatch):
     for _ in range(3):
         predictor.scores(A, AttributeTable(A, np.arange(12), names))
     assert len(fits) == 1
+
+
+@pytest.mark.parametrize("kind", ["npy", "csr", "csc", "Dask array"])
+def test_far_samples_are_left_out_and_clusters_are_those_of_memory(kind, tmp_path):
+    X, y, X_new, _ = corners()
+    # more samples than a step draws, so that the draws must be the same too
+    rng = np.random.default_rng(1)
+    X, y = np.tile(X, (8, 1)), np.tile(y, 8)
+    X = X + rng.normal(0, 0.1, X.shape)
+    X_new = np.tile(X_new, (16, 1))
+    X_new = X_new + rng.normal(0, 0.1, X_new.shape)
+    assert min(len(X), len(X_new)) > 2000
+    far = np.zeros((2, X.shape[1]))
+    far[:, 0] = 1e9
+    X_new = np.vstack([X_new[:10], far, X_new[10:]])
+    data = np.vstack([X, X_new])
+    labels = np.array([*y, *[None] * len(X_new)], dtype=object)
+    expected = SemFS(5).fit(data, labels)
+    assert expected.unlabeled_labels_[10:12].tolist() == [-1, -1]
+    found = SemFS(5).fit(*beyond_memory(kind, data, labels, tmp_path))
+    assert found.knowledge_ == expected.knowledge_
+    assert_array_equal(found.order_[:5], expected.order_[:5])
+    assert_array_equal(found.unlabeled_labels_, expected.unlabeled_labels_)
+
+
+def beyond_memory(kind, X, labels, folder):
+    """The same samples as `fit` takes them from a file that is not loaded, or from Dask."""
+    if kind == "Dask array":
+        return as_dask(X, labels)
+    if kind == "npy":
+        np.save(folder / "X.npy", X)
+        return (open_blocks(folder / "X.npy", labels, memory=8 * X.nbytes, passes="few"),)
+    anndata = pytest.importorskip("anndata")
+    matrix = sp.csr_matrix(X) if kind == "csr" else sp.csc_matrix(X)
+    anndata.AnnData(matrix).write_h5ad(folder / "X.h5ad")
+    return (open_blocks(folder / "X.h5ad", labels, memory=8 * X.nbytes, passes="few"),)
