@@ -44,6 +44,8 @@ def tables() -> dict[str, str]:
         "defaults-chosen": ("defaults", defaults_chosen),
         "knowledge-predict": ("knowledge", prediction_table),
         "knowledge-pairs": ("knowledge", pairs_table),
+        "rules-worth": ("rules", rules_table),
+        "rules-speed": ("rules", rules_speed_table),
         "predict-confirmed": ("predict", calibrated_table),
     }
     return {name: _text(file, table) for name, (file, table) in made.items()}
@@ -447,6 +449,36 @@ def pairs_table(found: dict) -> str:
         rows.append(" | ".join([title, *cells]))
     head = " | ".join(["difference", *(f"{name}:" for name in names)])
     return "\n".join(table(head, rows)) + "\n"
+
+
+def rules_table(found: dict) -> str:
+    """Scores of seen and unseen classes with rules of a panel."""
+    rows = []
+    for name, measured in found["worth"].items():
+        plain = measured["scores"]["no rule"]["nmi"]
+        for rule, row in measured["scores"].items():
+            rows.append(
+                f"{name} | {rule} | {row['recall']:.3f} | {row['worst_fifth']:.3f} | "
+                f"{row['nmi']:.3f} | {row['nmi'] / plain:.3f} | {row['splits']}"
+            )
+    head = (
+        "data | rule | recall of seen classes: | worst fifth: | NMI of unseen classes: | "
+        "over no rule: | splits:"
+    )
+    return made_by(found, *table(head, rows))
+
+
+def rules_speed_table(found: dict) -> str:
+    """Seconds of a fit with and without each rule."""
+    rows = []
+    for name, measured in found["speed"].items():
+        seconds = measured["seconds"]
+        for rule, value in seconds.items():
+            plain = "as many columns, no groups" if "groups" in rule else "no rule"
+            size = f"{measured['n']:,} × {measured['d']:,}"
+            ratio = value / seconds[plain]
+            rows.append(f"{name}, {size} | {rule} | {value:.3f} | {ratio:.2f}")
+    return made_by(found, *table("data | rule | seconds: | over none:", rows))
 
 
 if __name__ == "__main__":

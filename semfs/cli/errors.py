@@ -21,6 +21,9 @@ OPTIONS = {
     "min_cells": "--min-cells",
     "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
+    "min_per_class": "--min-per-class",
+    "min_level": "--min-level",
+    "max_level": "--max-level",
     "missing_values": "--impute",
     "unknown_rate": "--unknown",
     "class_table": "--table",
@@ -39,6 +42,7 @@ SAME_NAME = (
         "include",
         "layer",
     ),
+    *("budget", "capacity", "costs", "groups"),
     *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
 )
 OPTIONS.update({name: f"--{name}" for name in SAME_NAME})

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
 from semfs.method.panel import Panel, RuleMaker, relaxed_decreases, select_panel
 from semfs.method.quadratic import Monitor, Quadratic, Solution
-from semfs.method.rules import SkipCopies
 from semfs.method.search import grow
 
 
@@ -84,11 +82,7 @@ def forward_selection(
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     wanted = Panel(n_select) if panel is None else panel
-    makers = list(rules)
-    if copies is not None and wanted.unit_of is None:
-        # columns of one group may be alike: they are selected together anyway
-        makers.append(partial(SkipCopies, copies))
-    search = select_panel(quadratics, caches, wanted, allowed, forced, makers, monitor)
+    search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
     solution = search.solution()
     _check_finite(solution, allowed)
     if wanted.relaxed:

@@ -55,7 +55,7 @@ class GroupSearch(Search):
         has_forced = np.bincount(unit_of[forced], minlength=self.n_units) > 0
         forced = has_forced[unit_of]
         allowed = allowed | forced
-        super().__init__(quadratics, caches, n_select, allowed, forced, rules)
+        super().__init__(quadratics, caches, n_select, allowed, forced, None, rules)
         self._blocks: list[dict[int, Float64]] = [{} for _ in quadratics]
 
     # ---- one step ----------------------------------------------------------------------
@@ -69,6 +69,11 @@ class GroupSearch(Search):
                 return None
             waiting[self.members[unit]] = True
         return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+
+    @property
+    def n_selected_units(self) -> int:
+        """Number of groups selected."""
+        return len(np.unique(self.unit_of[self.selected]))
 
     def _begun(self) -> Mask:
         """Features (d,) of groups of which one has entered."""

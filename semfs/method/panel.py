@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.groups import GroupSearch
 from semfs.method.quadratic import Monitor, Quadratic
 from semfs.method.rules import Demands, KeepFeasible, Rule, feasible_panel
 from semfs.method.search import Search, grow
 
+#: Features of the best gains that are looked at whatever they cost.
+N_BEST = 8
 #: Makes a rule for one search; rules remember what was selected.
 RuleMaker = Callable[[], Rule]
 
@@ -74,6 +76,13 @@ class Panel:
         costs = None if self.costs is None else self.costs[units]
         return Panel(self.n_units, unit_of, costs, demands)
 
+    def of_size(self, n_units: int) -> Panel:
+        """Return the same rules for a given number of units."""
+        demands = self.demands
+        if demands is not None:
+            demands = replace(demands, count=n_units)
+        return replace(self, n_units=n_units, demands=demands)
+
 
 def select_panel(
     quadratics: Sequence[Quadratic],
@@ -83,19 +92,45 @@ def select_panel(
     forced: Mask,
     rules: Sequence[RuleMaker] = (),
     monitor: Monitor | None = None,
+    copies: NearCopies | None = None,
 ) -> Search:
     """Return the search that found the best panel; of a budget the better one of two.
 
-    Selecting by gain per cost alone can be arbitrarily bad, and so can selecting by gain alone:
-    the better of the two is at least a constant share of the optimum where gains diminish.
+    Selecting by gain per cost alone can be arbitrarily bad: a little for next to nothing comes
+    before a lot that is dear. So features are also selected by gain alone, among those whose
+    columns are at hand and the best few of all.
     """
-    searches: list[Search] = []
-    for costs in [None] if panel.costs is None else [panel.costs, None]:
-        search = _new_search(quadratics, caches, panel, allowed, forced, rules, costs)
-        grow(search, monitor if not searches else None)
-        searches.append(search)
-    # max takes the first of equals
-    return max(searches, key=lambda search: sum(search.decreases))
+    makers = (rules, copies)
+    search = _new_search(quadratics, caches, panel, allowed, forced, makers, panel.costs)
+    grow(search, monitor)
+    if panel.costs is None:
+        return search
+    at_hand = _at_hand(search, allowed, forced, panel.unit_of)
+    other = _new_search(quadratics, caches, panel, at_hand, forced, makers, None)
+    grow(other)
+    if sum(other.decreases) <= sum(search.decreases):
+        return search
+    other.allowed = allowed  # the ranking is of all features
+    return other
+
+
+def _at_hand(search: Search, allowed: Mask, forced: Mask, unit_of: Indices | None) -> Mask:
+    """Features (d,) whose columns were fetched, after those of the best first gains are."""
+    first = np.zeros(len(allowed))
+    for quadratic in search.quadratics:
+        squares = np.einsum("ij,ij->i", quadratic.B, quadratic.B)
+        pivots = np.maximum(quadratic.diag + quadratic.gamma, np.finfo(float).tiny)
+        first += squares / pivots
+    best = np.argsort(-np.where(allowed, first, -1.0), kind="stable")[:N_BEST]
+    if unit_of is not None:
+        best = np.flatnonzero(np.isin(unit_of, unit_of[best]))
+    found = np.zeros(len(allowed), dtype=bool)
+    for cache in search.caches:
+        cache.fetch(best.tolist())
+        if search.copies is not None:
+            search.copies.find(best.tolist())
+        found[cache.features] = True
+    return (found & allowed) | forced
 
 
 def _new_search(
@@ -104,11 +139,12 @@ def _new_search(
     panel: Panel,
     allowed: Mask,
     forced: Mask,
-    makers: Sequence[RuleMaker],
+    makers: tuple[Sequence[RuleMaker], NearCopies | None],
     costs: Float64 | None,
 ) -> Search:
-    """A search with nothing selected, and rules that know it."""
-    rules = [make() for make in makers]
+    """A search with nothing selected, and rules that know it; groups may have near copies."""
+    rule_makers, copies = makers
+    rules = [make() for make in rule_makers]
     if panel.demands is not None and panel.feasible is not None:
         rules.append(KeepFeasible(panel.demands, panel.feasible, panel.unit_of))
     if panel.unit_of is not None:
@@ -116,7 +152,7 @@ def _new_search(
             quadratics, caches, panel.n_units, allowed, forced, panel.unit_of, rules, costs
         )
     n_select = panel.most_features(len(allowed))
-    return Search(quadratics, caches, n_select, allowed, forced, rules, costs)
+    return Search(quadratics, caches, n_select, allowed, forced, copies, rules, costs)
 
 
 def relaxed_decreases(
@@ -130,6 +166,8 @@ def relaxed_decreases(
     found = {}
     features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
     features = features[(search.allowed | search.forced)[features]]
+    is_copy = (search.copy_of >= 0) & ~search.is_selected
+    features = features[~is_copy[features]]
     quadratics = [
         _restricted(quadratic, cache, features)
         for quadratic, cache in zip(search.quadratics, search.caches)
@@ -138,6 +176,8 @@ def relaxed_decreases(
     for name, other in panel.relaxed.items():
         units = features if other.unit_of is None else np.unique(other.unit_of[features])
         small = other.restricted_to(features, units)
+        if name == "budget" and small.n_units is None:
+            small = small.of_size(search.n_selected_units)
         if small.n_units is not None:
             small = replace(small, n_units=min(small.n_units, len(units)))
         if small.demands is not None:

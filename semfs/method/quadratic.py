@@ -81,15 +81,15 @@ class Solution:
     converged : bool
     gram : ndarray of shape (k, k) or None
         G of the selected features, in the order of their selection, if known.
-    copies : dict of int
-        Features that were skipped as near copies, and the selected feature each copies. They
-        are among the selected ones if nothing else was left.
     relaxed : mapping of str to float
         By the name of a rule of the panel, how far J falls without it, at least.
     next_gains : ndarray of shape (d,) or None
         Decrease of J if a feature entered next, also one that may not; 0 for selected ones.
     objective_start : float
         J when nothing is selected.
+    copies : dict of int
+        Features that were skipped as near copies, and the selected feature each copies. They
+        are among the selected ones if nothing else was left.
     """
 
     s: Float64
@@ -99,10 +99,10 @@ class Solution:
     objective: Float64
     converged: bool
     gram: Float64 | None = None
-    copies: Mapping[int, int] = field(default_factory=dict)
     relaxed: Mapping[str, float] = field(default_factory=dict)
     next_gains: Float64 | None = None
     objective_start: float = float("nan")
+    copies: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def W(self) -> Float64:

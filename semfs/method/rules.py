@@ -19,14 +19,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from semfs._typing import Float64, Indices, Mask
 
 if TYPE_CHECKING:
-    from semfs.method.columns import NearCopies
     from semfs.method.search import Search
 
 #: Sums of costs or signals may exceed a limit by this share of it: rounding.
 ROUNDING = 1e-9
-#: Exact decisions in one step of a search. After them the search only takes what is known to
-#: leave a way to the end.
-DECISIONS_PER_STEP = 4
+#: Questions in one step of a search whether a unit leaves a way to the end. After them the
+#: search only takes what is known to do so.
+QUESTIONS_PER_STEP = 4
+#: They are decided exactly if there are at most so many units: a decision takes 5 to 50 ms,
+#: and with more units some other one is nearly as good.
+FEW_UNITS = 64
 #: Seconds after which a decision is given up. None that we met took one.
 LONGEST_DECISION = 60.0
 #: Units beyond those needed that are looked at before all of them are.
@@ -50,28 +52,12 @@ class Rule:
     def entered(self, search: Search, feature: int) -> None:
         """Take note that a feature was selected."""
 
+    def likely(self, scores: Float64) -> Indices:
+        """Return features that may be selected because of the rule, whatever their scores (d,).
 
-class SkipCopies(Rule):
-    """Near copies of selected features wait until nothing else is left."""
-
-    soft = True
-
-    def __init__(self, copies: NearCopies) -> None:
-        self.copies = copies
-        #: The selected feature that each near copy copies.
-        self.copy_of: dict[int, int] = {}
-
-    def allowed(self, search: Search) -> Mask | None:
-        """Return all features (d,) but near copies; those asked for are never skipped."""
-        mask = np.ones(len(search.allowed), dtype=bool)
-        mask[list(self.copy_of)] = False
-        return mask | search.forced
-
-    def entered(self, search: Search, feature: int) -> None:
-        """Find the near copies of a feature that was selected."""
-        for copy in self.copies.of(feature).tolist():
-            if not search.is_selected[copy]:
-                self.copy_of.setdefault(copy, feature)
+        Their Gram columns are fetched in time.
+        """
+        return np.zeros(0, dtype=np.intp)
 
 
 # ---- demands on the whole panel -------------------------------------------------------
@@ -127,6 +113,14 @@ class Demands:
         unit = np.where(self.limits > 0.0, self.limits, 1.0)
         return (self.usage / unit[:, None]).sum(axis=0)
 
+    @cached_property
+    def kinds(self) -> Indices:
+        """A number (U,) of each unit, the same where they bring the same; 0 for nothing."""
+        # different columns of small numbers have different products with random weights
+        weights = np.random.default_rng(0).random(len(self.needs))
+        products = weights @ self.supply
+        return np.unique(np.append(0.0, products), return_inverse=True)[1][1:]
+
     def without(self, *, usage: Mask | None = None, supply: bool = False) -> Demands:
         """Return the demands without some of the limits (r,), or without all needs."""
         kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
@@ -140,10 +134,13 @@ class Demands:
         )
 
 
-def feasible_panel(demands: Demands, chosen: Mask | None = None) -> Mask | None:
+def feasible_panel(
+    demands: Demands, chosen: Mask | None = None, *, exact: bool = True
+) -> Mask | None:
     """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
 
-    A few units of each kind are tried first, then all of them; the answer None is exact.
+    A few units of each kind are tried first, then all of them; the answer None is exact, unless
+    ``exact`` is false: then only what is found at once is returned.
 
     Examples
     --------
@@ -155,8 +152,14 @@ def feasible_panel(demands: Demands, chosen: Mask | None = None) -> Mask | None:
     """
     kept = demands.forced.copy() if chosen is None else demands.forced | chosen
     pool = _pool(demands, kept)
+    if pool is None and not exact:
+        return _by_need(demands, kept, np.flatnonzero(demands.available & ~kept))
     if pool is not None:
-        found = _solve(demands, kept, pool)
+        found = _by_need(demands, kept, pool)
+        if not exact:
+            return found
+        if found is None:
+            found = _solve(demands, kept, pool)
         if found is not None or len(demands.limits) <= 1:
             return found  # with one limit the cheapest of each kind are all that matters
     return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
@@ -176,10 +179,8 @@ def _pool(demands: Demands, kept: Mask) -> Indices | None:
     by_effort = free[np.argsort(demands.effort[free], kind="stable")]
     found = [by_effort[: n_fill + SPARE_UNITS]]
     if n_each:
-        needed = by_effort[(demands.supply[:, by_effort] > 0.0).any(axis=0)]
-        if needed.size:
-            kinds = np.unique(demands.supply[:, needed], axis=1, return_inverse=True)[1]
-            found.append(needed[_first_of_each(kinds.reshape(-1), n_each)])
+        needed = by_effort[demands.kinds[by_effort] > 0]
+        found.append(needed[_first_of_each(demands.kinds[needed], n_each)])
     return np.unique(np.concatenate(found))
 
 
@@ -189,6 +190,32 @@ def _first_of_each(kinds: Indices, n: int) -> Indices:
     ordered = kinds[order]
     starts = np.searchsorted(ordered, ordered)
     return order[np.arange(len(order)) - starts < n]
+
+
+def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
+    """A panel built up by what is needed most, then by what uses least; None if it fails."""
+    panel = kept.copy()
+    supply = demands.supply[:, pool]
+    missing = demands.needs - demands.supply[:, kept].sum(axis=1)
+    free = np.ones(len(pool), dtype=bool)
+    effort = demands.effort[pool]
+    scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
+    while (missing > 0.0).any():
+        covered = np.minimum(supply, np.maximum(missing, 0.0)[:, None]).sum(axis=0)
+        value = np.where(free & (covered > 0.0), covered - 0.5 * effort / scale, -np.inf)
+        best = int(np.argmax(value)) if len(pool) else 0
+        if not len(pool) or np.isneginf(value[best]):
+            return None
+        free[best] = False
+        panel[pool[best]] = True
+        missing = missing - supply[:, best]
+    if demands.count is not None:
+        n_left = demands.count - int(panel.sum())
+        rest = pool[free]
+        if not 0 <= n_left <= len(rest):
+            return None
+        panel[rest[np.argsort(effort[free], kind="stable")[:n_left]]] = True
+    return panel if demands.met_by(panel) else None
 
 
 def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
@@ -233,9 +260,9 @@ class KeepFeasible(Rule):
     """Allow what leaves a way to a panel that satisfies all demands.
 
     Such a panel, with all units selected so far, is known at any time. A unit that is in it may
-    be selected. So may one that can take the place of another one in it. Otherwise the question
-    is decided exactly; if the answer is no, the unit is out for good, and so are all units that
-    use no less and bring no more.
+    be selected. So may one that can take the place of another one in it. Otherwise a panel with
+    it is looked for. Where that is decided exactly and the answer is no, the unit is out
+    for good, and so are all units that use no less and bring no more.
     """
 
     def __init__(self, demands: Demands, panel: Mask, unit_of: Indices | None = None) -> None:
@@ -249,7 +276,7 @@ class KeepFeasible(Rule):
         self.unit_of = unit_of
         self.chosen = np.zeros(len(panel), dtype=bool)
         self.open = demands.available | demands.forced
-        self._n_decisions = 0
+        self._n_questions = 0
         self._mask: Mask | None = None  # of units, while nothing changes
 
     def _unit(self, feature: int) -> int:
@@ -262,7 +289,7 @@ class KeepFeasible(Rule):
             units &= self._affordable()
             units &= self._leaves_slots_for_needs()
             self.open &= units | self.chosen  # a unit that is out stays out
-            if self._n_decisions >= DECISIONS_PER_STEP:
+            if self._n_questions >= QUESTIONS_PER_STEP:
                 units &= self._leave_a_way()
             self._mask = units
         return self._mask if self.unit_of is None else self._mask[self.unit_of]
@@ -287,20 +314,35 @@ class KeepFeasible(Rule):
         most = covered[self.open & ~self.chosen].max(initial=0.0)
         return np.asarray(missing.sum() - covered <= n_left * most)
 
+    def likely(self, scores: Float64) -> Indices:
+        """Return the best features for needs that are not met yet."""
+        demands = self.demands
+        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        if self.unit_of is not None or not (missing > 0.0).any():
+            return np.zeros(0, dtype=np.intp)
+        found = []
+        for need in np.flatnonzero(missing > 0.0).tolist():
+            markers = np.flatnonzero((demands.supply[need] > 0.0) & self.open)
+            best = np.argsort(-scores[markers], kind="stable")[: int(missing[need])]
+            found.append(markers[best])
+        return np.unique(np.concatenate(found))
+
     def permits(self, feature: int) -> bool:
         """Whether the unit of a feature leaves a way to a panel that satisfies the demands."""
         unit = self._unit(feature)
         if self.panel[unit] or self._takes_a_place(unit):
             return True
-        if self._n_decisions >= DECISIONS_PER_STEP:
+        if self._n_questions >= QUESTIONS_PER_STEP:
             return False
-        self._n_decisions += 1
+        self._n_questions += 1
         self._mask = None
         wanted = self.chosen.copy()
         wanted[unit] = True
-        found = feasible_panel(replace(self.demands, available=self.open), wanted)
+        is_exact = len(self.panel) <= FEW_UNITS
+        found = feasible_panel(self.demands, wanted, exact=is_exact)
         if found is None:
-            self.open &= ~self._no_better_than(unit)
+            if is_exact:
+                self.open &= ~self._no_better_than(unit)
             return False
         self.panel = found
         return True
@@ -355,7 +397,7 @@ class KeepFeasible(Rule):
         unit = self._unit(feature)
         self.chosen[unit] = True
         self.panel[unit] = True
-        self._n_decisions = 0
+        self._n_questions = 0
         self._mask = None
 
 

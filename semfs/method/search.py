@@ -17,7 +17,7 @@ from semfs.method.prefetch import (
     promising_features,
 )
 from semfs.method.quadratic import Monitor, Quadratic, Solution
-from semfs.method.rules import Rule, SkipCopies
+from semfs.method.rules import Rule
 
 #: Columns of a batch. With fewer, BLAS spends its time reading X; with more, columns are
 #: computed that are never used.
@@ -31,7 +31,8 @@ class Search:
     """Features selected so far, the same for all quadratics; gains of the quadratics add up.
 
     ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
-    selected before all others.
+    selected before all others. Near copies of selected features wait until all others are
+    selected, unless they are forced.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Search:
         n_select: int,
         allowed: Mask,
         forced: Mask,
+        copies: NearCopies | None = None,
         rules: Sequence[Rule] = (),
         costs: Float64 | None = None,
     ) -> None:
@@ -62,32 +64,19 @@ class Search:
         self.selected: list[int] = []  # in the order of selection
         self.decreases: list[float] = []  # of J, one for each
         self.is_selected = np.zeros(len(allowed), dtype=bool)
+        self.copies = copies
+        #: The selected feature (d,) that a feature nearly copies, -1 if there is none.
+        self.copy_of = np.full(len(allowed), -1, dtype=np.intp)
         # The features that estimates of G are about, and the estimates, one per quadratic.
         self._estimated: Indices = np.zeros(0, dtype=np.intp)
         self._estimates: list[Floats] | None = None
 
-    @property
-    def copies(self) -> NearCopies | None:
-        """What finds near copies of selected features; None if they are not skipped."""
-        return next((rule.copies for rule in self.rules if isinstance(rule, SkipCopies)), None)
-
-    def skipped(self) -> dict[int, int]:
-        """Return features that were skipped, and the selected feature that each copies.
-
-        Those that entered at last, because nothing else was left, are among them.
-        """
-        found: dict[int, int] = {}
-        for rule in self.rules:
-            if isinstance(rule, SkipCopies):
-                found.update(rule.copy_of)
-        allowed = self.allowed & ~self.required
-        return {j: found[j] for j in sorted(found) if allowed[j]}
-
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
         n_select = int(forced.sum())
-        rules = [SkipCopies(self.copies)] if self.copies is not None else []
-        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced, rules)
+        search = Search(
+            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
+        )
         search.required = self.required
         return search
 
@@ -105,10 +94,13 @@ class Search:
         waiting = self.forced & ~self.is_selected
         if waiting.any():
             return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+        left = self.allowed & ~self.is_selected
         for rules in self._rules_to_try():
-            found = self._best_under(rules)
-            if found is not None:
-                return found
+            # near copies only if nothing else is possible
+            for features in (self._left(), left):
+                found = self._best_under(rules, features)
+                if found is not None:
+                    return found
         return None
 
     def _rules_to_try(self) -> list[Sequence[Rule]]:
@@ -116,12 +108,12 @@ class Search:
         hard = [rule for rule in self.rules if not rule.soft]
         return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
 
-    def _best_under(self, rules: Sequence[Rule]) -> int | None:
-        """The feature that the rules permit of the largest gain, or gain per cost."""
+    def _best_under(self, rules: Sequence[Rule], features: Mask) -> int | None:
+        """Of some features (d,) the permitted one of the largest gain, or gain per cost."""
         refused: list[int] = []
         scores = per_cost(self.gains(), self.costs)
         while True:
-            eligible = self.allowed & ~self.is_selected
+            eligible = features.copy()
             for rule in rules:
                 mask = rule.allowed(self)
                 if mask is not None:
@@ -133,6 +125,17 @@ class Search:
             if all(rule.permits(j) for rule in rules):
                 return j
             refused.append(j)
+
+    @property
+    def n_selected_units(self) -> int:
+        """Number of features selected, or of groups of them."""
+        return len(self.selected)
+
+    def _left(self) -> Mask:
+        """Features (d,) that are not selected yet; near copies only if no others are left."""
+        left = self.allowed & ~self.is_selected
+        distinct = left & ((self.copy_of < 0) | self.forced)
+        return distinct if distinct.any() else left
 
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
@@ -147,6 +150,18 @@ class Search:
             factor.enter(j, cache[j], self.is_selected)
         for rule in self.rules:
             rule.entered(self, j)
+        if self.copies is not None:
+            copies = self.copies.of(j)
+            copies = copies[~self.is_selected[copies]]
+            self.copy_of[copies[self.copy_of[copies] < 0]] = j
+
+    def found_copies(self) -> dict[int, int]:
+        """Return features that were skipped, and the selected feature that each copies.
+
+        Those that entered at last, because nothing else was left, are among them.
+        """
+        found = self.allowed & ~self.required & (self.copy_of >= 0)
+        return {j: int(self.copy_of[j]) for j in np.flatnonzero(found).tolist()}
 
     # ---- Gram columns ------------------------------------------------------------------
 
@@ -157,12 +172,12 @@ class Search:
             cache.fetch(batch)
             factor.refresh()
         if self.copies is not None:
-            self.copies.find(batch)  # the scatter columns of the batch are at hand now
+            self.copies.find(batch)
 
     def _batch(self, j: int) -> list[int]:
         """Features, j included, whose columns are fetched in the next pass."""
         scores = per_cost(self.gains(), self.costs)
-        eligible = self.allowed & ~self.is_selected
+        eligible = self._left()
         for rule in self.rules:
             mask = rule.allowed(self)
             if mask is not None:
@@ -176,6 +191,12 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
+        for rule in self.rules:
+            batch = np.union1d(batch, rule.likely(scores))
+        if self.rules and self.selected:
+            # rules upset the prediction: take what else is allowed and good
+            best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
+            batch = np.union1d(batch, best)
         return sorted(batch[priority[batch] >= 0.0].tolist())
 
     def _batch_size(self) -> int:
@@ -227,10 +248,7 @@ class Search:
         selected = np.array(self.selected, dtype=np.intp)
         next_gains = self.gains()
         gains = np.where(self.allowed, next_gains, -np.inf)
-        skipped = self.skipped()
-        is_copy = np.zeros(len(gains), dtype=bool)
-        is_copy[list(skipped)] = True
-        is_copy &= self.allowed & ~self.is_selected
+        is_copy = self.allowed & ~self.is_selected & (self.copy_of >= 0)
         # near copies rank after the others, and their scores say so
         distinct = gains[self.allowed & ~self.is_selected & ~is_copy]
         if is_copy.any() and distinct.size:
@@ -256,7 +274,7 @@ class Search:
             objective=self.q - np.cumsum(self.decreases),
             converged=True,
             gram=gram,
-            copies=skipped,
+            copies=self.found_copies(),
             next_gains=next_gains,
             objective_start=self.q,
         )

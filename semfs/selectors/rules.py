@@ -300,7 +300,8 @@ class PanelRules:
         without = start - solution.relaxed[rule]
         if not without < J * (1.0 - 1e-9):
             return f"{rule}: {text}; it cost nothing in J."
-        return f"{rule}: {text}; J is {J:.4g}, without this rule {without:.4g} or less."
+        share = (J - without) / max(without, np.finfo(float).tiny)
+        return f"{rule}: {text}; it raises J by {share:.2%} or more, to {J:.4g}."
 
     def _coverage(self, selected: Mask) -> str:
         """The fewest markers of a class, and unseen classes that lack them."""
@@ -381,7 +382,8 @@ class _PanelMaker:
         unit_of = np.arange(d)
         if params.groups is not None:
             unit_of, self.labels = group_units(params.groups, d, names)
-            self.unit_of = unit_of
+            if len(self.labels) < d:  # otherwise each feature is a group by itself
+                self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
         columns = (np.ones(d), (np.arange(d), unit_of))
         self._sum = sp.csr_array(columns, shape=(d, self.n_units))
@@ -520,12 +522,12 @@ class _PanelMaker:
         """The panel without each rule in turn, as far as that is a panel."""
         found: dict[str, Panel] = {}
         demands = panel.demands
-        if self.forced.any() and self.count is not None:
+        if self.forced.any():
             free = None
             if demands is not None:
                 free = replace(demands, forced=np.zeros_like(self.forced))
             found["include"] = replace(panel, demands=free)
-        if demands is None or self.count is None:
+        if demands is None:
             return found
         is_budget = np.arange(len(demands.limits)) < n_budget
         if len(demands.needs):

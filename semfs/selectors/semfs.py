@@ -124,6 +124,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     groups : array-like of shape (d,), mapping or Series, optional
         Labels: features of one label are selected together, and `n_features_to_select` counts
         groups. A mapping is from names of features; those without a label stand alone.
+        `max_correlation` does not hold with groups.
     costs : array-like of shape (d,), mapping or Series, optional
         Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
         cost of a group is the sum over its features.

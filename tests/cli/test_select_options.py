@@ -274,6 +274,30 @@ def test_standardized_cells_are_noticed(cells, select):
     assert "standardized" not in select(cells, "--layer", "raw").stderr
 
 
+# ---- rules of a panel -----------------------------------------------------------------
+
+
+def test_rules_by_columns_of_var_and_by_files(cells, select, tmp_path):
+    cells.var["probe"] = [f"p{j // 2}" for j in range(12)]
+    cells.var["price"] = np.linspace(1.0, 2.0, 12)
+    rows = [f"{name};{j // 2}" for j, name in enumerate(cells.var_names)]
+    (tmp_path / "pairs.csv").write_text("gene;sensor\n" + "\n".join(rows))
+    by_column = chosen(select(cells, "--groups", "probe", "-k", 2))
+    assert len(by_column) == 4
+    assert chosen(select(cells, "--groups", "pairs.csv", "-k", 2)) == by_column
+    bought = select(cells, "--costs", "price", "--budget", 5.0)
+    prices = cells.var["price"][list(chosen(bought))]
+    assert prices.sum() <= 5.0
+    assert "of 5 spent on" in bought.stdout
+
+
+def test_rules_that_are_wrong_name_their_option(cells, select):
+    assert "--min-per-class is 99" in select(cells, "--min-per-class", 99, code=2).stderr
+    assert "--capacity of 'every class'" in select(cells, "--capacity", "much", code=2).stderr
+    done = select(cells, "--max-level", -1e9, code=2)
+    assert "--max-level leaves no feature to select from" in done.stderr
+
+
 # ---- what is written ------------------------------------------------------------------
 
 

@@ -57,10 +57,7 @@ def test_a_rule_that_allows_everything_changes_nothing(rule, planted):
     plain = SemFS(5).fit(X, y)
     ruled = SemFS(5, **rule).fit(X, y)
     for name in FITTED:
-        if "groups" in rule:  # gains of groups are summed in another order
-            np.testing.assert_allclose(getattr(ruled, name), getattr(plain, name), rtol=1e-9)
-        else:
-            np.testing.assert_array_equal(getattr(ruled, name), getattr(plain, name))
+        np.testing.assert_array_equal(getattr(ruled, name), getattr(plain, name))
     assert plain.rules_ == []
 
 
@@ -94,7 +91,7 @@ def test_too_many_markers_are_refused_by_name(planted):
 
 
 def test_described_unseen_classes_count():
-    X, y, A = make_described_problem(1, C=24, U=4, d=200, noise=0.3)
+    X, y, A = make_described_problem(1, C=24, U=4, d=600, m=12, noise=0.3)
     selector = SemFS(25, attributes=A, min_per_class=1).fit(X, y)
     assert ", used" in selector.knowledge_["unseen classes"]
     assert len(selector.coverage_) == 24
@@ -160,7 +157,7 @@ def test_a_budget_decides_the_number(planted):
 
 def test_a_budget_that_is_too_small_is_refused(planted):
     X, y = planted
-    with pytest.raises(ParameterError, match="does not buy 4 features: they cost 8 .*most 2 "):
+    with pytest.raises(ParameterError, match=r"does not buy 4 features: they cost 8 .*most 2 "):
         SemFS(4, costs=np.full(12, 2.0), budget=5).fit(X, y)
 
 
@@ -224,7 +221,7 @@ def test_capacity_is_kept_in_every_class(planted):
     assert selector.support_.sum() == 5
     one = SemFS(5, capacity={2: 12.0}).fit(X, y)
     assert means[2, one.support_].sum() <= 12.0
-    with pytest.raises(ParameterError, match="has no room for 5 features. At most . features"):
+    with pytest.raises(ParameterError, match=r"has no room for 5 features. At most . features"):
         SemFS(5, capacity=9.0).fit(X, y)
     with pytest.raises(ParameterError, match="signals of 0 or more"):
         SemFS(5, capacity=9.0).fit(X - 10.0, y)
