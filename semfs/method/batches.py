@@ -57,13 +57,21 @@ class Pairs:
         found: list[tuple[Label, Label]] = list(pairs)
         classes, class_of = encode_labels(label_array([label for label, _ in found]))
         batches = Labels.of([batch for _, batch in found]).sorted()
-        return cls(classes, batches.class_array(), class_of, batches.codes.astype(np.intp))
+        return cls(
+            classes,
+            batches.class_array(),
+            class_of,
+            batches.codes.astype(np.intp),
+        )
 
     def components(self) -> Indices:
         """Return the component (C + B,) of each class and batch; pairs connect them."""
         C = len(self.classes)
         n = C + len(self.batches)
-        edges = (np.ones(len(self.class_of)), (self.class_of, C + self.batch_of))
+        edges = (
+            np.ones(len(self.class_of)),
+            (self.class_of, C + self.batch_of),
+        )
         graph = sp.coo_array(edges, shape=(n, n))
         return sp.csgraph.connected_components(graph, directed=False)[1]
 
@@ -108,7 +116,10 @@ def pair_labels(labels: Labels, batches: Labels) -> Labels:
 
 
 def batch_offsets(
-    pair_counts: Float64, pair_means: Float64, class_of: Indices, batch_of: Indices
+    pair_counts: Float64,
+    pair_means: Float64,
+    class_of: Indices,
+    batch_of: Indices,
 ) -> Float64:
     """Return the offsets (B, d) of the additive model, from counts (P,) and means (P, d).
 
@@ -215,7 +226,15 @@ class CorrectedRows:
         before = found.scatter_diag
         diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
         diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
-        return Moments(self.pairs.classes, counts, means, diag, self, None, found.eps)
+        return Moments(
+            self.pairs.classes,
+            counts,
+            means,
+            diag,
+            self,
+            None,
+            found.eps,
+        )
 
     @cached_property
     def _rank_terms(self) -> tuple[Float64, Float64]:
@@ -275,7 +294,11 @@ class CorrectedRows:
             return None
         Z, codes, weights = found
         offsets = self.offsets[:, features].astype(Z.dtype)
-        return Z - offsets[self.pairs.batch_of[codes]], self.pairs.class_of[codes], weights
+        return (
+            Z - offsets[self.pairs.batch_of[codes]],
+            self.pairs.class_of[codes],
+            weights,
+        )
 
     def variance_shares(self, features: Indices) -> tuple[Float64, Float64]:
         """Return the shares (k,) of class and of batch in the variance of some features.
@@ -320,7 +343,10 @@ def remove_batches(
     if check:
         check_batches(pairs, refuse)
     offsets = batch_offsets(
-        uncorrected.counts, uncorrected.means, pairs.class_of, pairs.batch_of
+        uncorrected.counts,
+        uncorrected.means,
+        pairs.class_of,
+        pairs.batch_of,
     )
     return CorrectedRows(uncorrected, pairs, offsets).moments()
 
@@ -415,7 +441,9 @@ class OffsetMatrix:
         return X - self.offsets.astype(X.dtype)[self.batch_of]
 
 
-def stacked_offset_matrices(parts: Sequence[OffsetMatrix]) -> OffsetMatrix:
+def stacked_offset_matrices(
+    parts: Sequence[OffsetMatrix],
+) -> OffsetMatrix:
     """Return matrices of the same features, one below the other, each with its batches."""
     if any(part.sparse for part in parts):
         X = sp.vstack([sp.csr_array(part.X) for part in parts], format="csr")

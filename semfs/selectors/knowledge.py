@@ -225,7 +225,9 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
 
 
 def _clusters_in_memory(
-    seen: MemoryRows | CorrectedRows, unlabeled: MemoryRows, n_new_classes: int | str
+    seen: MemoryRows | CorrectedRows,
+    unlabeled: MemoryRows,
+    n_new_classes: int | str,
 ) -> tuple[Moments, Indices]:
     """Moments of the clusters, and the cluster of each sample, -1 if it is ignored.
 
@@ -279,7 +281,11 @@ def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
     out = []
     for X in matrices:
         if not isinstance(X, OffsetMatrix):
-            X = OffsetMatrix(X, np.zeros(X.shape[0], np.intp), np.zeros((1, X.shape[1])))
+            X = OffsetMatrix(
+                X,
+                np.zeros(X.shape[0], np.intp),
+                np.zeros((1, X.shape[1])),
+            )
         out.append(X)
     return out
 
@@ -383,7 +389,10 @@ def _sampled_batches(rows: Any, n: int) -> Indices:
 
 
 def _corrected_clusters(
-    named: Any, batches: Labels, offsets: Float64, options: dict[str, Any]
+    named: Any,
+    batches: Labels,
+    offsets: Float64,
+    options: dict[str, Any],
 ) -> Moments:
     """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
     paired = named.with_labels(pair_labels(named.labels, batches))
