@@ -17,7 +17,13 @@ import numpy as np
 from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
-from semfs.io.anndata import check_counts, frame_column, is_anndata_zarr, view
+from semfs.io.anndata import (
+    check_counts,
+    frame_column,
+    is_anndata_file,
+    is_anndata_zarr,
+    view,
+)
 from semfs.io.reader import Reader
 from semfs.io.registry import open_reader
 from semfs.io.safety import atomic_write, check_apart
@@ -269,7 +275,7 @@ def gene_names(reader: Reader, column: str) -> list[str]:
     gets ``-1`` behind it, as in `semfs.scverse.view`.
     """
     path = reader.path
-    if path is None or not reader.of_cells:
+    if path is None or not is_anndata_file(path):
         message = f"is {column!r}, but only .h5ad and .zarr files have a table of genes."
         raise ParameterError("gene_symbols", message)
     pandas = import_optional("pandas", "data", what="An AnnData file")

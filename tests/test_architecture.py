@@ -298,3 +298,13 @@ def test_constants_of_one_name_have_one_value():
             if name.isupper() and isinstance(node.value, ast.Constant):
                 values[name].add(repr(node.value.value))
     assert {name: found for name, found in values.items() if len(found) > 1} == {}
+
+
+def test_the_map_of_tests_names_every_test_file():
+    tests = PACKAGE.parent / "tests"
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    start = text.index("## Which test file covers which module")
+    section = text[start : text.index("Problems that tests share", start)]
+    named = set(re.findall(r"(?:\w+/)?test_\w+", section))
+    files = tests.rglob("test_*.py")
+    assert named == {path.relative_to(tests).with_suffix("").as_posix() for path in files}

@@ -18,6 +18,7 @@ OPTIONS = {
     "n_splits": "--splits",
     "label_weight": "--label-weight",
     "min_cells": "--min-cells",
+    "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
 }
 #: Parameters whose options have their names.

@@ -121,11 +121,12 @@ def evaluate(options: Evaluation) -> None:
 
 def _open(options: Evaluation) -> Any:
     """Return the data set, a known one or a file."""
+    from semfs.io.registry import is_data_path
     from semfs.lab.data import open_data
 
     path = Path(options.data)
     reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
-    if path.is_file():
+    if is_data_path(path):
         check_label_given(path, options.label)
         check_descriptions(options.attributes)
         drop = expand_columns(path, options.label, options.layer, options.drop)

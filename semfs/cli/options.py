@@ -14,12 +14,12 @@ from typer import Option
 # Help texts. They are whole sentences: a condition first, then what happens.
 DATA = (
     "The data, one row per sample: CSV, TSV, Excel, Parquet, Feather, "
-    "NPY, NPZ, HDF5, H5AD, Zarr or MTX."
+    "NPY, NPZ, HDF5, H5AD, Zarr, MTX or a 10x folder."
 )
 LABEL = (
     "Where the class labels are: a column (of obs in H5AD and Zarr), "
-    "an array of the file (NPZ: y by default), or a file with one label "
-    "per line."
+    "an array of the file (NPZ: y by default), or a file: one label per "
+    "line, or names of the samples (barcodes) and labels."
 )
 ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "

@@ -62,7 +62,10 @@ BATCH = (
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
-NO_LABEL = "Labels that mean 'no label', such as Unknown; with commas, repeatable."
+NO_LABEL = (
+    "Labels that mean 'no label', with commas, repeatable; "
+    "instead of nan, NA, n/a, none, unknown and unassigned."
+)
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
 
@@ -185,6 +188,9 @@ def _open(options: Selection) -> "BlockSource":
 
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     reading = given(options, "normalize", "batch")
+    if options.unlabeled_names is not None:
+        # Then all labels are read as they are: these names may have commas.
+        reading["no_label"] = ()
     source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
@@ -221,8 +227,10 @@ def _with_usable_labels(
     for text in options.unlabeled_names or ():
         # A label may contain commas itself.
         names = [text] if text in labels.classes else words(text)
-        for name in names:
-            labels = labels.mask_label(name)
+        wanted = {name.casefold() for name in names}
+        for label in labels.classes:
+            if str(label).casefold() in wanted:
+                labels = labels.mask_label(label)
     # -1 is scikit-learn's mark of a missing label, unless a class has this name.
     labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":

@@ -65,7 +65,8 @@ def load_table(
     normalize : {"log1p"}, optional
         Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
     """
-    path = open_existing(path)
+    # Folders of known formats are read too; `open_blocks` refuses others.
+    path = Path(path) if Path(path).is_dir() else open_existing(path)
     # Any: what a source offers is decided by the file
     source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
     classes = source.labels.classes

@@ -22,6 +22,7 @@ from semfs.io.tenx import unique_names
 from semfs.io.zarr import ZarrStore, is_zarr
 from semfs.labels import Labels
 from semfs.system import import_optional
+from semfs.validation import ParameterWarning
 
 if TYPE_CHECKING:
     import h5py
@@ -152,6 +153,7 @@ class GeneMatrix:
         reader.feature_names = self.names
         reader.read_row_names = partial(_obs_names, self.adata)
         reader.of_cells = True
+        reader.layer = "raw" if self.use_raw else self.layer
         return reader
 
     def keep(self, columns: Indices) -> AnnData:
@@ -209,6 +211,13 @@ def open_anndata_zarr(path: Path, request: Request) -> tuple[Reader, Labels | No
 def is_anndata_file(path: Path) -> bool:
     """Whether a path is an .h5ad file or AnnData in a Zarr folder."""
     return path.suffix.lower() == ".h5ad" or is_anndata_zarr(path)
+
+
+def has_layers(data: object) -> bool:
+    """Whether data are AnnData of which no matrix was chosen by `view`, or such a file."""
+    if isinstance(data, (str, Path)):
+        return is_anndata_file(Path(data))
+    return not isinstance(data, GeneMatrix) and as_genes(data) is not None
 
 
 def frame_column(path: Path, frame: str, column: str | None = None) -> Any:
@@ -276,6 +285,7 @@ def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
         raise FileError(f"{store.path} has no {wanted}; layers: {', '.join(layers) or 'none'}.")
     reader = matrix_reader(store, name)
     reader.of_cells = True
+    reader.layer = layer
     reader.frame = "raw/var" if is_raw else "var"
     reader.feature_names = unique_names(_column(store, reader.frame, None))
     reader.read_row_names = partial(_index, store, "obs")
@@ -344,11 +354,8 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     are_unlogged = not are_whole and largest > LARGEST_LOG and has_long_tail
     if normalize:
         if not are_whole and not are_unlogged:
-            warnings.warn(
-                'normalize="log1p" expects counts, but these values are not counts; leave it '
-                "out.",
-                stacklevel=3,
-            )
+            message = "expects counts, but these values are not counts. Leave it out."
+            warnings.warn(ParameterWarning("normalize", message), stacklevel=3)
         return
     are_counts = are_whole and (
         largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
@@ -359,10 +366,10 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         found = f"no logarithms (numbers up to {largest:.0f})"
     else:
         return
-    warnings.warn(
-        f"the cells hold {found}: highly expressed genes would dominate. "
-        "Normalize them on the "
-        'fly: normalize="log1p" (of open_blocks, load_table and select_genes); or name a layer '
-        "that went through sc.pp.normalize_total and sc.pp.log1p (layer=...).",
-        stacklevel=3,
+    # `fit` has no such parameter, so the message says where it is.
+    message = (
+        f": the cells hold {found}, so highly expressed genes would dominate. Set it to "
+        "log1p (in select_genes, open_blocks, load_table or the command), or use a layer "
+        "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
+    warnings.warn(ParameterWarning("normalize", message), stacklevel=3)

@@ -13,6 +13,7 @@ from semfs.io.npy import read_npy
 from semfs.io.reader import NO_LABEL_TEXTS, Reader, Request
 from semfs.io.safety import FileError, file_errors, open_existing, unpacked
 from semfs.labels import Labels
+from semfs.validation import ParameterWarning
 
 #: Lines of a label file as lists of cells.
 Table = list[list[str]]
@@ -59,11 +60,11 @@ def labels_in_file(
         labels = labels.mask_label(label)
     if masked:
         shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
-        warnings.warn(
-            f"{where}: text that means no label: {shown}. These samples "
-            "are unlabeled; choose such text with no_label=[...].",
-            stacklevel=3,
+        message = (
+            f": {where} has text that means no label: {shown}. These samples are "
+            "unlabeled. If they are a class, give other text here."
         )
+        warnings.warn(ParameterWarning("no_label", message), stacklevel=3)
     return labels
 
 

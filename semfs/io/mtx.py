@@ -47,7 +47,10 @@ def open_mtx(path: Path, request: Request) -> tuple[Reader, None]:
     assert matrix is not None  # `is_tenx_folder` was asked
     request.refuse_key(path)
     with file_errors(matrix, "Matrix Market"):
-        return mtx_reader(matrix), None
+        reader = mtx_reader(matrix)
+    # Cell Ranger writes raw counts. A matrix by itself may be anything.
+    reader.of_cells = path.is_dir()
+    return reader, None
 
 
 def mtx_reader(path: Path, block_bytes: int | None = None) -> Reader:

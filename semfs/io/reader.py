@@ -102,6 +102,7 @@ class Reader:
     frame: str = "var"  # group of an .h5ad file that describes the genes: "var" or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
+    layer: str | None = None  # of AnnData, or "raw"; None: X, or another format
     of_cells: bool = False  # single cells, for which raw counts deserve a warning
     unlabeled: bool = False  # whether a block came with missing labels
     rereadable: bool = True  # whether the rows can be read more than once

@@ -132,6 +132,13 @@ def _opener(path: Path) -> Opener:
     )
 
 
+def is_data_path(path: Path) -> bool:
+    """Whether a path is a file, or a folder in one of the formats that are folders."""
+    if path.is_file():
+        return True
+    return path.is_dir() and any(is_format(path) for is_format, _ in FOLDERS)
+
+
 def is_stored(data: object) -> bool:
     """Whether data must be opened before they are numbers: paths, AnnData, lazy frames."""
     return isinstance(data, (str, Path)) or as_genes(data) is not None or is_lazy_frame(data)

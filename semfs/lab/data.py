@@ -12,6 +12,7 @@ from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
 from semfs.io.npz import names_in_npz
+from semfs.io.registry import is_data_path
 from semfs.labels import classes_in
 from semfs.validation import did_you_mean
 
@@ -48,7 +49,8 @@ def open_data(
     Parameters
     ----------
     name : str or path
-        "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file.
+        "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file,
+        a Zarr or 10x folder.
     label : str, optional
         Where a file has its class labels: a column, a column of ``obs``, an array.
     attributes : path, "names" or "cl", optional
@@ -59,7 +61,7 @@ def open_data(
         ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
     """
     # A file wins over a data set of that name.
-    if Path(name).is_file():
+    if is_data_path(Path(name)):
         data = load_table(name, label, attributes, **reading)
     else:
         if label is not None or attributes is not None or reading:

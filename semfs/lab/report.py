@@ -26,7 +26,7 @@ from semfs.lab.comparison import (
     is_oracle,
 )
 from semfs.lab.sections import (
-    HERE,
+    PAGE_FOLDER,
     Panel,
     Section,
     build_sections,
@@ -133,12 +133,14 @@ def render(
     drawn = [name for panel in panels if panel.kind == "lines" for name in panel.series]
     color_of = colors(drawn)
     # The same text is embedded and hashed: a browser runs the script only if both agree.
-    script = HERE.joinpath("report.js").read_text("utf-8")
+    script = PAGE_FOLDER.joinpath("report.js").read_text("utf-8")
     # A page without figures does without plotly's 2 MB.
     plotly = ""
     if panels:
         plotly = import_optional("plotly.offline", "plots", what="The report").get_plotlyjs()
-    template = _environment().from_string(HERE.joinpath("report.html").read_text("utf-8"))
+    template = _environment().from_string(
+        PAGE_FOLDER.joinpath("report.html").read_text("utf-8")
+    )
     return template.render(
         sections=parts,
         failures=failures,

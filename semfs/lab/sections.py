@@ -29,10 +29,10 @@ from semfs.lab.comparison import (
 )
 
 #: Where the page, its script and ``paper.toml`` are.
-HERE = resources.files("semfs.lab")
+PAGE_FOLDER = resources.files("semfs.lab")
 
 #: The paper as data: its experiments and data sets, titles of data sets, colors of curves.
-PAPER = tomllib.loads(HERE.joinpath("paper.toml").read_text("utf-8"))
+PAPER = tomllib.loads(PAGE_FOLDER.joinpath("paper.toml").read_text("utf-8"))
 
 #: Title of the axis of k.
 FEATURES = "number of selected features"

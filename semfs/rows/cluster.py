@@ -140,6 +140,7 @@ class ClusterRows(OutOfCoreRows):
             # parts without any of the rows are not read
             first, last = np.searchsorted(rows, [part.start, part.stop])
             if first < last:
+                # row numbers of a part begin with 0
                 inside = rows[first:last] - part.start
                 if batches is not None:
                     options["batches"] = batches[first:last]
@@ -308,6 +309,7 @@ def dask_rows(
     names = None
     if _is_frame(X):
         X, y, names = _split_frame(X, y)
+    # only a DataFrame has columns that a name could mean
     if y is None or isinstance(y, str):
         raise ValueError("This selector requires y to be passed: an array with the labels.")
     return _chunk_rows(X, y, sample_weight, names, memory)
@@ -319,6 +321,7 @@ def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) 
     if _is_frame(X):
         X, _, names = _split_frame(X, None)
     X = _with_lengths(X)
+    # labels that the collection may have are not looked at
     labels = Labels([], np.full(X.shape[0], UNLABELED, dtype=np.int32))
     return _chunk_rows(X, labels, None, names, memory)
 

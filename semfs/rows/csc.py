@@ -73,6 +73,7 @@ class StreamedCSC(BlockSource):
             sums[:, columns] = part_sums
             squares[columns] = part_squares
             pieces.append(piece)
+        # each part has some features of the same samples
         sample = sp.hstack(pieces, format="csr")
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
@@ -124,6 +125,7 @@ class StreamedCSC(BlockSource):
         """
         n_clusters, p = model.centers.shape
         out = np.empty(len(rows), dtype=np.intp)
+        # 8 bytes for each of p coordinates
         for step in in_batches(len(rows), max(1, self.plan.memory // (8 * p))):
             Z = self._projected(rows[step], model)
             distances_bytes = 8 * n_clusters
@@ -202,6 +204,7 @@ class StreamedCSC(BlockSource):
     def _used(self, X: Sparse) -> Sparse:
         """Return columns with zeros for the samples that are not used."""
         used = used_mask(self._labels().codes, self.weights)
+        # most files are used whole, and need no copy
         if used.all():
             return X
         # also where they are NaN or infinite

@@ -62,6 +62,7 @@ class StreamedCSR(BlockSource):
         sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
 
         def sum_up(rows: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
+            # samples without a class must not enter sums, even as NaN
             used_X, codes, weights = self._used(rows, X)
             sums, squares = sparse_class_sums(used_X, codes, n_classes, weights)
             # the squares are finite only if all values are
@@ -98,6 +99,7 @@ class StreamedCSR(BlockSource):
 
         # X'Z about the origin, from which the part of the means is subtracted
         out = -self._total() * np.outer(mean, mean[columns])
+        # parts are added up in order, so that every run gives the same digits
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
             out += products
         return out
@@ -149,6 +151,7 @@ class StreamedCSR(BlockSource):
         codes = self._labels().codes[rows]
         weights = None if self.weights is None else self.weights[rows]
         used = used_mask(codes, weights)
+        # most parts are used whole, and need no copy
         if used.all():
             return X, codes, weights
         return X[used], codes[used], None if weights is None else weights[used]
@@ -183,6 +186,7 @@ def sparse_accumulator(
     used_weights = None if weights is None else weights[used]
     counts = np.bincount(codes[used], used_weights, n_classes).astype(np.float64)
     out = Accumulator(source.n_features, matrix=False)
+    # sums are in float64, but values have the rounding errors of their file
     out.eps = source.eps
     out.sparse = True
     out.n_unlabeled = labels.n_unlabeled
@@ -192,6 +196,7 @@ def sparse_accumulator(
     sampled_codes = codes[sampled]
     sampled_weights = np.ones(len(sampled)) if weights is None else weights[sampled]
     sampled_counts = np.bincount(sampled_codes, sampled_weights, n_classes)
+    # classes that were drawn less often weigh more
     raised = counts / np.where(sampled_counts > 0.0, sampled_counts, 1.0)
     rows = SampledRows(sample, sampled_codes, sampled_weights * raised[sampled_codes])
     out.add_sample(rows, labels.classes)

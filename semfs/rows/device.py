@@ -137,6 +137,7 @@ def spread_columns(X: Array, support: Mask) -> Array:
     """Return X (n, k) with columns of zeros inserted where ``support`` (d,) is false."""
     xp = _functions_of(X)
     device = device_of(X)
+    # the array library may not check shapes as numpy does
     n, k = X.shape
     n_selected = int(support.sum())
     if k != n_selected:
@@ -241,6 +242,7 @@ class DeviceRows:
     def keep_classes(self, mask: Mask) -> DeviceRows:
         """Return the samples of the classes in a mask (C,), with codes that count those."""
         xp = _functions_of(self.X)
+        # codes are in numpy; only the samples are on the device
         kept = np.flatnonzero(mask[self.codes])
         X = xp.take(self.X, xp.asarray(kept, device=device_of(self.X)), axis=0)
         new_code = np.cumsum(mask) - 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import check_counts
+from semfs.io.anndata import check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, open_reader
@@ -123,10 +123,12 @@ def open_blocks(
         drop = [*drop, *table_columns(data, batch, key)]
     elif batch is not None:
         batches = Labels.of(batch)
+    # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
+        # weights are cut into blocks, whose rows must be numbered
         if reader.n_rows is None:
             raise ValueError("sample_weight needs data whose number of rows is known.")
         weights = check_weights(sample_weight, reader.n_rows)
@@ -136,7 +138,7 @@ def open_blocks(
         block_rows=block_rows,
         passes=passes,
     )
-    preprocessing = Preprocessing(normalize=normalize)
+    preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
     source = source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
     return source if batches is None else replace(source, batches=batches)
 
@@ -175,6 +177,7 @@ def source_of(
 
     Without ``labels`` (n,) they come with the blocks.
     """
+    # sparse matrices are summed up in threads, by the axis they are stored along
     kind: type[BlockSource] = StreamedRows
     if isinstance(reader, SparseReader):
         kind = StreamedCSC if reader.by_columns else StreamedCSR
@@ -192,6 +195,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     if labels is None or len(labels) == n_rows:
         return
     hint = ""
+    # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
         hint = " Leave out its header."
     raise ValueError(
@@ -206,8 +210,16 @@ def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
     samples a selector was fitted to.
     """
-    normalize = preprocessing is not None and preprocessing.normalize is not None
-    reader, _ = _opened(data, None if is_pairs(data) else (), normalize=normalize)
+    if preprocessing is None:
+        preprocessing = Preprocessing()
+    # the layer of the fit, unless these samples say by themselves which matrix is meant
+    layer = preprocessing.layer if has_layers(data) else None
+    reader, _ = _opened(
+        data,
+        None if is_pairs(data) else (),
+        key=layer,
+        normalize=preprocessing.normalize is not None,
+    )
     return source_of(reader, preprocessing=preprocessing)
 
 
@@ -234,6 +246,7 @@ def _opened(
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
     reader, labels = open_reader(data, y, key, drop, no_label)
+    # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, normalize)
     return reader, labels

@@ -17,7 +17,7 @@ TARGET_SUM = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Normalization of counts, then a factor per feature.
+    """Which matrix of AnnData is read, normalization of counts, then a factor per feature.
 
     Examples
     --------
@@ -31,6 +31,7 @@ class Preprocessing:
            [0., 0.]])
     """
 
+    layer: str | None = None  # of AnnData, or "raw"; None: X
     normalize: str | None = None  # "log1p": log(1 + counts per 10⁴ of the sample)
     scale: Floats | None = None  # (d,), what features are multiplied by
 

@@ -41,6 +41,7 @@ class StreamedRows(BlockSource):
     ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         out = np.zeros((self.n_features, len(columns)))
+        # scatter about a common mean adds up over blocks
         for block in self.watched_blocks(f"{len(columns)} Gram columns"):
             rows = MemoryRows(block.X, block.codes, block.weights)
             weights = block.weights
@@ -50,6 +51,7 @@ class StreamedRows(BlockSource):
 
     def rows_at(self, rows: Indices) -> Matrix:
         """Return samples by their row numbers, which ascend."""
+        # a copy, because a block may be a view that keeps a larger array alive
         parts = [block.X.copy() for block in self.only(rows).blocks()]
         return stacked(parts, self.n_features)
 

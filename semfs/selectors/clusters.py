@@ -130,6 +130,7 @@ def cluster_unlabeled(
     seen = _sorted_samples(X_seen, key)
     unlabeled = _sorted_samples(X_unlabeled, key)
     few_seen = _draw(seen, sizes.components, rng)
+    # before anything is learned: a far sample would be the first component
     near = _near(X_seen[few_seen], X_unlabeled)
     unlabeled = unlabeled[near[unlabeled]]
     few_unlabeled = _draw(unlabeled, sizes.components, rng)
@@ -142,6 +143,7 @@ def cluster_unlabeled(
 
     few_seen = _of_fewer_classes(seen, codes, few_seen, sizes.components, rng)
     Z_seen = _project(X_seen[few_seen], directions) - offset
+    # numbered from 0 among the classes that were drawn
     seen_codes = np.unique(codes[few_seen], return_inverse=True)[1]
     clustered = _draw(unlabeled, sizes.clustered, rng)
     # several threads of K-means would add up centers in an order that changes from run to run
@@ -157,6 +159,7 @@ def cluster_unlabeled(
             n_clusters = _matching_number(Z_seen, seen_codes.max() + 1, judged)
         model = _kmeans(Z, int(n_clusters), N_STARTS)
 
+    # clusters that lost all samples are dropped
     used, cluster_of = np.unique(model.labels_, return_inverse=True)
     typical = float(np.median(np.linalg.norm(Z, axis=1)))
     radius = FARTHEST * typical if typical > 0.0 else np.inf
@@ -169,6 +172,7 @@ def cluster_unlabeled(
     )
     labels = np.full(X_unlabeled.shape[0], LEFT_OUT, dtype=np.intp)
     labels[clustered] = cluster_of
+    # samples that were not drawn join the nearest cluster
     others = np.setdiff1d(unlabeled, clustered)
     labels[others] = clusters.nearest(_project_in_batches(X_unlabeled, others, directions))
     return clusters, labels
@@ -365,6 +369,7 @@ def _within_class_whitening(Z: Float64, codes: Indices) -> Float64 | None:
     residuals = Z - means[codes]
     if np.abs(residuals).max() <= 1e-9 * np.abs(Z).max():
         return None
+    # a few samples per class leave small eigenvalues uncertain
     covariance = shrunk_covariance(residuals.T @ residuals / len(Z), shrinkage=0.5)
     values, vectors = np.linalg.eigh(covariance)
     return (vectors / np.sqrt(values)) @ vectors.T

@@ -248,6 +248,7 @@ def _weights(
     weights = weights / np.where(spread > 0, spread, np.inf)
     if moments is None:
         return weights
+    # the same change of a feature in its usual size
     deviations = np.sqrt(moments.scatter_diag[selected] / moments.total)
     return deviations[:, None] * weights
 
@@ -297,6 +298,7 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
     if moments is None:
         return np.full((len(selected), n_classes), np.nan)
     M = moments.means[:, selected]
+    # scatter within classes is what the class means leave
     between = moments.counts @ (M - moments.mean[selected]) ** 2
     within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
     deviations = np.sqrt(np.where(within > 0, within, np.inf))
@@ -305,6 +307,7 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
 
 def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     """Which classes lie on the smaller side of the widest gap between class means."""
+    # one feature separates classes best where neighbors are farthest apart
     order = np.argsort(levels, kind="stable")
     gaps = np.diff(levels[order])
     if not (gaps > 0).any():
@@ -312,6 +315,7 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     cut = int(np.argmax(gaps)) + 1
     low = order[:cut]
     high = order[cut:][::-1]
+    # the smaller side makes the shorter sentence
     if len(high) <= len(low):
         side = high
         text = "high in "
@@ -360,6 +364,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
         r_within = _ratios(within[:, i], within_sizes * within_sizes[j])
         alike = np.abs(r) >= COPY_CORRELATION
         alike &= np.abs(r_within) >= COPY_CORRELATION / 2
+        # a feature is no copy of itself
         alike[j] = False
         others = np.flatnonzero(alike)
         others = others[np.argsort(-np.abs(r[others]), kind="stable")][:MOST_COPIES]
@@ -435,10 +440,12 @@ def _stability(
         features = selected[:0]
         hits = np.zeros(0)
     else:
+        # features that nearly made it tell which ones are interchangeable
         others = np.argsort(-np.nan_to_num(counts), kind="stable")
         others = others[~np.isin(others, selected) & (counts[others] > 0)]
         features = np.concatenate([selected, others[: len(selected)]])
         hits = counts[features]
+    # Jeffreys: the posterior of a share under a Beta(1/2, 1/2) prior
     misses = n_bootstraps - hits
     low = beta.ppf(0.025, hits + 0.5, misses + 0.5)
     high = beta.ppf(0.975, hits + 0.5, misses + 0.5)

@@ -213,5 +213,9 @@ class Fitted:
 
 def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
     """What is done, without what is not: a plain dict, which can be saved."""
-    settings = {"normalize": preprocessing.normalize, "scale": preprocessing.scale}
+    settings = {
+        "layer": preprocessing.layer,
+        "normalize": preprocessing.normalize,
+        "scale": preprocessing.scale,
+    }
     return {name: value for name, value in settings.items() if value is not None}

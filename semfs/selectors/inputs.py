@@ -105,6 +105,7 @@ def classify(data: DataLike, y: Any = None) -> Kind:
         return Kind.DASK
     if is_stored(data):
         return Kind.STORED
+    # a name in y is a column of the frame, unless y is a label for each row
     if is_frame(data) and isinstance(y, str):
         return Kind.LABELED_FRAME
     if isinstance(data, np.memmap):
@@ -144,8 +145,10 @@ class Samples:
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
         """Return samples of any kind in memory; labels are None without y."""
         kind = classify(X, y)
+        # these are in memory, or look as if they were
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
             return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
+        # a file without labels has no source of labeled samples
         if y is None and kind is Kind.STORED:
             unlabeled = open_unlabeled(X)
             return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
@@ -245,6 +248,7 @@ class FitInput:
             drop = table_columns(X, batch) if kind is Kind.STORED else []
             opened = _open(kind, X, y, sample_weight, drop)
             source = _with_marks(_with_batches(opened, found_batch), described)
+            # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
                 return cls._beyond_memory(
                     estimator, source, X_unlabeled, beside_batch, described, reset
@@ -266,11 +270,13 @@ class FitInput:
         assert samples.labels is not None
         original = without_text_columns(samples.X, warn=reset)
         X = training_matrix(estimator, original, samples.names, reset=reset)
+        # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
         beside = _with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
         if beside is None or in_memory(beside):
+            # clusters are found by scikit-learn, in numpy
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
             beside = _joined(hidden, beside)
@@ -334,6 +340,7 @@ class FitInput:
             else:
                 unlabeled = self.unlabeled
             return TrainingData(moments, unlabeled, source.X, self.preprocessing, self.batched)
+        # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
             # the blocks brought their labels along, and some are marks
@@ -361,6 +368,7 @@ class FitInput:
         """The same before batches are removed."""
         if not beyond_memory(self.rows):
             return self._memory_moments
+        # a search tries many settings, each of which would read the file
         X, found = self.rows.labels_known().sample(n, labeled=True)
         labels = found.checked()
         codes = labels.codes.astype(np.intp)
@@ -403,6 +411,7 @@ _TWO_KINDS = (
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
     """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    # row r of an array describes label r, so that -1 cannot be described
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()
     return as_attribute_table(attributes).classes.tolist()
@@ -427,6 +436,7 @@ def training_matrix(
     """
     X = without_text_columns(X, warn=reset)
     known = getattr(estimator, "feature_names_in_", None)
+    # files may have more columns, or the same in another order
     if not reset and names is not None and known is not None:
         X = X[:, column_places(names, known)]
     if str(getattr(X, "dtype", "")) == "float16":
@@ -473,6 +483,7 @@ def _is_numeric(column: Any) -> bool:
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf":
         return True
+    # times are no measurements
     if kind in "Mm":
         return False
     try:
@@ -548,6 +559,7 @@ def _split(
         return rows, None, labels.class_array()
     if is_foreign(X):
         raise ValueError(_NEED_NUMPY)
+    # LEFT_OUT samples are in neither part
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
     rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
@@ -563,6 +575,7 @@ def _unlabeled_rows(
         places = places[weights[places] > 0]
         weights = weights[places]
     found = X[places]
+    # sums are taken over clusters later, and would not say where
     if _has_nonfinite(found):
         check_all_finite(found)
     codes = np.zeros(len(places), dtype=np.intp)
@@ -582,6 +595,7 @@ def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows |
         X = np.concatenate([first.X, X_second])
     weights = first.weights
     if weights is not None:
+        # X_unlabeled has no weights: each of its samples counts once
         weights = np.append(weights, np.ones(len(second.codes)))
     return MemoryRows(X, np.append(first.codes, second.codes), weights)
 
@@ -630,6 +644,7 @@ def _unlabeled_source(
         source = _without_labels(X_unlabeled)
     else:
         opened = open_unlabeled(X_unlabeled, preprocessing)
+        # as for X: what is small is loaded
         if opened.fits_in_memory:
             return _loaded_unlabeled(estimator, opened)
         source = _without_labels(opened)
@@ -674,6 +689,7 @@ def _check_unlabeled_features(
     """Raise unless X_unlabeled has the features of X, in their order."""
     known = getattr(estimator, "feature_names_in_", None)
     d = estimator.n_features_in_
+    # without names only their number can be compared
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
@@ -743,6 +759,7 @@ def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
 
 def _with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
     """The source with labels of the attribute table's type, and marks as no label."""
+    # a table of classes 3 and 4 describes "3" and "4" of a text file too
     labels = source.labels
     if labels is None:  # they come with the blocks
         return source
@@ -763,6 +780,7 @@ def _check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> No
 def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
     """Set the number of features, and their names if they have some."""
     estimator.n_features_in_ = n_features
+    # names of an earlier fit must not stay beside a new number
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
@@ -816,6 +834,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         return
     if not 1.0 / LARGEST < largest < LARGEST:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
+    # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
@@ -848,6 +867,7 @@ def selected_blocks(
         source = X
     else:
         return None
+    # columns are cut block by block: the whole matrix may not fit
     places = _places(source, support, names)
     return (block[:, places] for block in source.matrices())
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import AttributesLike, Float64, Indices, Matrix
+from semfs.arrays import batches as in_batches
 from semfs.arrays import draw_rows
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LEFT_OUT, UNLABELED, Labels
@@ -48,6 +49,8 @@ CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
 #: more samples they weigh less. Chosen on six splits, confirmed on ten.
 EQUAL_SAMPLES = 5.0
+#: Samples in memory that are assigned to clusters at once, without a copy of all of them.
+ASSIGNED_AT_ONCE = 4096
 #: Numbers outside this range lose digits when float32 is squared.
 FLOAT32_RANGE = (1e-12, 1e12)
 
@@ -93,6 +96,7 @@ def further_knowledge(
     ``objective`` and ``table`` are those of the seen classes.
     """
     direct = selector.solver == "direct"
+    # the alternating solver has one objective, and no place for another
     if unlabeled is not None and not direct:
         raise ValueError('Unlabeled samples need solver="direct".')
     n_seen = len(table.classes)
@@ -142,11 +146,13 @@ def unseen_descriptions(
     """
     if target_attributes is None or attributes is None:
         return None
+    # a word refers to the table that describes the seen classes
     separate = not isinstance(target_attributes, str)
     table = as_attribute_table(target_attributes if separate else attributes)
     table = table.columns_of(seen, "target_attributes")
     known = set(seen.classes.tolist())
     unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
+    # there is nothing to separate one class from
     if separate and len(unseen) < 2:
         raise ValueError(
             f"target_attributes has {len(unseen)} unseen classes; give two or more."
@@ -179,6 +185,7 @@ def _unlabeled_classes(
     reason = ""
     if in_memory(unlabeled) and not in_memory(uncorrected_rows(objective.moments)):
         reason = "the samples of the seen classes are not in memory"
+    # K-means would make a cluster of each sample
     if n_samples < needed:
         reason = f"{n_samples} are too few to cluster. Give at least {needed} or none"
     if reason:
@@ -192,6 +199,7 @@ def _unlabeled_classes(
         moments, labels = _streamed_clusters(seen, unlabeled, n_new_classes)
     n_clusters = len(moments.classes)
     problem = _separate_clusters(moments, objective)
+    # q is the scatter of the targets, the means of the clusters
     if problem.q <= 0.0:
         reason = "they do not differ, so that there are no clusters to separate"
         return UnlabeledClasses(labels, not_used=reason)
@@ -228,6 +236,7 @@ def _clusters_in_memory(
     seen: MemoryRows | CorrectedRows,
     unlabeled: MemoryRows,
     n_new_classes: int | str,
+    sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
     """Moments of the clusters, and the cluster of each sample, -1 if it is ignored.
 
@@ -236,26 +245,32 @@ def _clusters_in_memory(
     X = unlabeled.X
     weights = unlabeled.weights
     labels = np.full(X.shape[0], UNLABELED, dtype=np.intp)
-    used = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
-    batches, batch_of = np.unique(unlabeled.codes[used], return_inverse=True)
-    X_used = _take(X, used)
-    offsets = None
-    if len(batches) > 1:
-        used_weights = None if weights is None else weights[used]
-        names = np.arange(len(batches))
-        offsets = mean_offsets(Moments.from_checked(X_used, batch_of, names, used_weights))
-    X_seen = seen.samples() if is_corrected(seen) else seen.X
-    corrected = _without_batches(X_used, batch_of, offsets)
-    X_seen, corrected = _alike(X_seen, corrected)
-    _, found = cluster_unlabeled(X_seen, seen.codes, corrected, n_new_classes)
-    kept = np.flatnonzero(found >= 0)
-    clustered = used[kept]
-    labels[clustered] = found[kept]
+    batch_of = unlabeled.codes
+    is_used = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0
+    offsets = _offsets_in_memory(unlabeled, np.flatnonzero(is_used))
+    # the samples that a fit to a file would draw, so that both find the same clusters
+    drawn = draw_rows(is_used, sizes.clustered)
+    X_drawn: Any = _take(X, drawn)
+    if offsets is not None:
+        X_drawn = OffsetMatrix(X_drawn, batch_of[drawn], offsets)
+    X_seen, codes_seen = _drawn(seen, sizes.components)
+    X_seen, X_drawn = _alike(X_seen, X_drawn)
+    clusters, found = cluster_unlabeled(X_seen, codes_seen, X_drawn, n_new_classes, sizes)
+    labels[drawn] = np.where(found >= 0, found, UNLABELED)
+    if offsets is not None:
+        clusters = clusters.with_batches(offsets)
+    is_used[drawn] = False
+    others = np.flatnonzero(is_used)
+    for rows in in_batches(len(others), ASSIGNED_AT_ONCE):
+        found = clusters.assign(X[others[rows]], batch_of[others[rows]])
+        labels[others[rows]] = np.where(found >= 0, found, UNLABELED)
+    clustered = np.flatnonzero(labels >= 0)
     n_clusters = int(labels.max()) + 1
     codes = labels[clustered]
     pairs = None
     if offsets is not None:
-        pairs, codes = _pairs_of(codes, batch_of[kept], n_clusters, len(batches))
+        # sums of pairs (cluster, batch), from which those of clusters follow
+        pairs, codes = _pairs_of(codes, batch_of[clustered], n_clusters, len(offsets))
     moments = Moments.from_checked(
         _take(X, clustered),
         codes,
@@ -267,11 +282,20 @@ def _clusters_in_memory(
     return moments, labels
 
 
-def _without_batches(
-    X: Matrix, batch_of: Indices, offsets: Float64 | None
-) -> Matrix | OffsetMatrix:
-    """X (n, d) minus the offsets of batches, X itself if there are none."""
-    return X if offsets is None else OffsetMatrix(X, batch_of, offsets)
+def _offsets_in_memory(unlabeled: MemoryRows, used: Indices) -> Float64 | None:
+    """Means (B, d) of the batches of unlabeled samples about their mean, as in a file.
+
+    Zero for batches without samples; None if there is only one.
+    """
+    batches, codes = np.unique(unlabeled.codes[used], return_inverse=True)
+    if len(batches) < 2:
+        return None
+    weights = None if unlabeled.weights is None else unlabeled.weights[used]
+    X = _take(unlabeled.X, used)
+    found = Moments.from_checked(X, codes, batches, weights)
+    offsets = np.zeros((int(batches.max()) + 1, X.shape[1]))
+    offsets[batches] = mean_offsets(found)
+    return offsets
 
 
 def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
@@ -304,6 +328,15 @@ def _pairs_of(
     return pairs, codes
 
 
+def _drawn(seen: MemoryRows | CorrectedRows, most: int) -> tuple[Any, Indices]:
+    """At most this many random samples of the seen classes, and their codes."""
+    codes = seen.codes
+    rows = draw_rows(np.ones(len(codes), dtype=bool), most)
+    if is_corrected(seen):
+        return seen.samples()[rows], codes[rows]
+    return _take(seen.X, rows), codes[rows]
+
+
 def _take(X: Matrix, samples: Indices) -> Matrix:
     """Return some rows of X, without a copy if these are all."""
     return X if len(samples) == X.shape[0] else X[samples]
@@ -319,6 +352,7 @@ def _streamed_clusters(
     rows = unlabeled.rows
     X, _ = rows.sample(sizes.clustered, labeled=False)
     size = float(abs(X).max())
+    # in memory such data are converted to float64; a file is not
     smallest, largest = FLOAT32_RANGE
     if X.dtype == np.float32 and size and not smallest < size < largest:
         raise ValueError(
@@ -344,6 +378,7 @@ def _streamed_clusters(
     if named.labels is None:  # the labels are on the workers of a Dask cluster
         return moments, np.zeros(0, dtype=np.intp)
     codes = named.labels.codes[unlabeled.labels.codes == UNLABELED]
+    # clusters that no sample joined were dropped, and the others count on
     labels = np.searchsorted(moments.classes, codes)
     labels[codes < 0] = UNLABELED
     return moments, labels
@@ -354,7 +389,7 @@ def _seen_sample(
 ) -> tuple[Matrix | OffsetMatrix, Indices]:
     """At most n samples of the seen classes beyond memory, all in memory, and their classes."""
     if unlabeled.seen is None:  # the samples of the seen classes are in memory
-        return (seen.samples() if is_corrected(seen) else seen.X), seen.codes
+        return _drawn(seen, n)
     X, labels = unlabeled.seen.sample(n, labeled=True)
     if not is_corrected(seen):
         return X, labels.sorted().codes

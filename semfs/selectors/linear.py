@@ -25,6 +25,7 @@ from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
 from semfs.method.objective import SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
+from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs import FitInput, batch_of, selected_blocks, training_matrix
@@ -107,6 +108,7 @@ class LinearSelector(RankingSelector):
     def _remember(self, moments: Moments) -> None:
         """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
         rows = uncorrected_rows(moments)
+        # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
             size = rows.nbytes
         else:
@@ -151,6 +153,7 @@ class LinearSelector(RankingSelector):
             samples of other batches are taken as they are.
         """
         check_is_fitted(self)
+        # made once for all blocks: both depend on the fit alone
         table = self._class_candidates(class_table)
         predictor = self._predictor()
 
@@ -193,6 +196,12 @@ class LinearSelector(RankingSelector):
         batch: LabelsLike | str | None = None,
     ) -> Any:
         """A function of the selected columns (n, k) of X, block by block, batches removed."""
+        if is_dask(X):
+            if batch is not None:
+                raise ValueError(
+                    f"{method} takes no batch for Dask collections. Compute X first."
+                )
+            return self._map_lazily(X, function)
         X, found = batch_of(X, batch, "batch")
         blocks = self._selected(X, method)
         if found is not None:
@@ -202,25 +211,36 @@ class LinearSelector(RankingSelector):
 
     def _without_offsets(self, blocks: Iterator[Float64], batches: Labels) -> Iterator[Float64]:
         """Yield blocks (r, k) minus the offsets of their samples' batches, where known."""
-        known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
-        fitted = np.asarray(to_numpy(self.batch_offsets_)) if known else np.zeros((0, 0))
-        place = {batch: b for b, batch in enumerate(known)}
+        fitted = np.asarray(to_numpy(self.batch_offsets_))
+        known = Labels.of(self.batches_).classes
+        # the last row, of zeros, is for samples without a batch (code -1)
+        offsets = np.zeros((len(batches.classes) + 1, fitted.shape[1]))
+        for b, batch in enumerate(batches.classes):
+            if batch in known:
+                offsets[b] = fitted[known.index(batch)]
         n_done = 0
         for Z in blocks:
-            rows = slice(n_done, n_done + len(Z))
-            n_done = rows.stop
-            offsets = np.zeros((len(batches.classes) + 1, Z.shape[1]))
-            for b, batch in enumerate(batches.classes):
-                if batch in place:
-                    offsets[b] = fitted[place[batch]]
-            codes = batches.codes[rows]  # the last row, 0, is for samples without a batch
-            if len(codes) < len(Z):
-                raise ValueError(
-                    f"X has {n_done} samples or more, but batch has {len(batches)} values."
-                )
-            yield Z - offsets[codes]
+            codes = batches.codes[n_done : n_done + len(Z)]
+            n_done += len(Z)
+            if len(codes) == len(Z):
+                yield Z - offsets[codes]
         if n_done != len(batches):
             raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
+
+    def _map_lazily(self, X: Any, function: Callable[[Float64], Any]) -> Any:
+        """A function of the selected columns (n, k) of a Dask collection, as a Dask array."""
+        selected = self._lazily_selected(X)
+
+        def of_chunk(chunk: Matrix) -> Any:
+            Z = _dense(chunk)
+            if not np.isfinite(Z).all():
+                check_all_finite(Z)
+            return function(Z)
+
+        # one sample tells type and width of the results
+        example = function(np.zeros((1, int(self._get_support_mask().sum()))))
+        width = None if example.ndim == 1 else example.shape[1]
+        return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
     def _selected(self, X: DataLike, method: str) -> Iterator[Float64]:
         """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
@@ -242,6 +262,7 @@ class LinearSelector(RankingSelector):
         device.check_same_namespace(X, self, attribute="coef_", method=method)
         X = training_matrix(self, X, accept_sparse="csr", finite=True, reset=False)
         selected = np.flatnonzero(self._get_support_mask())
+        # only the selected columns leave the device
         if device.is_foreign(X):
             return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
@@ -252,6 +273,7 @@ class LinearSelector(RankingSelector):
         unseen = self.new_table_
         if class_table is not None:
             return as_attribute_table(class_table).columns_of(seen, "class_table")
+        # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen
         labels = label_array([*seen.classes.tolist(), *unseen.classes.tolist()])
@@ -261,6 +283,7 @@ class LinearSelector(RankingSelector):
 
     def inverse_transform(self, X: DataLike) -> Any:
         """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
+        # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
         return device.spread_columns(X, self.get_support())

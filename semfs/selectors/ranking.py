@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
+from semfs.rows.cluster import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs import (
     Samples,
@@ -88,6 +89,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return matrix, None, None
         if labels is None:  # check_requires_y_none looks for these words
             raise ValueError("This selector requires y to be passed, but the target y is None.")
+        # baselines have no use for unlabeled samples
         labels.check_length(matrix.shape[0])
         labels.check_complete()
         return matrix, labels.class_array(), labels.codes.astype(np.intp)
@@ -178,15 +180,29 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         """
         check_is_fitted(self, "support_")
         genes = genes_of(X)
+        # slicing the object keeps all that is known of its cells
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
         names = getattr(self, "feature_names_in_", None)
+        if is_dask(X):
+            return self._lazily_selected(X)
         blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
         if blocks is None:
             X = without_text_columns(X)
             with place_of_nan(X):
                 return super().transform(X)
         return stacked(list(blocks))
+
+    def _lazily_selected(self, X: Any) -> Any:
+        """The selected columns of a Dask array or DataFrame; nothing is computed."""
+        names = getattr(self, "feature_names_in_", None)
+        d = self.n_features_in_
+        has_names = names is not None and hasattr(X, "columns")
+        if not has_names and X.shape[1] != d:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the selector was fitted with {d}."
+            )
+        return lazy_columns(X, np.flatnonzero(self._get_support_mask()), names)
 
     def _places_of_genes(self, found: list[str]) -> Indices:
         """Where the selected genes are among those found."""
@@ -240,6 +256,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             f"<tr><td>{rank}</td><td>{name}</td><td>{scores[j]:.4g}</td></tr>"
             for rank, (name, j) in enumerate(zip(names, selected[:SHOWN_FEATURES]), start=1)
         )
+        # the page stays short until the reader opens the table
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "

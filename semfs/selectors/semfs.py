@@ -156,9 +156,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Cluster of each unlabeled sample: those of X in their order, without those of weight
         0, then those of ``X_unlabeled``. Empty for Dask arrays.
     preprocessing_ : dict
-        What was done to the data before the fit, such as ``{"normalize": "log1p"}`` of
-        `semfs.rows.open_blocks`. It is applied to files and AnnData objects that are passed
-        to `predict` and `transform` later.
+        What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
+        `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
+        AnnData objects that are passed to `predict` and `transform` later.
     batches_ : ndarray of shape (B,)
         Batches whose offsets were removed; empty if there were none, or only one.
     batch_offsets_ : ndarray of shape (B, k)

@@ -138,8 +138,22 @@ def test_labels_that_mean_none_are_named(cells, select):
     done = select(cells, "--unlabeled-names", "Unknown,doublet")
     assert "on 40 samples of 2 classes." in done.stdout
     assert "20 samples without a label are not used." in done.stderr
-    done = select(cells, "--unlabeled-names", "Unknown", "--unlabeled", "use")
+    done = select(cells, "--unlabeled-names", "unknown", "--unlabeled", "use")
     assert "unlabeled" in done.stdout
+    done = select(cells)
+    assert "--unlabeled-names: cells.h5ad: type has text that means no label" in done.stderr
+    assert "'Unknown' (20 samples)" in done.stderr
+    # What is named replaces the usual text.
+    done = select(cells, "--unlabeled-names", "doublet")
+    assert "on 60 samples of 3 classes." in done.stdout
+    assert "no label" not in done.stderr
+
+
+def test_the_warning_of_raw_counts_names_the_option(cells, select):
+    cells.X = np.rint(np.expm1(cells.X) * 20)
+    done = select(cells)
+    assert "semfs: --normalize: the cells hold raw counts" in done.stderr
+    assert "raw counts" not in select(cells, "--normalize", "log1p").stderr
 
 
 def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):

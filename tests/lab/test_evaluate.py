@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
+from scipy.io import mmwrite
+from scipy.sparse import coo_array, csr_array
 from sklearn.feature_selection import SelectKBest
 from typer.testing import CliRunner
 
 from semfs import SemFS
 from semfs.cli import app
 from semfs.datasets import ZeroShotDataset, load_sample
+from semfs.lab.data import open_data
 from semfs.lab.evaluate import evaluate
 from semfs.lab.splits import SplitData
 
@@ -176,3 +178,23 @@ def test_evaluate_normalizes_counts_as_select_does(files, tmp_path):
     ]
     assert [row["features"] for row in found[0]] == [row["features"] for row in found[1]]
     assert [row["nmi"] for row in found[0]] == [row["nmi"] for row in found[1]]
+
+
+def test_a_10x_folder_with_a_label_file_is_a_data_set(tmp_path):
+    folder = tmp_path / "10x"
+    folder.mkdir()
+    counts = np.random.default_rng(0).poisson(3.0, (12, 5)) + 1
+    mmwrite(folder / "matrix.mtx", coo_array(counts.T))
+    (folder / "features.tsv").write_text("".join(f"id{j}\tg{j}\n" for j in range(5)))
+    (folder / "barcodes.tsv").write_text("".join(f"cell{i}\n" for i in range(12)))
+    types = ["a", "b", "c", "d"] * 3
+    lines = [f"cell{i},{types[i]}\n" for i in reversed(range(12))]
+    (tmp_path / "types.csv").write_text("".join(lines))
+    label = str(tmp_path / "types.csv")
+    data = open_data(folder, label, "labels", normalize="log1p")
+    assert data.y.tolist() == types
+    assert list(data.feature_names) == [f"g{j}" for j in range(5)]
+    # One gene of high expression, as counts have.
+    mmwrite(folder / "matrix.mtx", coo_array(counts.T * [[1], [1], [1], [1], [50]]))
+    with pytest.warns(UserWarning, match="normalize: the cells hold raw counts"):
+        open_data(folder, label, "labels")

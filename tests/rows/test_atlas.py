@@ -334,7 +334,7 @@ def test_columns_that_do_not_fit_are_fetched_in_several_passes():
 
 def test_counts_and_other_numbers_are_told_apart(tmp_path):
     path, label = h5ad(tmp_path, sp.csc_matrix)
-    with pytest.warns(UserWarning, match=r"raw counts .*normalize=\"log1p\""):
+    with pytest.warns(UserWarning, match=r"normalize: the cells hold raw counts .*log1p"):
         open_blocks(path, label)
     logs = anndata.AnnData(log1p(cells().counts), pd.DataFrame({"kind": cells().types}))
     with pytest.warns(UserWarning, match="expects counts"):

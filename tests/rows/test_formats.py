@@ -235,7 +235,7 @@ def test_partial_fit_takes_files_too(limit, tmp_path):
     selector.partial_fit(open_blocks(rest, KINDS[60:], **limit), None)
     assert selector.order_.tolist() == expected_order()
     np.save(rest, X[60:, 1:])
-    with pytest.raises(ValueError, match="8 features, those before had 9"):
+    with pytest.raises(ValueError, match="8 features, but SemFS is expecting 9"):
         selector.partial_fit(open_blocks(rest, KINDS[60:]), None)
 
 

@@ -11,7 +11,7 @@ from problems import make_problem
 from semfs import SemFS, load, save
 from semfs.labels import Labels
 from semfs.method.class_means import MeanModel
-from semfs.rows import open_blocks
+from semfs.rows import open_blocks, view
 from semfs.selectors import inputs
 from semfs.selectors.inputs import Kind, classify
 
@@ -148,3 +148,45 @@ def test_a_fit_in_units_of_one_deviation_is_given_in_the_units_of_the_data():
     assert_allclose(plain["class_means_"], means[:, chosen])
     W = scaled.top(2).full_coef()
     assert_allclose(W, SemFS(2, A).fit(X * scale, y).coef_ * scale[:, None], atol=1e-10)
+
+
+def test_the_layer_of_the_fit_is_used_for_predictions(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    X, y = cells()
+    adata = anndata.AnnData(np.zeros_like(X), obs={"cell_type": y.astype(str)})
+    adata.layers["log"] = log_normalized(X)
+    path = tmp_path / "layers.h5ad"
+    adata.write_h5ad(path)
+    expected = SemFS(5).fit(log_normalized(X), y.astype(str))
+    by_file = SemFS(5).fit(open_blocks(path, "cell_type", key="log"))
+    by_view = SemFS(5).fit(view(adata, "log"), "cell_type")
+    for selector in (by_file, load(save(by_file, tmp_path / "s.npz")), by_view):
+        assert selector.preprocessing_ == {"layer": "log"}
+        for data in (path, str(path), adata):
+            assert_array_equal(selector.predict(data), expected.predict(log_normalized(X)))
+        # a matrix that was chosen by the user is taken as it is
+        zeros = expected.predict(np.zeros_like(X))
+        assert_array_equal(selector.predict(view(adata)), zeros)
+
+
+def test_dask_collections_are_transformed_and_predicted_lazily():
+    array = pytest.importorskip("dask.array")
+    X, y, A = make_problem(n=120, d=15)
+    selector = SemFS(4, A).fit(X, y)
+    computed = []
+
+    def watched(chunk):
+        computed.append(chunk)
+        return chunk
+
+    lazy = array.from_array(X, chunks=(50, 15)).map_blocks(watched, dtype=X.dtype, meta=X[:0])
+    results = {
+        name: getattr(selector, name)(lazy)
+        for name in ("transform", "predict", "decision_function", "predict_attributes")
+    }
+    assert not computed
+    for name, result in results.items():
+        assert isinstance(result, array.Array)
+        assert_allclose(result.compute(), getattr(selector, name)(X))
+    with pytest.raises(ValueError, match="3 features"):
+        selector.transform(lazy[:, :3])

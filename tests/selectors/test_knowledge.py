@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -508,3 +509,39 @@ def test_the_model_of_class_means_is_fitted_once_per_predictor(monkeypatch):
     for _ in range(3):
         predictor.scores(A, AttributeTable(A, np.arange(12), names))
     assert len(fits) == 1
+
+
+@pytest.mark.parametrize("kind", ["npy", "csr", "csc", "Dask array"])
+def test_far_samples_are_left_out_and_clusters_are_those_of_memory(kind, tmp_path):
+    X, y, X_new, _ = corners()
+    # more samples than a step draws, so that the draws must be the same too
+    rng = np.random.default_rng(1)
+    X, y = np.tile(X, (8, 1)), np.tile(y, 8)
+    X = X + rng.normal(0, 0.1, X.shape)
+    X_new = np.tile(X_new, (16, 1))
+    X_new = X_new + rng.normal(0, 0.1, X_new.shape)
+    assert min(len(X), len(X_new)) > 2000
+    far = np.zeros((2, X.shape[1]))
+    far[:, 0] = 1e9
+    X_new = np.vstack([X_new[:10], far, X_new[10:]])
+    data = np.vstack([X, X_new])
+    labels = np.array([*y, *[None] * len(X_new)], dtype=object)
+    expected = SemFS(5).fit(data, labels)
+    assert expected.unlabeled_labels_[10:12].tolist() == [-1, -1]
+    found = SemFS(5).fit(*beyond_memory(kind, data, labels, tmp_path))
+    assert found.knowledge_ == expected.knowledge_
+    assert_array_equal(found.order_[:5], expected.order_[:5])
+    assert_array_equal(found.unlabeled_labels_, expected.unlabeled_labels_)
+
+
+def beyond_memory(kind, X, labels, folder):
+    """The same samples as `fit` takes them from a file that is not loaded, or from Dask."""
+    if kind == "Dask array":
+        return as_dask(X, labels)
+    if kind == "npy":
+        np.save(folder / "X.npy", X)
+        return (open_blocks(folder / "X.npy", labels, memory=8 * X.nbytes, passes="few"),)
+    anndata = pytest.importorskip("anndata")
+    matrix = sp.csr_matrix(X) if kind == "csr" else sp.csc_matrix(X)
+    anndata.AnnData(matrix).write_h5ad(folder / "X.h5ad")
+    return (open_blocks(folder / "X.h5ad", labels, memory=8 * X.nbytes, passes="few"),)
