@@ -56,7 +56,7 @@ LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
     "Raise it if classes are described alike."
 )
-BATCH = (
+BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
     "of a batch alike is removed before features are selected."
 )
@@ -94,7 +94,7 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
-    batch: Annotated[str | None, Option(help=BATCH)] = None
+    batch: Annotated[str | None, Option(help=BATCH_COLUMN)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
@@ -113,9 +113,8 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.rows.opening import column_labels
     from semfs.scverse import warn_of_classes_alike
-    from semfs.select import output_paths, read_unlabeled, select_features
+    from semfs.select import output_paths, select_features
 
     # What can be refused is refused before anything long begins.
     check_label_given(options.data, options.label)
@@ -149,23 +148,13 @@ def select(options: Selection) -> None:
         exclude=_excluded(features, source),
         **given(options, "alpha", "gamma", "label_weight"),
     )
-    X_unlabeled = None
-    batch_unlabeled = None
-    if options.unlabeled_file is not None:
-        reading = given(options, "layer", "normalize", "gene_symbols")
-        X_unlabeled = read_unlabeled(options.unlabeled_file, source, **reading)
-        if options.batch is not None:
-            batch_unlabeled = column_labels(
-                options.unlabeled_file, options.batch, options.layer
-            )
     done = select_features(
         source,
         selector,
         options.out,
         unseen=unseen,
-        X_unlabeled=X_unlabeled,
-        batch_unlabeled=batch_unlabeled,
         settings=_settings(options, features),
+        **_unlabeled_samples(options, source),
         **given(options, "subset", "scale", "scheduler"),
     )
     if options.save is not None:
@@ -244,6 +233,25 @@ def _with_usable_labels(
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
     return source.with_labels(labels), before - set(labels.classes)
+
+
+def _unlabeled_samples(options: Selection, source: "BlockSource") -> dict[str, Any]:
+    """Return the samples of --unlabeled-file, and their batches, for `select_features`."""
+    from semfs.rows.opening import column_labels
+    from semfs.select import read_unlabeled
+
+    if options.unlabeled_file is None:
+        return {}
+    reading = given(options, "layer", "normalize", "gene_symbols")
+    found: dict[str, Any] = {
+        "X_unlabeled": read_unlabeled(options.unlabeled_file, source, **reading)
+    }
+    if options.batch is not None:
+        # The column has the same name in both files.
+        found["batch_unlabeled"] = column_labels(
+            options.unlabeled_file, options.batch, options.layer
+        )
+    return found
 
 
 # ---- classes --------------------------------------------------------------------------

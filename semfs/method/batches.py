@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Eigenvalues of the scaled normal equations are between 0 and 1. Those below belong to
 #: offsets that no class connects; rounding errors are far smaller.
-SMALLEST_EIGENVALUE = 1e-10
+UNDETERMINED = 1e-10
 #: A feature whose variance is below so many rounding units of what it was before the offsets
 #: were removed is constant: nothing but the batch decided its values.
 LOST_EPS = 64.0
@@ -56,6 +56,7 @@ class Pairs:
         """Return the pairs of labels that are tuples of a class and a batch."""
         found: list[tuple[Label, Label]] = list(pairs)
         classes, class_of = encode_labels(label_array([label for label, _ in found]))
+        # batches may be of mixed types, which class labels may not
         batches = Labels.of([batch for _, batch in found]).sorted()
         return cls(
             classes,
@@ -72,6 +73,7 @@ class Pairs:
             np.ones(len(self.class_of)),
             (self.class_of, C + self.batch_of),
         )
+        # a graph of classes and batches, with an edge for each pair that has samples
         graph = sp.coo_array(edges, shape=(n, n))
         return sp.csgraph.connected_components(graph, directed=False)[1]
 
@@ -104,9 +106,11 @@ def pair_labels(labels: Labels, batches: Labels) -> Labels:
     both = labels.codes[labeled].astype(np.int64) * n_batches + batches.codes[labeled]
     found, codes = np.unique(both, return_inverse=True)
     names: list[Label] = []
+    # only pairs that occur: most classes are not in all of many batches
     for number in found.tolist():
         c, b = divmod(number, n_batches)
         names.append((labels.classes[c], batches.classes[b]))
+    # codes of samples without a label, or left out, stay
     all_codes = labels.codes.copy()
     all_codes[labeled] = codes.reshape(-1)
     return Labels(names, all_codes)
@@ -128,6 +132,7 @@ def batch_offsets(
     """
     C = int(class_of.max()) + 1
     B = int(batch_of.max()) + 1
+    # weight of each pair, 0 where there are no samples
     N = np.zeros((C, B))
     np.add.at(N, (class_of, batch_of), pair_counts)
     n_class = N.sum(axis=1)
@@ -139,7 +144,7 @@ def batch_offsets(
     H = np.diag(n_batch) - N.T @ (N / n_class[:, None])
     # in units of 1/√n_b the solution of minimum norm is the one of smallest Σ n_b b_b²
     root = np.sqrt(n_batch)
-    inverse = pinvh(H / np.outer(root, root), atol=SMALLEST_EIGENVALUE, rtol=0.0)
+    inverse = pinvh(H / np.outer(root, root), atol=UNDETERMINED, rtol=0.0)
     return (inverse @ (r / root[:, None])) / root[:, None]
 
 
@@ -223,8 +228,10 @@ class CorrectedRows:
         sums = _group_sums(found.counts, corrected, self.pairs.class_of, n_classes)
         means = sums / counts[:, None]
         V, U = self._rank_terms
+        # the diagonal of S − V'U − U'V
         before = found.scatter_diag
         diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
+        # where nothing is left but rounding errors, these are no variance
         diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
         return Moments(
             self.pairs.classes,
@@ -247,6 +254,7 @@ class CorrectedRows:
         found = self.uncorrected
         n_batch = self.batch_counts()
         U = self.offsets - n_batch @ self.offsets / n_batch.sum()
+        # about the mean, so that features far from the origin keep their digits
         about_mean = found.means - found.mean
         s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(U))
         return s - 0.5 * n_batch[:, None] * U, U
@@ -337,6 +345,7 @@ def remove_batches(
     """
     uncorrected = uncorrected.without_empty_classes()
     pairs = Pairs.from_labels(uncorrected.classes)
+    # the very sums of a fit without batches
     if len(pairs.batches) == 1:
         labels = label_array([label for label, _ in uncorrected.classes])
         return replace(uncorrected, classes=labels)
@@ -366,6 +375,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
             "a batch of its own, so that batches cannot be separated from classes. Leave batch "
             "out."
         )
+    # a class is in as many batches as it has pairs
     n_batches = np.bincount(pairs.class_of, minlength=C)
     alone = np.flatnonzero(n_batches[pairs.class_of] == 1)
     if not len(alone):
@@ -375,6 +385,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
         for p in alone
     ]
     text = f"{len(alone)} of {C} classes are in one batch only: {listed(names)}."
+    # batches of different components have no class in common, not even through others
     components = pairs.components()
     if components.max() > 0:
         text += (
@@ -423,6 +434,7 @@ class OffsetMatrix:
 
     def transposed_product(self, Z: Float64) -> Float64:
         """Return the product (d, p) of the transpose with Z (n, p)."""
+        # (X − HO)'Z = X'Z − O'(H'Z), with H (n, B) the indicators of the batches
         sums = np.zeros((len(self.offsets), Z.shape[1]))
         np.add.at(sums, self.batch_of, Z)
         return self.X.T @ Z - self.offsets.T @ sums
@@ -449,6 +461,7 @@ def stacked_offset_matrices(
         X = sp.vstack([sp.csr_array(part.X) for part in parts], format="csr")
     else:
         X = np.concatenate([part.X for part in parts])
+    # batches of different parts are different ones, whatever their numbers
     starts = np.cumsum([0, *(len(part.offsets) for part in parts)])
     batch_of = [part.batch_of + start for part, start in zip(parts, starts)]
     offsets = np.concatenate([part.offsets for part in parts])

@@ -119,6 +119,7 @@ def open_blocks(
         block_rows = int(block_rows)
     batches: Labels | None = None
     if isinstance(batch, str):
+        # read as labels are, and then no feature
         batches = column_labels(data, batch, key)
         drop = [*drop, *table_columns(data, batch, key)]
     elif batch is not None:

@@ -128,6 +128,7 @@ class Fitted:
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
             "preprocessing_": _settings_of(self.preprocessing),
+            # empty rather than missing, so that code need not ask
             "batches_": np.zeros(0) if self.batches is None else self.batches,
             "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
         }

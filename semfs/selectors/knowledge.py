@@ -294,6 +294,7 @@ def _offsets_in_memory(unlabeled: MemoryRows, used: Indices) -> Float64 | None:
     X = _take(unlabeled.X, used)
     found = Moments.from_checked(X, codes, batches, weights)
     offsets = np.zeros((int(batches.max()) + 1, X.shape[1]))
+    # the numbers of batches stay, because others may occur among samples not used
     offsets[batches] = mean_offsets(found)
     return offsets
 
@@ -393,7 +394,7 @@ def _seen_sample(
     X, labels = unlabeled.seen.sample(n, labeled=True)
     if not is_corrected(seen):
         return X, labels.sorted().codes
-    # the labels are pairs (class, batch)
+    # the labels are pairs (class, batch), in another order than in the moments
     place = {pair: i for i, pair in enumerate(seen.uncorrected.classes)}
     pair_of = np.array([place.get(pair, 0) for pair in labels.classes])[labels.codes]
     corrected = OffsetMatrix(X, seen.pairs.batch_of[pair_of], seen.offsets)
@@ -407,6 +408,7 @@ def _streamed_offsets(rows: Any) -> Float64 | None:
     """
     labels = rows.labels
     batches = rows.batches
+    # batches in place of labels: their means are class means
     codes = np.where(labels.codes == UNLABELED, batches.codes, LEFT_OUT)
     named = rows.with_labels(Labels(list(range(len(batches.classes))), codes))
     totals = named.accumulate(matrix=False, precise=False)
@@ -432,6 +434,7 @@ def _corrected_clusters(
     """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
     paired = named.with_labels(pair_labels(named.labels, batches))
     found = Moments.from_sums(*paired.sums(**options)).without_empty_classes()
+    # clusters without samples are dropped, offsets of batches stay where they are
     place = {batch: b for b, batch in enumerate(batches.classes)}
     clusters, class_of = np.unique([c for c, _ in found.classes], return_inverse=True)
     batch_of = np.array([place[batch] for _, batch in found.classes], dtype=np.intp)
