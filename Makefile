@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 LEAN := $(VENV)/.lean
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-oldest check bench bench-long docs cli-docs coverage mutation clean
+.PHONY: help install demo test test-array-api test-oldest check bench bench-long docs cli-docs coverage mutation clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## Set up .venv with the package (editable), all extras and developer tools
 
@@ -31,6 +31,13 @@ demo: $(if $(wildcard $(STAMP)),install,$(LEAN)) ## Choose genes for cell types 
 
 test: install ## Run the tests (the slow, browser and network ones excepted)
 	$(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto --dist worksteal
+
+# torch's wheel for processors alone is on its own index; without it its tests are skipped.
+test-array-api: install ## Run the tests of arrays of other libraries, with SciPy's support switched on
+	timeout 600 $(BIN)/python -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu \
+		|| echo "torch does not install here: its tests are skipped"
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest tests/rows/test_array_api.py \
+		tests/selectors/test_sklearn_contract.py -rs
 
 test-oldest: ## Run the core tests on the oldest supported dependencies, in .venv-oldest
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest

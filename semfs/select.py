@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -31,8 +32,9 @@ from semfs.io.tables import TableReader
 from semfs.io.tenx import unique_names
 from semfs.io.write import WRITTEN, feature_names, write_columns, write_h5ad
 from semfs.labels import Labels
-from semfs.rows import BlockSource
+from semfs.rows import BlockSource, in_blocks
 from semfs.rows.cluster import connect, on_cluster
+from semfs.rows.opening import source_of
 from semfs.rows.preprocess import Preprocessing
 from semfs.scverse import (
     result_columns,
@@ -42,7 +44,7 @@ from semfs.scverse import (
 )
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
-from semfs.validation import ParameterError, listed, resolve_features
+from semfs.validation import ParameterError, check_option, listed, resolve_features
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 ENDINGS = (*WRITTEN, ".xlsx")
 #: Rows that a sheet of Excel can hold, its header among them.
 EXCEL_ROWS = 2**20
+#: Samples whose medians stand for missing values; more of them hardly change a median.
+MEDIAN_ROWS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +93,9 @@ def select_features(
     unseen: Iterable[Label] = (),
     subset: bool = False,
     scale: bool = False,
+    impute: str | None = None,
     scheduler: str | None = None,
-    X_unlabeled: Matrix | None = None,
+    X_unlabeled: Matrix | BlockSource | None = None,
     batch_unlabeled: LabelsLike | Labels | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> FileSelection:
@@ -115,11 +120,15 @@ def select_features(
     scale : bool, default=False
         Divide features by their standard deviation before the selection, because their units
         differ. What is written and returned is in the units of the source.
+    impute : {"median"}, optional
+        Fill missing values with the median of their feature among the samples of the fit, of
+        at most 20,000 of them; the source must be opened with ``missing_values="keep"``. The
+        gaps stay in what is written. ``SemFS(missing_values="class-mean")`` is another way.
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
-    X_unlabeled : array or sparse matrix of shape (n_unlabeled, d), optional
-        More unlabeled samples, with the features of the source in their order
-        (see `read_unlabeled`).
+    X_unlabeled : array, sparse matrix or BlockSource of shape (n_unlabeled, d), optional
+        More unlabeled samples, as in `SemFS.fit`. An array has the features of the source in
+        their order; of a file, features are found by name (see `open_unlabeled_file`).
     batch_unlabeled : array-like of shape (n_unlabeled,), optional
         Their batches; needed if the source was opened with a `batch`.
     settings : mapping, optional
@@ -148,10 +157,14 @@ def select_features(
         resolve_features(parameter, features, source.feature_names, source.n_features)
 
     seen = _seen_samples(source, selector, unseen)
+    if impute is not None:
+        check_option("impute", impute, ("median",))
+        seen = _filled_with_medians(seen)
     if scale:
-        seen = seen.standardized()
+        with_gaps = selector.missing_values != "error"
+        seen = _standardized_with_gaps(seen) if with_gaps else seen.standardized()
     factors = seen.preprocessing.scale
-    if X_unlabeled is not None and factors is not None:
+    if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
     beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
     _fit(selector, seen, beside, scheduler)
@@ -230,42 +243,53 @@ def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label])
     return source.with_labels(labels)
 
 
-def read_unlabeled(
+def _filled_with_medians(source: BlockSource) -> BlockSource:
+    """Return the source with missing values replaced by the medians of their features."""
+    X, _ = source.labels_known().sample(MEDIAN_ROWS, labeled=True)
+    if not isinstance(X, np.ndarray):
+        return source  # what is not stored in sparse data is 0, not missing
+    unknown = np.flatnonzero(np.isnan(X).all(axis=0))
+    if len(unknown):
+        shown = listed(feature_names(source)[unknown].tolist())
+        raise ParameterError("impute", f": no sample has a value of {shown}. Drop them.")
+    medians = np.nanmedian(X, axis=0)
+    return replace(source, preprocessing=replace(source.preprocessing, fill=medians))
+
+
+def _standardized_with_gaps(source: BlockSource) -> BlockSource:
+    """Return the source with features of standard deviation 1 among the values it has."""
+    X, labels, _ = source.load()
+    if not isinstance(X, np.ndarray):
+        return source.standardized()
+    with warnings.catch_warnings():
+        # the fit refuses features without any value, with their names
+        warnings.simplefilter("ignore", RuntimeWarning)
+        spread = np.nanstd(X[labels.codes >= 0], axis=0, dtype=np.float64)
+    scale = 1.0 / np.where(spread > 0.0, spread, 1.0)
+    return replace(source, preprocessing=replace(source.preprocessing, scale=scale))
+
+
+def open_unlabeled_file(
     path: PathLike,
-    source: BlockSource,
     *,
     layer: str | None = None,
     normalize: str | None = None,
     gene_symbols: str | None = None,
-) -> Matrix:
-    """Return the samples (n, d) of another file, with the features of a source in their order.
+    keep_missing: bool = False,
+) -> BlockSource:
+    """Return the samples of another file, none of which has a label.
 
-    ``layer``, ``normalize`` and ``gene_symbols`` are those the source was opened with. The
-    matrix must fit into memory.
+    ``layer``, ``normalize`` and ``gene_symbols`` are those that the file of the labeled samples
+    was opened with. ``keep_missing``: empty cells of a table are NaN.
     """
     # An empty tuple: its labels are not wanted.
     reader, _ = open_reader(Path(path), (), layer)
     if reader.of_cells:
         check_counts(reader, normalize is not None)
-    names = reader.feature_names
     if gene_symbols is not None:
-        names = gene_names(reader, gene_symbols)
-    X = Preprocessing(normalize).apply(reader.load())
-    if source.feature_names is None or names is None:
-        # Without names only the number of features can be compared.
-        if X.shape[1] != source.n_features:
-            found = f"{X.shape[1]} features, the data have {source.n_features}"
-            raise ParameterError("X_unlabeled", f": {path} has {found}.")
-        return X
-    place = {name: column for column, name in enumerate(names)}
-    missing = [name for name in source.feature_names if name not in place]
-    if missing:
-        raise ParameterError(
-            "X_unlabeled",
-            f": {path} lacks {len(missing)} of the {source.n_features} features: "
-            f"{listed(missing)}. Keep only the features that both files have.",
-        )
-    return X[:, [place[name] for name in source.feature_names]]
+        reader.feature_names = gene_names(reader, gene_symbols)
+    reader.keeps_missing = keep_missing
+    return source_of(reader, preprocessing=Preprocessing(normalize=normalize))
 
 
 def gene_names(reader: Reader, column: str) -> list[str]:

@@ -213,6 +213,33 @@ class WordOrNumber(Constraint):
 
 
 @dataclass(frozen=True)
+class ShareUpToOne(Constraint):
+    """A number above 0, at most 1."""
+
+    def check(self, name: str, value: object) -> None:
+        check_number(name, value, above=0)
+        if float(value) > 1.0:  # type: ignore[arg-type]
+            raise ParameterError(name, f"must be at most 1, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class OrNone(Constraint):
+    """None, or what another constraint allows.
+
+    >>> OrNone(ShareUpToOne()).check("max_correlation", None)
+    >>> OrNone(ShareUpToOne()).check("max_correlation", 1.5)
+    Traceback (most recent call last):
+    semfs.validation.ParameterError: max_correlation must be at most 1, got 1.5.
+    """
+
+    constraint: Constraint
+
+    def check(self, name: str, value: object) -> None:
+        if value is not None:
+            self.constraint.check(name, value)
+
+
+@dataclass(frozen=True)
 class FeatureCount(Constraint):
     """A number of features, or a share of them above 0 and below 1."""
 
@@ -481,6 +508,15 @@ def listed(items: Sequence[object], most: int = 5) -> str:
 # ---- numbers --------------------------------------------------------------------------
 
 
+#: Columns with missing values that a message names.
+MOST_COLUMNS = 20
+#: What to do about missing values.
+FILL_GAPS = (
+    'Fill the gaps (missing_values="class-mean" of SemFS does; on the command line, '
+    "--impute), or drop these rows or columns."
+)
+
+
 def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str = "X") -> None:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow.
 
@@ -496,18 +532,32 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
     except ValueError as error:
         # Coordinates of the stored values serve dense and sparse X alike.
         found = coo_array(check_array(X, ensure_all_finite=False, **options))
-        place = int(np.argmin(np.isfinite(found.data)))
-        row, column = (int(index[place]) for index in found.coords)
-        where = _place(X, row, column, names)
+        wrong = ~np.isfinite(found.data)
+        row, column = (int(index[np.argmax(wrong)]) for index in found.coords)
         first_line = str(error).splitlines()[0]
+        columns = getattr(X, "columns", names)
+        counts = np.bincount(found.coords[1][wrong], minlength=X.shape[1])
         message = (
-            f"{first_line} First such value: {where}. Fill it, or drop that row or column."
+            f"{first_line} First such value: {_place(X, row, column, names)}."
+            f"{_affected_columns(counts, columns)} {FILL_GAPS}"
         )
         raise ValueError(message) from error
     raise ValueError(
         f"{what} has values so large that their squares overflow {X.dtype}. "
         "Rescale the features, or convert X to float64."
     )
+
+
+def _affected_columns(counts: Indices, names: Sequence[object] | None) -> str:
+    """Name all columns with NaN or infinity, given how many each has (d,), if several."""
+    affected = np.flatnonzero(counts)
+    if counts.sum() == 1:
+        return ""
+    shown = [
+        f"{j if names is None else repr(names[j])} ({counts[j]})" for j in affected.tolist()
+    ]
+    number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
+    return f" In all {counts.sum()} in {number}: {listed(shown, MOST_COLUMNS)}."
 
 
 def _place(X: Matrix, row: int, column: int, names: Sequence[object] | None) -> str:

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("anndata")
 pytest.importorskip("typer")
@@ -18,7 +18,7 @@ from semfs import SemFS, SemFSCV
 from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
 from semfs.rows import open_blocks
-from semfs.scverse import select_genes, view, warn_if_scaled
+from semfs.scverse import annotate, select_genes, view, warn_if_scaled
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
 SYMBOLS = [f"GENE{j}" for j in range(12)]
@@ -450,3 +450,62 @@ def test_scanpy_works_on_what_is_written(tmp_path):
         sc.pp.scale(out)
         sc.pp.pca(out, n_comps=2, mask_var="semfs_selected")
         assert out.obsm["X_pca"].shape == (out.n_obs, 2)
+
+
+def test_a_view_normalizes_counts_in_fit_and_predict():
+    adata = cells()
+    counts = adata.copy()
+    counts.X = np.rint(np.expm1(np.abs(adata.X.toarray())) * 5 + 1)
+    logs = counts.copy()
+    logs.X = np.log1p(1e4 * counts.X / counts.X.sum(axis=1, keepdims=True))
+    expected = SemFS(3).fit(logs, "cell_type")
+    found = SemFS(3).fit(view(counts, normalize="log1p"), "cell_type")
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-5)  # float32
+    assert found.preprocessing_["normalize"] == "log1p"
+    answer = expected.predict(logs)
+    assert found.predict(counts).tolist() == answer.tolist()  # remembered
+    # a selector of normalized values can be given counts as well
+    assert expected.predict(view(counts, normalize="log1p")).tolist() == answer.tolist()
+    with pytest.raises(ValueError, match="normalize"):
+        view(counts, normalize="sqrt")
+
+
+# ---- annotate ---------------------------------------------------------------------------
+
+
+def annotated_cells(**options):
+    """Cells of the lung sample whose types are unseen, annotated."""
+    from semfs.datasets import load_sample
+
+    lung = load_sample()
+    X, y, X_unseen, y_unseen = lung.split()
+    genes = pd.DataFrame(index=lung.feature_names)
+    atlas = anndata.AnnData(X, obs=pd.DataFrame({"type": y}), var=genes)
+    selector = SemFS(40, lung.attributes).fit(atlas, "type")
+    cells = anndata.AnnData(X_unseen, var=genes)
+    lost = options.pop("lost", 0)
+    kept = ~cells.var_names.isin(selector.get_feature_names_out()[:lost])
+    cells = cells[:, kept].copy()
+    return selector, lung, cells, y_unseen
+
+
+def test_annotate_adds_types_and_probabilities():
+    selector, lung, cells, _ = annotated_cells()
+    assert annotate(cells, selector) is None
+    assert_array_equal(cells.obs["semfs_class"].astype(str), selector.predict_together(cells))
+    assert cells.obs["semfs_probability"].between(0, 1).all()
+    assert not (cells.obs["semfs_class"].astype(str) == cells.obs["semfs_second"]).any()
+    table = lung.attributes.loc[lung.unseen]
+    other = annotate(cells, selector, table, together=False, key_added="new", copy=True)
+    assert "new_class" not in cells.obs
+    assert_array_equal(other.obs["new_class"].astype(str), selector.predict(cells, table))
+
+
+def test_annotate_leaves_out_genes_that_are_missing():
+    selector, lung, cells, types = annotated_cells(lost=4)
+    table = lung.attributes.loc[lung.unseen]
+    with pytest.warns(UserWarning, match="X lacks 4 of 40 selected features"):
+        annotate(cells, selector, table)
+    assert np.mean(cells.obs["semfs_class"].astype(str) == types) > 0.4
+    with pytest.raises(ValueError, match="4 of the columns that were fitted"):
+        annotate(cells, selector, missing_features="error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -206,6 +207,14 @@ def neighbor_probabilities(distance: Float64, index: Indices, mu: float) -> sp.c
 
 def row_sparse_ridge(X: Float64, T: Float64, r: float) -> Float64:
     """Return W (d, c) of ``‖T - XW‖² + r‖W‖_{2,1}`` by ten reweighted ridge solves."""
+    with warnings.catch_warnings():
+        # scores that are not finite are refused later, in words of ours
+        warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
+        return _reweighted_ridge(X, T, r)
+
+
+def _reweighted_ridge(X: Float64, T: Float64, r: float) -> Float64:
+    """The same, with scipy's warnings."""
     n, d = X.shape
     G = X.T @ X if n >= d else None
     XtT = X.T @ T

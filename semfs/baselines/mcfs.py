@@ -29,6 +29,11 @@ LANCZOS_RESTARTS = 300
 LANCZOS_TOL = 1e-8
 #: A heat weight that underflows stays an edge, if a weak one.
 SMALLEST_WEIGHT = 1e-200
+#: Why a graph of neighbors cannot be made.
+NO_DISTANCES = (
+    "All distances between rows of X are lost in rounding: its columns are too far from 0 for "
+    "their spread. Center X, as by StandardScaler."
+)
 #: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
 SMALLEST_EIGENVALUE = 1e-6
 
@@ -189,7 +194,10 @@ def mean_distance(X: Floats, rng: np.random.RandomState) -> float:
     """Return the mean of all n² distances between rows, or those of 3,000 drawn by ``rng``."""
     if X.shape[0] > ROWS_FOR_WIDTH:
         X = X[rng.choice(X.shape[0], ROWS_FOR_WIDTH, replace=False)]
-    return float(euclidean_distances(X).mean(dtype=np.float64))
+    mean = float(euclidean_distances(X).mean(dtype=np.float64))
+    if mean == 0.0:  # not because rows are equal: constant columns were left out
+        raise ValueError(NO_DISTANCES)
+    return mean
 
 
 def neighbor_graph(distance: Float64, index: Indices, width: float | None) -> sp.csr_array:

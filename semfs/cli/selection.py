@@ -51,10 +51,21 @@ UNLABELED = (
     "Whether samples without a label are dropped (the default), "
     "or used as examples of unseen classes."
 )
-UNLABELED_FILE = "Another file of unlabeled samples with the same features, to be used as well."
+UNLABELED_FILE = (
+    "Another file of unlabeled samples, to be used as well. Features are found by name; those "
+    "it lacks are judged by the labeled samples alone."
+)
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
-    "Raise it if classes are described alike."
+    "With 1, the default, they carry as much; with 0 only the descriptions count."
+)
+COPIES = (
+    "Skip features whose correlation with a selected one exceeds this. "
+    "1 skips nothing; default: 0.95."
+)
+IMPUTE = (
+    "Fill missing values of a table: with the median of their column, or so that class means "
+    "are those of the values observed."
 )
 BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
@@ -90,6 +101,7 @@ class Selection:
     gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
     normalize: Normalize = None
     scale: Scale = False
+    impute: Annotated[Literal["median", "class-mean"] | None, Option(help=IMPUTE)] = None
     min_cells: Annotated[int | None, Option(help=RARE)] = None
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
@@ -99,6 +111,7 @@ class Selection:
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    max_correlation: Annotated[float | None, Option(help=COPIES)] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
@@ -113,7 +126,6 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.scverse import warn_of_classes_alike
     from semfs.select import output_paths, select_features
 
     # What can be refused is refused before anything long begins.
@@ -136,9 +148,6 @@ def select(options: Selection) -> None:
     # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
     assert source.labels is not None
-    if table is not None:
-        seen = [label for label in source.labels.classes if label not in unseen]
-        warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options.n_features_to_select, source.n_features),
@@ -146,7 +155,8 @@ def select(options: Selection) -> None:
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
         exclude=_excluded(features, source),
-        **given(options, "alpha", "gamma", "label_weight"),
+        missing_values="class-mean" if options.impute == "class-mean" else "error",
+        **given(options, "alpha", "gamma", "label_weight", "max_correlation"),
     )
     done = select_features(
         source,
@@ -154,7 +164,8 @@ def select(options: Selection) -> None:
         options.out,
         unseen=unseen,
         settings=_settings(options, features),
-        **_unlabeled_samples(options, source),
+        impute="median" if options.impute == "median" else None,
+        **_unlabeled_samples(options),
         **given(options, "subset", "scale", "scheduler"),
     )
     if options.save is not None:
@@ -177,6 +188,8 @@ def _open(options: Selection) -> "BlockSource":
 
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     reading = given(options, "normalize", "batch")
+    if options.impute is not None:
+        reading["missing_values"] = "keep"
     if options.unlabeled_names is not None:
         # Then all labels are read as they are: these names may have commas.
         reading["no_label"] = ()
@@ -235,17 +248,17 @@ def _with_usable_labels(
     return source.with_labels(labels), before - set(labels.classes)
 
 
-def _unlabeled_samples(options: Selection, source: "BlockSource") -> dict[str, Any]:
+def _unlabeled_samples(options: Selection) -> dict[str, Any]:
     """Return the samples of --unlabeled-file, and their batches, for `select_features`."""
     from semfs.rows.opening import column_labels
-    from semfs.select import read_unlabeled
+    from semfs.select import open_unlabeled_file
 
     if options.unlabeled_file is None:
         return {}
     reading = given(options, "layer", "normalize", "gene_symbols")
-    found: dict[str, Any] = {
-        "X_unlabeled": read_unlabeled(options.unlabeled_file, source, **reading)
-    }
+    keep = options.impute is not None
+    samples = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
+    found: dict[str, Any] = {"X_unlabeled": samples}
     if options.batch is not None:
         # The column has the same name in both files.
         found["batch_unlabeled"] = column_labels(
@@ -345,6 +358,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
             "gene_symbols",
             "normalize",
             "scale",
+            "impute",
             "unseen",
             "drop",
         ),

@@ -22,7 +22,7 @@ from semfs.io.tenx import unique_names
 from semfs.io.zarr import ZarrStore, is_zarr
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import ParameterWarning
+from semfs.validation import ParameterWarning, check_option
 
 if TYPE_CHECKING:
     import h5py
@@ -46,6 +46,7 @@ def view(
     layer: str | None = None,
     use_raw: bool = False,
     gene_symbols: str | None = None,
+    normalize: str | None = None,
 ) -> GeneMatrix:
     """Return one matrix of an AnnData object, to be passed wherever the object may be.
 
@@ -60,6 +61,9 @@ def view(
     gene_symbols : str, optional
         Column of ``var`` with the names of the genes, by default the index. A gene without
         one keeps the name in the index; of names that occur twice the second gets ``-1``.
+    normalize : {"log1p"}, optional
+        Take log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, in
+        `fit` as in `predict`. The object keeps its counts.
 
     Examples
     --------
@@ -87,7 +91,9 @@ def view(
         name = "raw" if use_raw else f"layer {layer!r}"
         found = ", ".join(layers) or "none"
         raise ValueError(f"the AnnData object has no {name}; layers: {found}.")
-    genes = GeneMatrix(adata, layer, use_raw, gene_symbols)
+    if normalize is not None:
+        check_option("normalize", normalize, ("log1p",))
+    genes = GeneMatrix(adata, layer, use_raw, gene_symbols, normalize)
     if gene_symbols is not None and gene_symbols not in genes.var:
         found = ", ".join(map(str, genes.var.columns[:MOST_NAMES])) or "none"
         raise ValueError(f"var has no column {gene_symbols!r}; found: {found}.")
@@ -116,6 +122,7 @@ class GeneMatrix:
     layer: str | None
     use_raw: bool
     gene_symbols: str | None
+    normalize: str | None = None  # "log1p": counts are normalized when they are read
 
     @property
     def var(self) -> pd.DataFrame:
@@ -185,7 +192,7 @@ def open_genes(genes: GeneMatrix, request: Request) -> tuple[Reader, Labels | No
     Labels in memory are taken as they are: every text is a class.
     """
     if request.key is not None:
-        genes = view(genes.adata, request.key)
+        genes = view(genes.adata, request.key, normalize=genes.normalize)
     reader = genes.reader()
     if not request.names_labels_in(genes.adata.obs):
         return reader, None

@@ -105,6 +105,7 @@ class Reader:
     layer: str | None = None  # of AnnData, or "raw"; None: X, or another format
     of_cells: bool = False  # single cells, for which raw counts deserve a warning
     unlabeled: bool = False  # whether a block came with missing labels
+    keeps_missing: bool = False  # whether missing values of a table are NaN, not refused
     rereadable: bool = True  # whether the rows can be read more than once
     shared: bool = True  # whether another process can read a range of rows by itself
 

@@ -36,7 +36,7 @@ from semfs.io.safety import FileError, check_declared_size, file_errors
 from semfs.io.spill import spilled_reader
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import check_distinct, did_you_mean
+from semfs.validation import MOST_COLUMNS, check_distinct, did_you_mean, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -387,16 +387,34 @@ class TableReader(Reader):
             if name in self.flags:
                 column = column.cast("uint8")  # numpy has no missing booleans
             out[:, place] = column.to_numpy(zero_copy_only=False)
-            wrong = np.flatnonzero(~np.isfinite(out[:, place]))
-            if len(wrong):
-                row = wrong[0]
+            wrong = ~np.isfinite(out[:, place])
+            if self.keeps_missing:
+                wrong &= ~np.isnan(out[:, place])
+            if wrong.any():
+                row = int(np.argmax(wrong))
                 found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
                 raise FileError(
-                    f"{self.name}: {found} in column {name!r}, row "
-                    f"{first + row + 1} ({len(wrong)} in all). Fill the "
-                    "gaps, or name the column in drop."
+                    f"{self.name}: {found} in column {name!r}, row {first + row + 1}. "
+                    f"{self._gaps()} Fill the gaps (--impute on the command line, "
+                    'missing_values="class-mean" of SemFS), or name the columns in drop.'
                 )
         return out
+
+    def _gaps(self) -> str:
+        """All columns with gaps, and how many each has: the whole file is read for it."""
+        counts: dict[str, int] = dict.fromkeys(self.columns, 0)
+        for batch in self.scan(self.columns):
+            for name in self.columns:
+                column = batch.column(name)
+                if name in self.flags:
+                    counts[name] += column.null_count
+                    continue
+                values = column.to_numpy(zero_copy_only=False).astype(np.float64)
+                counts[name] += int(np.count_nonzero(~np.isfinite(values)))
+        affected = [f"{name!r} ({count})" for name, count in counts.items() if count]
+        number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
+        total = sum(counts.values())
+        return f"{total} in all, in {number}: {listed(affected, MOST_COLUMNS)}."
 
 
 def _arrow_table(frame: Any) -> pa.Table:

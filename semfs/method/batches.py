@@ -427,6 +427,10 @@ class OffsetMatrix:
     def __getitem__(self, rows: Indices | slice) -> OffsetMatrix:
         return OffsetMatrix(self.X[rows], self.batch_of[rows], self.offsets)
 
+    def columns(self, features: Indices) -> OffsetMatrix:
+        """Return some columns (n, g), with their offsets."""
+        return OffsetMatrix(self.X[:, features], self.batch_of, self.offsets[:, features])
+
     def __matmul__(self, directions: Float64) -> Float64:
         """Return the product (n, p) with directions (d, p), offsets in float64."""
         projected = self.offsets @ directions.astype(np.float64)

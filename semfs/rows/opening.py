@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import check_counts, has_layers
+from semfs.io.anndata import GeneMatrix, check_counts, has_layers
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, open_reader
@@ -55,6 +55,7 @@ def open_blocks(
     passes: str = "auto",
     normalize: str | None = None,
     no_label: Sequence[str] = NO_LABEL_TEXTS,
+    missing_values: str = "error",
 ) -> BlockSource:
     """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
 
@@ -98,6 +99,9 @@ def open_blocks(
         Text in label columns and label files that means "no label", in any case; by default
         "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
         what was found. Labels that are passed in memory are not affected.
+    missing_values : {"error", "keep"}, default="error"
+        Whether empty cells of a table are refused, or are NaN, for
+        ``SemFS(missing_values="class-mean")``.
 
     Examples
     --------
@@ -112,6 +116,9 @@ def open_blocks(
     array([0, 1, 2, 3])
     """
     check_option("passes", passes, ("auto", "one", "few"))
+    check_option("missing_values", missing_values, ("error", "keep"))
+    if normalize is None:
+        normalize = _normalize_of(data)
     if normalize is not None:
         check_option("normalize", normalize, ("log1p",))
     if block_rows is not None:
@@ -126,6 +133,7 @@ def open_blocks(
         batches = Labels.of(batch)
     # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
+    reader.keeps_missing = missing_values == "keep"
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:
@@ -191,6 +199,11 @@ def source_of(
     )
 
 
+def _normalize_of(data: DataLike) -> str | None:
+    """How a `view` of an AnnData object says that its counts are to be normalized."""
+    return data.normalize if isinstance(data, GeneMatrix) else None
+
+
 def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     """Raise unless there is one label per row; they may still come with the blocks."""
     if labels is None or len(labels) == n_rows:
@@ -205,14 +218,18 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     )
 
 
-def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -> BlockSource:
+def open_unlabeled(
+    data: DataLike, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
+) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
-    samples a selector was fitted to.
+    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
     """
     if preprocessing is None:
         preprocessing = Preprocessing()
+    if _normalize_of(data) is not None:
+        preprocessing = replace(preprocessing, normalize=_normalize_of(data))
     # the layer of the fit, unless these samples say by themselves which matrix is meant
     layer = preprocessing.layer if has_layers(data) else None
     reader, _ = _opened(
@@ -221,6 +238,7 @@ def open_unlabeled(data: DataLike, preprocessing: Preprocessing | None = None) -
         key=layer,
         normalize=preprocessing.normalize is not None,
     )
+    reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
 
 

@@ -17,7 +17,9 @@ TARGET_SUM = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """Which matrix of AnnData is read, normalization of counts, then a factor per feature.
+    """What is done to data: which matrix of AnnData is read, then the steps of `apply`.
+
+    Missing values are filled, counts normalized, features multiplied by a factor.
 
     Examples
     --------
@@ -34,11 +36,12 @@ class Preprocessing:
     layer: str | None = None  # of AnnData, or "raw"; None: X
     normalize: str | None = None  # "log1p": log(1 + counts per 10⁴ of the sample)
     scale: Floats | None = None  # (d,), what features are multiplied by
+    fill: Floats | None = None  # (d,), what stands for missing values of dense data
 
     @property
     def active(self) -> bool:
         """Whether anything is done at all."""
-        return self.normalize is not None or self.scale is not None
+        return any(part is not None for part in (self.normalize, self.scale, self.fill))
 
     def apply(
         self,
@@ -50,6 +53,8 @@ class Preprocessing:
 
         The sums of whole rows (n,) are needed to normalize unless X has all columns.
         """
+        if self.fill is not None:
+            X = np.where(np.isnan(X), self.fill[columns].astype(X.dtype), X)
         if self.normalize == "log1p":
             X = log_normalized(X, row_sums)
         if self.scale is not None:

@@ -273,7 +273,8 @@ def _principal_directions(X_seen: Any, X_unlabeled: Any) -> tuple[Float64, Float
     elif sp.issparse(X_seen):
         X = sp.vstack([X_seen, sp.csr_array(X_unlabeled)], format="csr")
     else:
-        X = np.concatenate([X_seen, X_unlabeled])
+        others: Any = X_unlabeled
+        X = np.concatenate([X_seen, others.toarray() if sp.issparse(others) else others])
     n, d = X.shape
     p = min(N_COMPONENTS, d, n - 1)
     if sp.issparse(X) and p >= min(n, d):

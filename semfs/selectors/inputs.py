@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,17 +56,27 @@ from semfs.rows import (
     open_unlabeled,
 )
 from semfs.rows.blocks import check_classes
-from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
+from semfs.rows.cluster import dask_blocks, dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.rows.opening import column_labels, table_columns
+from semfs.selectors.missing import fill_with_class_means, fill_with_means
 from semfs.system import memory_limit, size_text
-from semfs.validation import check_all_finite, check_weights, did_you_mean, listed
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    check_all_finite,
+    check_weights,
+    did_you_mean,
+    listed,
+)
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 #: Labeled samples in memory, or on a device.
 InMemory: TypeAlias = MemoryRows | DeviceRows
+
+_Unlabeled = TypeVar("_Unlabeled", bound=MemoryRows)
 
 #: Largest and smallest numbers whose squares, and products of these, are float64.
 LARGEST = 1e100
@@ -155,6 +165,13 @@ class Samples:
         return cls.load(_open(kind, X, y, None))
 
 
+@dataclass(frozen=True, eq=False)
+class UnlabeledRows(MemoryRows):
+    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
+
+    present: Mask | None = None  # (d,), whether all samples have a feature; None: they do
+
+
 @dataclass(frozen=True)
 class UnlabeledStream:
     """Unlabeled samples beyond memory."""
@@ -231,6 +248,7 @@ class FitInput:
         """
         described = described_classes(getattr(estimator, "attributes", None))
         X_unlabeled, beside_batch = batch_of(X_unlabeled, batch_unlabeled, "batch_unlabeled")
+        gaps = fills_gaps(estimator)
         kind = classify(X, y)
         has_batches = batch is not None
         if beyond_memory(X):
@@ -247,8 +265,10 @@ class FitInput:
         else:
             # a column of batches is no feature; frames have lost it already
             drop = table_columns(X, batch) if kind is Kind.STORED else []
-            opened = _open(kind, X, y, sample_weight, drop)
+            opened = _open(kind, X, y, sample_weight, drop, gaps)
             source = _with_marks(_with_batches(opened, found_batch), described)
+            if gaps and not source.fits_in_memory:
+                raise ParameterError("missing_values", _NEED_MEMORY)
             # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
                 return cls._beyond_memory(
@@ -274,21 +294,31 @@ class FitInput:
         # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
             rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
+            if fills_gaps(estimator):
+                names = getattr(estimator, "feature_names_in_", None)
+                rows, hidden = _without_gaps(rows, hidden, classes, names)
+            if hidden is not None and _has_nonfinite(hidden.X):
+                check_all_finite(hidden.X)
         beside = _unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
         beside = _with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
-        if beside is None or in_memory(beside):
+        unlabeled: MemoryRows | OutOfCoreRows | None
+        if beyond_memory(beside):
+            if hidden is not None:
+                raise ValueError(_TWO_KINDS)
+            unlabeled = beside
+        else:
             # clusters are found by scikit-learn, in numpy
             if is_foreign(X) and beside is not None:
                 raise ValueError(_NEED_NUMPY)
-            beside = _joined(hidden, beside)
-        elif hidden is not None:
-            raise ValueError(_TWO_KINDS)
+            if fills_gaps(estimator) and in_memory(rows):
+                beside = _filled_unlabeled(beside, rows)
+            unlabeled = _joined(hidden, beside)
         return cls(
             rows=rows,
             classes=classes,
             n_features=X.shape[1],
             feature_names=getattr(estimator, "feature_names_in_", None),
-            unlabeled=beside,
+            unlabeled=unlabeled,
             described=described,
             preprocessing=samples.preprocessing,
             original=original,
@@ -309,6 +339,8 @@ class FitInput:
         _check_features(estimator, source, reset=reset)
         beside = _unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
         if in_memory(beside):
+            if getattr(beside, "present", None) is not None:
+                raise ParameterError("X_unlabeled", _NEED_FEATURES)
             beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
         beside = _with_unlabeled_batches(beside, batch_unlabeled, source.batches)
         batched = source.batches is not None
@@ -409,6 +441,18 @@ _TWO_KINDS = (
     "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
     "only one of them can be used: put these rows together."
 )
+_NEED_MEMORY = (
+    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
+)
+_NEED_FEATURES = (
+    "lacks features of X. With X beyond memory that is not possible: give both the same "
+    "features."
+)
+
+
+def fills_gaps(estimator: BaseEstimator) -> bool:
+    """Whether the estimator fills missing values of X instead of refusing them."""
+    return getattr(estimator, "missing_values", "error") != "error"
 
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
@@ -518,6 +562,8 @@ def place_of_nan(
     """If the block raises because of a NaN or an infinity in X, say where it is."""
     try:
         yield
+    except ParameterError:  # which knows better what is wrong
+        raise
     except ValueError:
         if _has_nonfinite(X):
             check_all_finite(to_numpy(X), names, what)
@@ -576,17 +622,32 @@ def _unlabeled_rows(
     if weights is not None:
         places = places[weights[places] > 0]
         weights = weights[places]
-    found = X[places]
-    # sums are taken over clusters later, and would not say where
-    if _has_nonfinite(found):
-        check_all_finite(found)
     codes = np.zeros(len(places), dtype=np.intp)
     if batches is not None:
         codes = batches.codes[places].astype(np.intp)
-    return MemoryRows(found, codes, weights)
+    return MemoryRows(X[places], codes, weights)
 
 
-def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows | None:
+def _without_gaps(
+    rows: InMemory, hidden: MemoryRows | None, classes: LabelArray, names: Sequence[str] | None
+) -> tuple[MemoryRows, MemoryRows | None]:
+    """Labeled samples, and unlabeled ones of X, with their missing values filled."""
+    if not in_memory(rows) or sp.issparse(rows.X):
+        message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
+        raise ParameterError("missing_values", message)
+    X = fill_with_class_means(rows.X, rows.codes, classes, rows.weights, names)
+    filled = replace(rows, X=X)
+    return filled, _filled_unlabeled(hidden, filled)
+
+
+def _filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabeled | None:
+    """Unlabeled samples whose missing values are filled; ``rows`` are the labeled ones."""
+    if unlabeled is None or sp.issparse(unlabeled.X):
+        return unlabeled
+    return replace(unlabeled, X=fill_with_means(unlabeled.X, rows.X.mean(axis=0)))
+
+
+def _joined(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRows | None:
     """Unlabeled samples of X, then those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
@@ -599,7 +660,11 @@ def _joined(first: MemoryRows | None, second: MemoryRows | None) -> MemoryRows |
     if weights is not None:
         # X_unlabeled has no weights: each of its samples counts once
         weights = np.append(weights, np.ones(len(second.codes)))
-    return MemoryRows(X, np.append(first.codes, second.codes), weights)
+    if second.present is not None:
+        # the same for all of them, so that it cannot separate one part from the other
+        X = Preprocessing(scale=second.present.astype(np.float64)).apply(X)
+    codes = np.append(first.codes, second.codes)
+    return UnlabeledRows(X, codes, weights, second.present)
 
 
 def _with_unlabeled_batches(
@@ -632,37 +697,102 @@ def _labels_of(source: OutOfCoreRows) -> Labels:
 
 def _unlabeled_source(
     estimator: Any, X_unlabeled: DataLike, preprocessing: Preprocessing
-) -> MemoryRows | OutOfCoreRows | None:
+) -> UnlabeledRows | OutOfCoreRows | None:
     """X_unlabeled as samples in memory, or as a source beyond memory."""
     if X_unlabeled is None:
         return None
     kind = classify(X_unlabeled)
     if kind is Kind.MATRIX:
-        X = _unlabeled_matrix(estimator, X_unlabeled)
-        return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+        X = without_text_columns(X_unlabeled)
+        names = [str(name) for name in X.columns] if is_frame(X) else None
+        return _unlabeled_in_memory(estimator, X, names, fills_gaps(estimator))
     source: OutOfCoreRows
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
-    elif beyond_memory(X_unlabeled):
+    elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
         source = _without_labels(X_unlabeled)
     else:
-        opened = open_unlabeled(X_unlabeled, preprocessing)
+        opened = X_unlabeled
+        if in_blocks(opened):
+            given = opened.preprocessing
+            if given.scale is not None or given.fill is not None:
+                preprocessing = given
+        else:
+            gaps = fills_gaps(estimator)
+            opened = open_unlabeled(X_unlabeled, preprocessing, keep_missing=gaps)
         # as for X: what is small is loaded
-        if opened.fits_in_memory:
-            return _loaded_unlabeled(estimator, opened)
-        source = _without_labels(opened)
+        if opened.fits_in_memory and opened.n_rows is not None:
+            return _loaded_unlabeled(estimator, opened, preprocessing)
+        source = _without_labels(_preprocessed_as(opened, preprocessing))
     _check_unlabeled_features(estimator, source.n_features, source.feature_names)
     return source
 
 
-def _loaded_unlabeled(estimator: Any, source: BlockSource) -> MemoryRows:
-    """The samples of X_unlabeled, a file that fits into memory; columns found by name."""
-    X = source.preprocessing.apply(source.reader.load())
+def _loaded_unlabeled(
+    estimator: Any, source: BlockSource, preprocessing: Preprocessing
+) -> UnlabeledRows:
+    """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
+    # counts are normalized by all features of their file; other steps are for those of X
+    counts = Preprocessing(normalize=source.preprocessing.normalize)
+    keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
+    found = _unlabeled_in_memory(
+        estimator, counts.apply(source.reader.load()), source.feature_names, keep_missing
+    )
+    return replace(found, X=replace(preprocessing, normalize=None).apply(found.X))
+
+
+def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> BlockSource:
+    """The source, treated as the samples of the fit but for the normalization of counts."""
+    steps = replace(preprocessing, normalize=source.preprocessing.normalize)
+    return replace(source, preprocessing=steps)
+
+
+def _unlabeled_in_memory(
+    estimator: Any, X: DataLike, names: Sequence[str] | None, keep_missing: bool
+) -> UnlabeledRows:
+    """Unlabeled samples with the features of X in their order, found by name.
+
+    Features that they lack are zero, and named in a warning.
+    """
+    what = "X_unlabeled"
+    with place_of_nan(X, names, what):
+        finite: Any = "allow-nan" if keep_missing else True
+        checked = check_array(
+            X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite
+        )
+    codes = np.zeros(checked.shape[0], dtype=np.intp)
     known = getattr(estimator, "feature_names_in_", None)
-    if known is not None and source.feature_names is not None:
-        X = X[:, column_places(source.feature_names, known)]
-    X = _unlabeled_matrix(estimator, X)
-    return MemoryRows(X, np.zeros(X.shape[0], dtype=np.intp), None)
+    if names is None or known is None or list(names) == list(known):
+        _check_unlabeled_features(estimator, checked.shape[1], names)
+        return UnlabeledRows(checked, codes, None)
+    place_of = {name: place for place, name in enumerate(names)}
+    places = np.array([place_of.get(name, -1) for name in known], dtype=np.intp)
+    present = places >= 0
+    if not present.any():
+        message = f"has none of the {len(known)} features of X, such as {known[0]!r}."
+        raise ParameterError(what, message)
+    if present.all():
+        return UnlabeledRows(checked[:, places], codes, None)
+    lacking = [str(name) for name in np.asarray(known)[~present]]
+    warnings.warn(
+        ParameterWarning(
+            what,
+            f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. They are "
+            "judged by the labeled samples alone.",
+        ),
+        stacklevel=2,
+    )
+    return UnlabeledRows(_spread(checked[:, places[present]], present), codes, None, present)
+
+
+def _spread(X: Any, present: Mask) -> Matrix:
+    """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
+    if sp.issparse(X):
+        indices = np.flatnonzero(present)[X.indices]  # X is CSR
+        return sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
+    out = np.zeros((len(X), len(present)), dtype=X.dtype)
+    out[:, present] = X
+    return out
 
 
 def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
@@ -673,17 +803,6 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
         assert known is not None
         n = len(known)
     return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
-
-
-def _unlabeled_matrix(estimator: Any, X: DataLike) -> Matrix:
-    """X_unlabeled in memory, with the features of X."""
-    X = without_text_columns(X)
-    names = [str(name) for name in X.columns] if is_frame(X) else None
-    what = "X_unlabeled"
-    with place_of_nan(X, names, what):
-        checked = check_array(X, accept_sparse="csr", dtype=FLOATS, input_name=what)
-    _check_unlabeled_features(estimator, checked.shape[1], names)
-    return checked
 
 
 def _check_unlabeled_features(
@@ -697,7 +816,8 @@ def _check_unlabeled_features(
     if n_features != d or not same_names:
         raise ValueError(
             f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
-            "Give both the same features."
+            "Give both the same features; features of frames, AnnData and files in memory are "
+            "found by name."
         )
 
 
@@ -705,7 +825,12 @@ def _check_unlabeled_features(
 
 
 def _open(
-    kind: Kind, X: DataLike, y: Any, sample_weight: Any, drop: Sequence[str] = ()
+    kind: Kind,
+    X: DataLike,
+    y: Any,
+    sample_weight: Any,
+    drop: Sequence[str] = (),
+    keep_missing: bool = False,
 ) -> OutOfCoreRows:
     """A source of labeled samples."""
     if beyond_memory(X):
@@ -714,7 +839,8 @@ def _open(
         return X
     if kind is Kind.DASK:
         return dask_rows(X, y, sample_weight)
-    return open_blocks(X, y, sample_weight=sample_weight, drop=drop)
+    missing = "keep" if keep_missing else "error"
+    return open_blocks(X, y, sample_weight=sample_weight, drop=drop, missing_values=missing)
 
 
 def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
@@ -858,7 +984,7 @@ def selected_blocks(
     names: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> Iterator[Matrix] | None:
-    """Return the selected columns (r, k) of samples in files, block by block.
+    """Return the selected columns (r, k) of samples in files or Dask, block by block.
 
     None for samples in memory. Columns are found by their names where X and the selector
     have some, so that others may be missing or in another order. Files and AnnData are
@@ -866,6 +992,8 @@ def selected_blocks(
     """
     kind = classify(X)
     source: BlockSource
+    if kind is Kind.DASK:
+        return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
     elif kind is Kind.SOURCE and in_blocks(X):
@@ -875,6 +1003,34 @@ def selected_blocks(
     # columns are cut block by block: the whole matrix may not fit
     places = _places(source, support, names)
     return (block[:, places] for block in source.matrices())
+
+
+def present_features(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> tuple[DataLike, Mask] | None:
+    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+
+    None if X or the selector has no names.
+    """
+    if names is None:
+        return None
+    kind = classify(X)
+    samples: Any = X
+    if kind is Kind.STORED:
+        samples = open_unlabeled(X, preprocessing)
+        kind = Kind.SOURCE
+    if kind is Kind.SOURCE:
+        found = samples.feature_names
+    else:
+        found = list(samples.columns) if hasattr(samples, "columns") else None
+    if found is None:
+        return None
+    known = {str(name) for name in found}
+    selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
+    return samples, np.array([name in known for name in selected])
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

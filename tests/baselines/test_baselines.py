@@ -1,5 +1,7 @@
 """Every baseline keeps the selectors' contract; options and failures of each."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -289,3 +291,15 @@ def test_attributes_beyond_floating_point_are_refused(selector):
     huge = 1e200 * np.random.default_rng(0).normal(size=(4, 3))
     with pytest.raises(ValueError, match="too large to be squared"):
         clone(selector).set_params(attributes=huge).fit(*blobs())
+
+
+@pytest.mark.parametrize("method", [MCFS, FSASL])
+def test_distances_that_are_lost_in_rounding_are_named(method):
+    with pytest.raises(ValueError, match=r"lost in rounding.*Center X"):
+        method(1).fit([[1e8], [1e8 + 1]])
+
+
+def test_an_ill_conditioned_ridge_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FSASL(1).fit([[1e8, 0.0], [1e8 + 1, 0.0], [1e8 + 2, 1e-9]])

@@ -189,8 +189,8 @@ def test_unlabeled_cells_come_from_a_second_file(cells, select, tmp_path):
     assert done.features["column"].tolist() == expected.order_.tolist()
     assert "unlabeled" in done.stdout
     second[:, 3:].copy().write_h5ad(tmp_path / "more.h5ad")
-    done = select(labeled, "--unlabeled-file", "more.h5ad", code=2)
-    missing = "--unlabeled-file: more.h5ad lacks 3 of the 12 features: MT-2, IG, heavy, CST3."
+    done = select(labeled, "--unlabeled-file", "more.h5ad")
+    missing = "--unlabeled-file lacks 3 of 12 features: MT-2, IG, heavy, CST3."
     assert missing in done.stderr
 
 
@@ -405,6 +405,57 @@ def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch)
     invoke("attributes", "cells.h5ad", *options)
     table = pd.read_csv(tmp_path / "map.csv", dtype=str)
     assert set(table["label"]) == set(TYPES)
+
+
+# ---- missing values, other features -----------------------------------------------------
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    """A table with gaps in two columns; the first feature separates the classes."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ant", "bee", "cow"], 20)
+    X = rng.normal(size=(60, 4))
+    X[:, 0] += 5.0 * np.unique(y, return_inverse=True)[1]
+    frame = pd.DataFrame(X, columns=["height", "b", "c", "d"])
+    frame.loc[::7, "height"] = np.nan
+    frame.loc[[3, 5], "d"] = np.nan
+    frame.insert(0, "kind", y)
+    path = tmp_path / "gaps.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_all_columns_with_gaps_are_told_at_once(gaps, invoke):
+    arguments = ("--label", "kind", "-k", 1, "-o", gaps.with_name("out.csv"))
+    done = invoke("select", gaps, *arguments, code=2)
+    assert "11 in all, in 2 columns: 'height' (9), 'd' (2)" in " ".join(done.stderr.split())
+    assert "--impute" in done.stderr
+
+
+@pytest.mark.parametrize("impute", ["median", "class-mean"])
+@pytest.mark.parametrize("further", [(), ("--scale",)])
+def test_gaps_are_filled_for_the_fit_and_stay_in_the_file(gaps, invoke, impute, further):
+    out = gaps.with_name("out.csv")
+    arguments = ("--label", "kind", "-k", "1", "-o", out, "--impute", impute)
+    invoke("select", gaps, *arguments, *further)
+    reduced = pd.read_csv(out)
+    assert list(reduced.columns) == ["kind", "height"]
+    assert reduced["height"].isna().sum() == 9
+
+
+def test_an_unlabeled_file_may_have_other_features(gaps, invoke, tmp_path):
+    table = pd.read_csv(gaps).dropna(axis=1)
+    labeled = tmp_path / "labeled.csv"
+    table.to_csv(labeled, index=False)
+    others = tmp_path / "others.csv"
+    table[["c", "b"]].assign(further=1.0).to_csv(others, index=False)
+    arguments = ("--label", "kind", "-k", "1", "-o", tmp_path / "out.csv")
+    done = invoke("select", labeled, *arguments, "--unlabeled-file", others)
+    assert "unlabeled samples" in done.stdout
+    table[["c"]].to_csv(others, index=False)
+    done = invoke("select", labeled, *arguments, "--unlabeled-file", others)
+    assert "--unlabeled-file lacks 1 of 2 features: b" in " ".join(done.stderr.split())
 
 
 # ---- batches --------------------------------------------------------------------------

@@ -1,0 +1,101 @@
+"""Missing values of X: filled so that class means and scatter stay those of observed values.
+
+The method needs class means and the scatter matrix alone. Class means are those of the values
+observed. A gap that is filled with the mean of its class adds nothing to the scatter within
+classes, so that a feature with few values would seem to vary little within them. Therefore
+its deviations are divided by √p, p the share of the samples in which it was observed. With
+D = diag(1/√p) the scatter within classes is D S D, which is positive semidefinite if S is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from semfs._typing import Float64, Floats, Indices, Mask
+from semfs.labels import LabelArray
+from semfs.validation import ParameterError, listed
+
+
+def fill_with_class_means(
+    X: Floats,
+    codes: Indices,
+    classes: LabelArray,
+    weights: Float64 | None = None,
+    names: Sequence[str] | None = None,
+) -> Floats:
+    """Return X (n, d) without NaN: gaps are class means, other values keep their class mean.
+
+    Deviations from the class mean are divided by the root of the observed share of their
+    feature. A feature without any value in some class is refused, because nothing is known
+    of it there. Without a gap X itself is returned.
+    """
+    infinite = np.flatnonzero(np.isinf(X).any(axis=0))
+    if len(infinite):
+        shown = listed([_name(j, names) for j in infinite.tolist()])
+        raise ParameterError("X", f"contains infinity, which is no missing value: {shown}.")
+    missing = np.isnan(X)
+    features = np.flatnonzero(missing.any(axis=0))
+    if not len(features):
+        return X
+    observed = ~missing[:, features]
+    values = np.where(observed, X[:, features], 0.0).astype(np.float64)
+    if weights is None:
+        weights = np.ones(len(X))
+    means = _class_means(values, observed, codes, classes, weights, features, names)
+    shares = weights @ observed / weights.sum()
+    centers = means[codes]
+    deviations = np.where(observed, values - centers, 0.0)
+    filled = X.copy()
+    filled[:, features] = centers + deviations / np.sqrt(shares)
+    return filled
+
+
+def _class_means(
+    values: Float64,
+    observed: Mask,
+    codes: Indices,
+    classes: LabelArray,
+    weights: Float64,
+    features: Indices,
+    names: Sequence[str] | None,
+) -> Float64:
+    """Means (C, g) of the values (n, g) that were observed; classes of weight 0 have zeros."""
+    n_classes = len(classes)
+    means = np.zeros((n_classes, len(features)))
+    unknown: list[str] = []
+    for code in range(n_classes):
+        members = np.flatnonzero(codes == code)
+        if not weights[members].any():
+            continue
+        totals = weights[members] @ observed[members]
+        empty = features[totals == 0]
+        unknown += [f"{_name(j, names)} (class {classes[code]})" for j in empty.tolist()]
+        sums = weights[members] @ values[members]
+        np.divide(sums, totals, out=means[code], where=totals > 0)
+    if unknown:
+        raise ParameterError(
+            "missing_values",
+            ': "class-mean" needs a value of each feature in each class. There is none of: '
+            f"{listed(unknown)}. Leave these features or these classes out.",
+        )
+    return means
+
+
+def fill_with_means(X: Floats, default: Float64) -> Floats:
+    """Return X (n, d) of unlabeled samples without NaN: gaps are the means of their features.
+
+    ``default`` (d,) stands for features of which X has no value.
+    """
+    missing = np.isnan(X)
+    n_observed = (~missing).sum(axis=0)
+    if n_observed.min(initial=len(X)) == len(X):
+        return X
+    sums = np.where(missing, 0.0, X).sum(axis=0, dtype=np.float64)
+    means = np.where(n_observed > 0, sums / np.maximum(n_observed, 1), default)
+    return np.where(missing, means.astype(X.dtype), X)
+
+
+def _name(feature: int, names: Sequence[str] | None) -> str:
+    return f"x{feature}" if names is None else str(names[feature])

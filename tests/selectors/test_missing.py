@@ -1,0 +1,164 @@
+"""Missing values of X: named, or filled with class means."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from problems import make_problem
+from semfs import SemFS, SemFSCV
+from semfs.method.moments import Moments
+
+
+def with_gaps(X, share=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = X.copy()
+    X[rng.random(X.shape) < share] = np.nan
+    return X
+
+
+def filled_by_hand(X, y, weights=None):
+    """The oracle: M + (x - M) / sqrt(p) where x was observed, M elsewhere, in plain loops."""
+    weights = np.ones(len(X)) if weights is None else weights
+    out = np.empty(X.shape)
+    for j in range(X.shape[1]):
+        seen = ~np.isnan(X[:, j])
+        share = weights[seen].sum() / weights.sum()
+        for c in np.unique(y):
+            rows = np.flatnonzero(y == c)
+            known = rows[seen[rows]]
+            mean = np.average(X[known, j], weights=weights[known])
+            out[rows, j] = mean
+            out[known, j] += (X[known, j] - mean) / np.sqrt(share)
+    return out
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("options", [{}, {"solver": "alternating"}, {"n_swaps": 5}])
+def test_a_fit_with_gaps_equals_one_on_data_filled_by_hand(weighted, options):
+    X, y, A = make_problem(n=200, d=12)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else None
+    gaps = with_gaps(X)
+    found = SemFS(5, attributes=A, missing_values="class-mean", **options)
+    found.fit(gaps, y, sample_weight=weights)
+    expected = SemFS(5, attributes=A, **options)
+    expected.fit(filled_by_hand(gaps, y, weights), y, sample_weight=weights)
+    assert_array_equal(found.order_, expected.order_)
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-9)
+    assert_allclose(found.coef_, expected.coef_, rtol=1e-7, atol=1e-10)
+    assert_allclose(found.within_, expected.within_, rtol=1e-7, atol=1e-10)
+
+
+def test_class_means_and_scatter_are_those_of_the_values_observed():
+    X, y, _ = make_problem(n=300, d=6)
+    gaps = with_gaps(X, 0.3)
+    selector = SemFS(6, missing_values="class-mean").fit(gaps, y)
+    frame = pd.DataFrame(gaps)
+    assert_allclose(selector.class_means_, frame.groupby(y).mean(), rtol=1e-10)
+    residuals = frame - frame.groupby(y).transform("mean")
+    # a sum of squares over the values observed, divided by their share
+    expected = (residuals**2).sum() / frame.notna().mean() / len(frame)
+    assert_allclose(np.diag(selector.within_), expected, rtol=1e-10)
+    assert np.linalg.eigvalsh(selector.within_).min() > 0
+
+
+def test_without_gaps_nothing_changes():
+    X, y, A = make_problem()
+    plain = SemFS(4, attributes=A).fit(X, y)
+    filled = SemFS(4, attributes=A, missing_values="class-mean").fit(X, y)
+    assert_array_equal(plain.scores_, filled.scores_)
+    assert filled._training_moments.rows.X is X
+
+
+def test_a_feature_without_a_value_in_a_class_is_refused_by_name():
+    X, y, _ = make_problem(d=4)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame.loc[y == 1, "b"] = np.nan
+    with pytest.raises(ValueError, match=r"missing_values.*none of: b \(class 1\)"):
+        SemFS(2, missing_values="class-mean").fit(frame, y)
+    # a class of weight 0 does not count
+    SemFS(2, missing_values="class-mean").fit(frame, y, sample_weight=(y != 1) * 1.0)
+
+
+def test_infinity_is_no_gap():
+    X, y, _ = make_problem()
+    X[3, 2] = np.inf
+    X[4, 2] = np.nan
+    with pytest.raises(ValueError, match="infinity"):
+        SemFS(2, missing_values="class-mean").fit(X, y)
+
+
+def test_gaps_of_unlabeled_samples_are_filled_with_their_means():
+    X, y, _ = make_problem(n=200, d=8, C=6)
+    gaps = with_gaps(X, 0.1)
+    seen = y < 4
+    marked = np.where(seen, y, -1)
+    selector = SemFS(4, missing_values="class-mean").fit(gaps, marked)
+    beside = SemFS(4, missing_values="class-mean")
+    beside.fit(gaps[seen], y[seen], X_unlabeled=gaps[~seen])
+    assert_allclose(selector.scores_, beside.scores_)
+    by_hand = np.where(np.isnan(gaps), np.nanmean(gaps[~seen], axis=0), gaps)[~seen]
+    expected = SemFS(4).fit(filled_by_hand(gaps[seen], y[seen]), y[seen], X_unlabeled=by_hand)
+    assert_allclose(selector.scores_, expected.scores_, rtol=1e-9)
+
+
+def test_files_with_gaps(tmp_path):
+    X, y, _ = make_problem(n=60, d=4)
+    frame = pd.DataFrame(with_gaps(X, 0.1), columns=list("abcd"))
+    frame.assign(kind=y).to_csv(tmp_path / "gaps.csv", index=False)
+    found = SemFS(2, missing_values="class-mean").fit(tmp_path / "gaps.csv", "kind")
+    expected = SemFS(2, missing_values="class-mean").fit(frame, y)
+    assert_allclose(found.scores_, expected.scores_)
+    with pytest.raises(ValueError) as caught:
+        SemFS(2).fit(tmp_path / "gaps.csv", "kind")
+    for name, count in frame.isna().sum().items():
+        assert f"'{name}' ({count})" in str(caught.value)
+    assert f"{int(frame.isna().sum().sum())} in all, in 4 columns" in str(caught.value)
+
+
+def test_beyond_memory_and_in_parts_gaps_are_refused(tmp_path):
+    from semfs.rows import open_blocks
+
+    X, y, _ = make_problem()
+    selector = SemFS(2, missing_values="class-mean")
+    source = open_blocks(X, y, memory=2000)
+    with pytest.raises(ValueError, match=r"missing_values.*memory"):
+        selector.fit(source)
+    with pytest.raises(ValueError, match=r"missing_values.*Use fit"):
+        selector.partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"missing_values.*dense"):
+        selector.fit(sp.csr_array(X), y)
+
+
+def test_a_search_over_folds_fills_gaps():
+    X, y, _ = make_problem(n=300, C=8)
+    gaps = with_gaps(X, 0.1)
+    search = SemFSCV(3, param_grid={"gamma": [1.0, 10.0]}, missing_values="class-mean")
+    search.fit(gaps, y)
+    expected = SemFSCV(3, param_grid={"gamma": [1.0, 10.0]}).fit(filled_by_hand(gaps, y), y)
+    assert search.best_params_ == expected.best_params_
+    assert_allclose(search.scores_, expected.scores_, rtol=1e-9)
+
+
+def test_transform_keeps_gaps_and_predict_refuses_them():
+    X, y, _ = make_problem()
+    gaps = with_gaps(X, 0.1)
+    selector = SemFS(3, missing_values="class-mean").fit(gaps, y)
+    assert_array_equal(selector.transform(gaps), gaps[:, selector.get_support()])
+    with pytest.raises(ValueError, match="NaN"):
+        selector.predict(gaps)
+    assert len(selector.predict(X)) == len(X)
+
+
+def test_all_columns_with_gaps_are_named_at_once():
+    X, y, _ = make_problem(n=50, d=5)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame.iloc[[3, 4, 9], 1] = np.nan
+    frame.iloc[7, 4] = np.nan
+    with pytest.raises(ValueError, match=r"In all 4 in 2 columns: 'b' \(3\), 'e' \(1\)"):
+        SemFS(2).fit(frame, y)
+    with pytest.raises(ValueError, match=r"In all 4 in 2 columns: 1 \(3\), 4 \(1\)"):
+        SemFS(2).fit(frame.to_numpy(), y)
+    with pytest.raises(ValueError, match=r"In all 4 in 2 columns"):
+        Moments.from_data(frame.to_numpy(), y)
