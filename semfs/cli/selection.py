@@ -85,7 +85,7 @@ IMPUTE = (
     "Fill missing values of a table: with the median of their column, or so that class means "
     "are those of the values observed."
 )
-BATCH = (
+BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
     "of a batch alike is removed before features are selected."
 )
@@ -131,7 +131,7 @@ class Selection:
     unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
-    batch: Annotated[str | None, Option(help=BATCH)] = None
+    batch: Annotated[str | None, Option(help=BATCH_COLUMN)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
@@ -312,6 +312,25 @@ def _with_usable_labels(
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
     return source.with_labels(labels), before - set(labels.classes)
+
+
+def _unlabeled_samples(options: Selection) -> dict[str, Any]:
+    """Return the samples of --unlabeled-file, and their batches, for `select_features`."""
+    from semfs.rows.opening import column_labels
+    from semfs.select import open_unlabeled_file
+
+    if options.unlabeled_file is None:
+        return {}
+    reading = given(options, "layer", "normalize", "gene_symbols")
+    keep = options.impute is not None
+    samples = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
+    found: dict[str, Any] = {"X_unlabeled": samples}
+    if options.batch is not None:
+        # The column has the same name in both files.
+        found["batch_unlabeled"] = column_labels(
+            options.unlabeled_file, options.batch, options.layer
+        )
+    return found
 
 
 # ---- classes --------------------------------------------------------------------------

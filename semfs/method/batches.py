@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Eigenvalues of the scaled normal equations are between 0 and 1. Those below belong to
 #: offsets that no class connects; rounding errors are far smaller.
-SMALLEST_EIGENVALUE = 1e-10
+UNDETERMINED = 1e-10
 #: A feature whose variance is below so many rounding units of what it was before the offsets
 #: were removed is constant: nothing but the batch decided its values.
 LOST_EPS = 64.0
@@ -56,14 +56,24 @@ class Pairs:
         """Return the pairs of labels that are tuples of a class and a batch."""
         found: list[tuple[Label, Label]] = list(pairs)
         classes, class_of = encode_labels(label_array([label for label, _ in found]))
+        # batches may be of mixed types, which class labels may not
         batches = Labels.of([batch for _, batch in found]).sorted()
-        return cls(classes, batches.class_array(), class_of, batches.codes.astype(np.intp))
+        return cls(
+            classes,
+            batches.class_array(),
+            class_of,
+            batches.codes.astype(np.intp),
+        )
 
     def components(self) -> Indices:
         """Return the component (C + B,) of each class and batch; pairs connect them."""
         C = len(self.classes)
         n = C + len(self.batches)
-        edges = (np.ones(len(self.class_of)), (self.class_of, C + self.batch_of))
+        edges = (
+            np.ones(len(self.class_of)),
+            (self.class_of, C + self.batch_of),
+        )
+        # a graph of classes and batches, with an edge for each pair that has samples
         graph = sp.coo_array(edges, shape=(n, n))
         return sp.csgraph.connected_components(graph, directed=False)[1]
 
@@ -96,9 +106,11 @@ def pair_labels(labels: Labels, batches: Labels) -> Labels:
     both = labels.codes[labeled].astype(np.int64) * n_batches + batches.codes[labeled]
     found, codes = np.unique(both, return_inverse=True)
     names: list[Label] = []
+    # only pairs that occur: most classes are not in all of many batches
     for number in found.tolist():
         c, b = divmod(number, n_batches)
         names.append((labels.classes[c], batches.classes[b]))
+    # codes of samples without a label, or left out, stay
     all_codes = labels.codes.copy()
     all_codes[labeled] = codes.reshape(-1)
     return Labels(names, all_codes)
@@ -108,7 +120,10 @@ def pair_labels(labels: Labels, batches: Labels) -> Labels:
 
 
 def batch_offsets(
-    pair_counts: Float64, pair_means: Float64, class_of: Indices, batch_of: Indices
+    pair_counts: Float64,
+    pair_means: Float64,
+    class_of: Indices,
+    batch_of: Indices,
 ) -> Float64:
     """Return the offsets (B, d) of the additive model, from counts (P,) and means (P, d).
 
@@ -117,6 +132,7 @@ def batch_offsets(
     """
     C = int(class_of.max()) + 1
     B = int(batch_of.max()) + 1
+    # weight of each pair, 0 where there are no samples
     N = np.zeros((C, B))
     np.add.at(N, (class_of, batch_of), pair_counts)
     n_class = N.sum(axis=1)
@@ -128,7 +144,7 @@ def batch_offsets(
     H = np.diag(n_batch) - N.T @ (N / n_class[:, None])
     # in units of 1/√n_b the solution of minimum norm is the one of smallest Σ n_b b_b²
     root = np.sqrt(n_batch)
-    inverse = pinvh(H / np.outer(root, root), atol=SMALLEST_EIGENVALUE, rtol=0.0)
+    inverse = pinvh(H / np.outer(root, root), atol=UNDETERMINED, rtol=0.0)
     return (inverse @ (r / root[:, None])) / root[:, None]
 
 
@@ -212,10 +228,20 @@ class CorrectedRows:
         sums = _group_sums(found.counts, corrected, self.pairs.class_of, n_classes)
         means = sums / counts[:, None]
         V, U = self._rank_terms
+        # the diagonal of S − V'U − U'V
         before = found.scatter_diag
         diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
+        # where nothing is left but rounding errors, these are no variance
         diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
-        return Moments(self.pairs.classes, counts, means, diag, self, None, found.eps)
+        return Moments(
+            self.pairs.classes,
+            counts,
+            means,
+            diag,
+            self,
+            None,
+            found.eps,
+        )
 
     @cached_property
     def _rank_terms(self) -> tuple[Float64, Float64]:
@@ -228,6 +254,7 @@ class CorrectedRows:
         found = self.uncorrected
         n_batch = self.batch_counts()
         U = self.offsets - n_batch @ self.offsets / n_batch.sum()
+        # about the mean, so that features far from the origin keep their digits
         about_mean = found.means - found.mean
         s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(U))
         return s - 0.5 * n_batch[:, None] * U, U
@@ -275,7 +302,11 @@ class CorrectedRows:
             return None
         Z, codes, weights = found
         offsets = self.offsets[:, features].astype(Z.dtype)
-        return Z - offsets[self.pairs.batch_of[codes]], self.pairs.class_of[codes], weights
+        return (
+            Z - offsets[self.pairs.batch_of[codes]],
+            self.pairs.class_of[codes],
+            weights,
+        )
 
     def variance_shares(self, features: Indices) -> tuple[Float64, Float64]:
         """Return the shares (k,) of class and of batch in the variance of some features.
@@ -314,13 +345,17 @@ def remove_batches(
     """
     uncorrected = uncorrected.without_empty_classes()
     pairs = Pairs.from_labels(uncorrected.classes)
+    # the very sums of a fit without batches
     if len(pairs.batches) == 1:
         labels = label_array([label for label, _ in uncorrected.classes])
         return replace(uncorrected, classes=labels)
     if check:
         check_batches(pairs, refuse)
     offsets = batch_offsets(
-        uncorrected.counts, uncorrected.means, pairs.class_of, pairs.batch_of
+        uncorrected.counts,
+        uncorrected.means,
+        pairs.class_of,
+        pairs.batch_of,
     )
     return CorrectedRows(uncorrected, pairs, offsets).moments()
 
@@ -340,6 +375,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
             "a batch of its own, so that batches cannot be separated from classes. Leave batch "
             "out."
         )
+    # a class is in as many batches as it has pairs
     n_batches = np.bincount(pairs.class_of, minlength=C)
     alone = np.flatnonzero(n_batches[pairs.class_of] == 1)
     if not len(alone):
@@ -349,6 +385,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
         for p in alone
     ]
     text = f"{len(alone)} of {C} classes are in one batch only: {listed(names)}."
+    # batches of different components have no class in common, not even through others
     components = pairs.components()
     if components.max() > 0:
         text += (
@@ -390,6 +427,10 @@ class OffsetMatrix:
     def __getitem__(self, rows: Indices | slice) -> OffsetMatrix:
         return OffsetMatrix(self.X[rows], self.batch_of[rows], self.offsets)
 
+    def columns(self, features: Indices) -> OffsetMatrix:
+        """Return some columns (n, g), with their offsets."""
+        return OffsetMatrix(self.X[:, features], self.batch_of, self.offsets[:, features])
+
     def __matmul__(self, directions: Float64) -> Float64:
         """Return the product (n, p) with directions (d, p), offsets in float64."""
         projected = self.offsets @ directions.astype(np.float64)
@@ -397,6 +438,7 @@ class OffsetMatrix:
 
     def transposed_product(self, Z: Float64) -> Float64:
         """Return the product (d, p) of the transpose with Z (n, p)."""
+        # (X − HO)'Z = X'Z − O'(H'Z), with H (n, B) the indicators of the batches
         sums = np.zeros((len(self.offsets), Z.shape[1]))
         np.add.at(sums, self.batch_of, Z)
         return self.X.T @ Z - self.offsets.T @ sums
@@ -415,12 +457,15 @@ class OffsetMatrix:
         return X - self.offsets.astype(X.dtype)[self.batch_of]
 
 
-def stacked_offset_matrices(parts: Sequence[OffsetMatrix]) -> OffsetMatrix:
+def stacked_offset_matrices(
+    parts: Sequence[OffsetMatrix],
+) -> OffsetMatrix:
     """Return matrices of the same features, one below the other, each with its batches."""
     if any(part.sparse for part in parts):
         X = sp.vstack([sp.csr_array(part.X) for part in parts], format="csr")
     else:
         X = np.concatenate([part.X for part in parts])
+    # batches of different parts are different ones, whatever their numbers
     starts = np.cumsum([0, *(len(part.offsets) for part in parts)])
     batch_of = [part.batch_of + start for part, start in zip(parts, starts)]
     offsets = np.concatenate([part.offsets for part in parts])

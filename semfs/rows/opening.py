@@ -25,10 +25,21 @@ from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.streamed import StreamedRows
 from semfs.system import parse_size
-from semfs.validation import check_integer, check_option, check_weights, listed
+from semfs.validation import (
+    check_integer,
+    check_option,
+    check_weights,
+    listed,
+)
 
 if TYPE_CHECKING:
-    from semfs._typing import ArrayLike, DataLike, Floats, Indices, LabelsLike
+    from semfs._typing import (
+        ArrayLike,
+        DataLike,
+        Floats,
+        Indices,
+        LabelsLike,
+    )
 
 
 def open_blocks(
@@ -115,6 +126,7 @@ def open_blocks(
         block_rows = int(block_rows)
     batches: Labels | None = None
     if isinstance(batch, str):
+        # read as labels are, and then no feature
         batches = column_labels(data, batch, key)
         drop = [*drop, *table_columns(data, batch, key)]
     elif batch is not None:

@@ -315,6 +315,7 @@ def _sparse_principal_directions(X: OffsetMatrix) -> tuple[Float64, Float64]:
         rmatmat=transposed_product,
         dtype=np.float64,
     )
+    # as scikit-learn starts ARPACK, so that the answer is always the same
     start = np.random.RandomState(0).uniform(-1.0, 1.0, min(n, d))
     with threadpool_limits(1, user_api="blas"):
         _, _, components = svds(operator, k=min(N_COMPONENTS, d, n - 1), v0=start)

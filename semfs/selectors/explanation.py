@@ -263,6 +263,7 @@ def explain_selection(
     features["skipped"] = _skipped(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
     if moments is not None and is_corrected(moments.rows):
+        # of the samples as they are: corrected ones have no batch left
         of_class, of_batch = moments.rows.variance_shares(selected)
         features["class_variance"] = of_class
         features["batch_variance"] = of_batch

@@ -345,6 +345,7 @@ class FitInput:
         batched = source.batches is not None
         if source.batches is not None:
             assert source.labels is not None
+            # class labels are checked now, because pairs of them could be anything
             check_classes(source.labels)
             source = source.with_labels(pair_labels(source.labels, source.batches))
         return cls(
@@ -680,6 +681,7 @@ def _with_unlabeled_batches(
     found = batch_labels(values, n, "batch_unlabeled")
     names = list(found.classes if known is None else known.classes)
     names += [batch for batch in found.classes if batch not in names]
+    # one numbering for unlabeled samples of X and of X_unlabeled, which are joined
     place = np.array([names.index(batch) for batch in found.classes], dtype=np.int32)
     codes = place[found.codes]
     if in_memory(rows):
@@ -850,6 +852,7 @@ def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
     if batch is None:
         return X, None
     if not isinstance(batch, str):
+        # one value per sample: little beside X
         if is_dask(batch):
             batch = batch.compute()
         return X, to_numpy(batch)
@@ -874,6 +877,7 @@ def _with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
     """A source with the batches of its samples, its labels known if there are any."""
     if values is None and source.batches is None:
         return source
+    # pairs of class and batch need the classes, also where blocks bring them
     known = source.labels_known()
     n = len(_labels_of(known))
     return replace(known, batches=batch_labels(source.batches if values is None else values, n))

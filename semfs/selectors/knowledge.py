@@ -383,7 +383,11 @@ def _alike(*matrices: Matrix | OffsetMatrix) -> list[Any]:
     out = []
     for X in matrices:
         if not isinstance(X, OffsetMatrix):
-            X = OffsetMatrix(X, np.zeros(X.shape[0], np.intp), np.zeros((1, X.shape[1])))
+            X = OffsetMatrix(
+                X,
+                np.zeros(X.shape[0], np.intp),
+                np.zeros((1, X.shape[1])),
+            )
         out.append(X)
     return out
 
@@ -458,7 +462,7 @@ def _seen_sample(
     X, labels = unlabeled.seen.sample(n, labeled=True)
     if not is_corrected(seen):
         return X, labels.sorted().codes
-    # the labels are pairs (class, batch)
+    # the labels are pairs (class, batch), in another order than in the moments
     place = {pair: i for i, pair in enumerate(seen.uncorrected.classes)}
     pair_of = np.array([place.get(pair, 0) for pair in labels.classes])[labels.codes]
     corrected = OffsetMatrix(X, seen.pairs.batch_of[pair_of], seen.offsets)
@@ -472,6 +476,7 @@ def _streamed_offsets(rows: Any) -> Float64 | None:
     """
     labels = rows.labels
     batches = rows.batches
+    # batches in place of labels: their means are class means
     codes = np.where(labels.codes == UNLABELED, batches.codes, LEFT_OUT)
     named = rows.with_labels(Labels(list(range(len(batches.classes))), codes))
     totals = named.accumulate(matrix=False, precise=False)
@@ -489,11 +494,15 @@ def _sampled_batches(rows: Any, n: int) -> Indices:
 
 
 def _corrected_clusters(
-    named: Any, batches: Labels, offsets: Float64, options: dict[str, Any]
+    named: Any,
+    batches: Labels,
+    offsets: Float64,
+    options: dict[str, Any],
 ) -> Moments:
     """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
     paired = named.with_labels(pair_labels(named.labels, batches))
     found = Moments.from_sums(*paired.sums(**options)).without_empty_classes()
+    # clusters without samples are dropped, offsets of batches stay where they are
     place = {batch: b for b, batch in enumerate(batches.classes)}
     clusters, class_of = np.unique([c for c, _ in found.classes], return_inverse=True)
     batch_of = np.array([place[batch] for _, batch in found.classes], dtype=np.intp)

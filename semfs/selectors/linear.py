@@ -207,6 +207,7 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
+        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -253,6 +254,7 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
+        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -272,6 +274,8 @@ class LinearSelector(RankingSelector):
             in a temporary file.
         class_table : like `attributes`, optional
             Classes, as in `predict`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         unknown : label, optional
@@ -296,6 +300,7 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         *,
         together: bool = False,
+        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
@@ -309,6 +314,8 @@ class LinearSelector(RankingSelector):
             Classes, as in `predict`; columns are in the order of the table.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         batch : array-like of shape (n,) or str, optional
@@ -326,6 +333,7 @@ class LinearSelector(RankingSelector):
         n: int = 2,
         *,
         together: bool = False,
+        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -346,6 +354,8 @@ class LinearSelector(RankingSelector):
             Number of classes; at most as many as there are.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         unknown : label, optional
@@ -375,6 +385,7 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
+        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
@@ -388,6 +399,8 @@ class LinearSelector(RankingSelector):
             Samples, as in `predict`.
         class_table : like `attributes`, optional
             Classes, as in `predict`; columns are in the order of the table.
+        batch : array-like of shape (n,) or str, optional
+            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         batch : array-like of shape (n,) or str, optional
@@ -689,3 +702,17 @@ def _with_unknown(labels: LabelArray, refused: Mask, unknown: Label | None) -> L
 def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:
     """Results of blocks of rows as one array, of the library and device of X."""
     return like(np.concatenate(list(blocks)), X)
+
+
+def _shifted(
+    blocks: Iterable[Float64], offsets: Float64, codes: LabelArray
+) -> Iterator[Float64]:
+    """Yield blocks minus the offsets (B, j) of their samples, whose batches are codes (n,)."""
+    n_done = 0
+    for Z in blocks:
+        found = codes[n_done : n_done + len(Z)]
+        n_done += len(Z)
+        if len(found) == len(Z):
+            yield Z - offsets[found]
+    if n_done != len(codes):
+        raise ValueError(f"X has {n_done} samples but batch has {len(codes)} values.")

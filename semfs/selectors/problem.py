@@ -519,9 +519,15 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
 def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
     """A few samples of each class, by which predictions are calibrated; None beyond memory."""
     rows = moments.rows
+    n_classes = len(moments.classes)
+    if is_corrected(rows) and in_memory(rows.uncorrected.rows):
+        # only the selected features are corrected, because only they are needed
+        Z = rows.samples().columns(selected).toarray()
+        corrected = MemoryRows(Z, rows.codes, rows.weights)
+        return CalibrationSample.drawn(corrected, np.arange(len(selected)), n_classes)
     if not in_memory(rows):
         return None
-    return CalibrationSample.drawn(rows, selected, len(moments.classes))
+    return CalibrationSample.drawn(rows, selected, n_classes)
 
 
 def check_two_classes(moments: Moments) -> None:
