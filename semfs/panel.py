@@ -149,13 +149,24 @@ class PanelReport:
             {
                 "command": self.command,
                 "versions": versions(),
-                "settings": {name: str(value) for name, value in self.settings.items()},
+                "settings": self._shown_settings(),
             },
             title=f"Panel of {len(self.features)} {self.words.features}",
             csv=self._csv(),
             csv_text=f"The {len(self.features)} {self.words.features} (CSV)",
             csv_name="panel.csv",
         )
+
+    def _shown_settings(self) -> dict[str, str]:
+        """Settings as text; without lists of indices, and the command, which has its place."""
+        shown = {}
+        for name, value in self.settings.items():
+            if name == "command" or name.endswith("_indices") or value is False:
+                continue
+            if isinstance(value, list | tuple):
+                value = ", ".join(str(item) for item in value)
+            shown[name] = str(value)
+        return shown
 
     def _csv(self) -> str:
         table = self.table()
@@ -197,21 +208,26 @@ class PanelReport:
         """The panel in a few sentences."""
         words = self.words
         found = self.explanation
-        n_unseen = len(found.unseen)
         text = f"{len(self.features)} of {self.n_features} {words.features}, selected on "
         if self.n_samples is not None:
             text += f"{self.n_samples} {words.samples} of "
         text += f"{len(found.classes.columns)} {words.classes}."
-        if n_unseen:
+        if found.unseen:
             text += (
-                f" {n_unseen} more {words.classes} have no {words.samples} and are described "
-                "only; what is said of them is predicted from their descriptions."
+                f" Without {words.samples}, and only described: {listed(found.unseen, 8)}; "
+                "what is said of them is predicted."
             )
         paragraphs = [text]
         if self._weakest():
             paragraphs.append(
                 f"Hardest to separate: {self._weakest()}. The other pairs are confused in "
                 f"at most {self._next_error():.0%} of their {words.samples}, as far as "
+                "normal distributions describe them."
+            )
+        else:
+            paragraphs.append(
+                f"Every pair of {words.classes} can be separated: less than "
+                f"{NOTABLE_ERROR:.0%} of their {words.samples} would be confused, as far as "
                 "normal distributions describe them."
             )
         bare = found.coverage.index[found.coverage == 0].tolist()

@@ -224,3 +224,16 @@ def test_a_page_is_not_written_over_the_data(table_file, invoke):
     assert "would overwrite" in done.stderr
     done = invoke("panel", "machine.csv", "-l", "state", "-o", "panel.csv", code=2)
     assert "written as .html" in done.stderr
+
+
+def test_what_may_not_be_selected_is_no_substitute():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 40)
+    X = rng.normal(size=(120, 5))
+    X[:, 0] += 3 * y
+    X[:, 1] = X[:, 0] + 0.1 * rng.normal(size=120)
+    X[:, 2] = X[:, 0] + 0.1 * rng.normal(size=120)
+    free = panel_report(SemFS(1, None).fit(X, y), n_bootstraps=0)
+    bound = panel_report(SemFS(1, None, exclude=[2]).fit(X, y), n_bootstraps=0)
+    assert len(free.substitutes()[free.features[0]]) == 2
+    assert "x2" not in bound.substitutes()[bound.features[0]]

@@ -435,7 +435,9 @@ def _duplicates(
     frame = import_optional("pandas", "data", what="explain").DataFrame
     rows = []
     chosen = set(selected.tolist())
-    for feature, other, correlation in _copies(moments, selected):
+    # What a rule excludes cannot take the place of a feature.
+    selectable = ~np.isneginf(np.asarray(to_numpy(selector.scores_)))
+    for feature, other, correlation in _copies(moments, selected, selectable):
         pair = (selector._name_of(feature), selector._name_of(other))
         rows.append((*pair, correlation, other in chosen))
     return frame(rows, columns=["feature", "other", "correlation", "chosen"])
@@ -449,7 +451,9 @@ def _skipped(selector: "LinearSelector", selected: Indices) -> list[str]:
     return [listed(names[j]) if names[j] else "" for j in selected.tolist()]
 
 
-def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, float]]:
+def _copies(
+    moments: Moments | None, selected: Indices, selectable: Mask
+) -> list[tuple[int, int, float]]:
     """Pairs of a selected feature and a copy of it, with their correlation, strongest first."""
     if moments is None:
         return []
@@ -469,6 +473,7 @@ def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, 
         r_within = _ratios(within[:, i], within_sizes * within_sizes[j])
         alike = np.abs(r) >= COPY_CORRELATION
         alike &= np.abs(r_within) >= COPY_CORRELATION / 2
+        alike &= selectable
         # a feature is no copy of itself
         alike[j] = False
         others = np.flatnonzero(alike)

@@ -207,7 +207,6 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
-        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -254,7 +253,6 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
-        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -274,8 +272,6 @@ class LinearSelector(RankingSelector):
             in a temporary file.
         class_table : like `attributes`, optional
             Classes, as in `predict`.
-        batch : array-like of shape (n,) or str, optional
-            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         unknown : label, optional
@@ -300,7 +296,6 @@ class LinearSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         *,
         together: bool = False,
-        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
@@ -314,8 +309,6 @@ class LinearSelector(RankingSelector):
             Classes, as in `predict`; columns are in the order of the table.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
-        batch : array-like of shape (n,) or str, optional
-            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         batch : array-like of shape (n,) or str, optional
@@ -333,7 +326,6 @@ class LinearSelector(RankingSelector):
         n: int = 2,
         *,
         together: bool = False,
-        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
         unknown: Label | None = None,
@@ -354,8 +346,6 @@ class LinearSelector(RankingSelector):
             Number of classes; at most as many as there are.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
-        batch : array-like of shape (n,) or str, optional
-            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         unknown : label, optional
@@ -385,7 +375,6 @@ class LinearSelector(RankingSelector):
         X: DataLike,
         class_table: AttributesLike | None = None,
         *,
-        batch: LabelsLike | str | None = None,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
@@ -399,8 +388,6 @@ class LinearSelector(RankingSelector):
             Samples, as in `predict`.
         class_table : like `attributes`, optional
             Classes, as in `predict`; columns are in the order of the table.
-        batch : array-like of shape (n,) or str, optional
-            As in `predict`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         batch : array-like of shape (n,) or str, optional
@@ -702,17 +689,3 @@ def _with_unknown(labels: LabelArray, refused: Mask, unknown: Label | None) -> L
 def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:
     """Results of blocks of rows as one array, of the library and device of X."""
     return like(np.concatenate(list(blocks)), X)
-
-
-def _shifted(
-    blocks: Iterable[Float64], offsets: Float64, codes: LabelArray
-) -> Iterator[Float64]:
-    """Yield blocks minus the offsets (B, j) of their samples, whose batches are codes (n,)."""
-    n_done = 0
-    for Z in blocks:
-        found = codes[n_done : n_done + len(Z)]
-        n_done += len(Z)
-        if len(found) == len(Z):
-            yield Z - offsets[found]
-    if n_done != len(codes):
-        raise ValueError(f"X has {n_done} samples but batch has {len(codes)} values.")

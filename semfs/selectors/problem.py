@@ -18,7 +18,7 @@ from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
 from semfs.method.panel import Panel
-from semfs.rows import Preprocessing, in_memory
+from semfs.rows import MemoryRows, Preprocessing, in_memory
 from semfs.selectors.calibration import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
 from semfs.selectors.inputs import (
