@@ -39,6 +39,7 @@ def tables() -> dict[str, str]:
         "default": ("knowledge", default_table),
         "knowledge-predict": ("knowledge", prediction_table),
         "knowledge-pairs": ("knowledge", pairs_table),
+        "predict-confirmed": ("predict", calibrated_table),
     }
     return {name: _text(file, table) for name, (file, table) in made.items()}
 
@@ -334,6 +335,27 @@ def prediction_table(found: dict) -> str:
         cells = [f"{row[way]:.2f}" for way in ways]
         rows.append(" | ".join([name, str(found["data"][name]), *cells]))
     head = " | ".join(["data", "new classes:", *(f"{way}:" for way in ways)])
+    return "\n".join(table(head, rows)) + "\n"
+
+
+def calibrated_table(found: dict) -> str:
+    """Accuracies of predictions on splits that chose nothing, per data set."""
+    columns = {
+        "alone": lambda row: row["alone"],
+        "together": lambda row: row["together"],
+        "ESZSL": lambda row: row["ESZSL, same features"],
+        "nearest mean, all features": lambda row: row["nearest mean, all features"],
+        "harmonic mean, uncalibrated": lambda row: row["before calibration"][2],
+        "calibrated": lambda row: row["generalized"][2],
+        "together, calibrated": lambda row: row["generalized together"][2],
+        "ECE": lambda row: row["ECE"],
+        "refused at 5 %": lambda row: row["refused seen"],
+    }
+    rows = []
+    for name, row in found["confirming"]["data"].items():
+        cells = [f"{value(row):.2f}" for value in columns.values()]
+        rows.append(" | ".join([name, *cells]))
+    head = " | ".join(["data", *(f"{name}:" for name in columns)])
     return "\n".join(table(head, rows)) + "\n"
 
 

@@ -8,30 +8,33 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sklearn
 
 from semfs._typing import AttributesLike, Label, PathLike
+from semfs.attributes import read_attributes
 from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view
 from semfs.io.reader import Reader
 from semfs.io.write import of_genes
 from semfs.labels import Labels
 from semfs.rows import open_blocks
+from semfs.selectors.linear import LinearSelector
 from semfs.selectors.semfs import SemFS
+from semfs.system import import_optional
 from semfs.validation import ParameterWarning, check_integer, listed
 
 if TYPE_CHECKING:
-    import pandas as pd
     from anndata import AnnData
 
     from semfs.io.anndata import GeneMatrix
 
-__all__ = ["select_genes", "view"]
+__all__ = ["annotate", "select_genes", "view"]
 
 #: Classes with fewer samples than this are named in a warning. spapros, too, names small types.
 FEW_SAMPLES = 5
@@ -126,7 +129,6 @@ def select_genes(
     if attributes is not None:
         described = _described(adata, groupby)
         table = AttributeTable.from_any(attributes, described).to_frame()
-        warn_of_classes_alike(table, labels.classes)
     source = open_blocks(genes, labels, normalize=normalize)
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
@@ -143,6 +145,120 @@ def select_genes(
     }
     adata.uns[key_added] = result_summary(selector, settings)
     return adata if copy else None
+
+
+def annotate(
+    adata: AnnData,
+    selector: LinearSelector,
+    table: AttributesLike | PathLike | None = None,
+    together: bool = True,
+    key_added: str = "semfs",
+    *,
+    unknown_rate: float | None = None,
+    missing_features: str = "ignore",
+    layer: str | None = None,
+    use_raw: bool = False,
+    gene_symbols: str | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """Name the type of each cell by a fitted selector, also types it has never seen.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells. What was done to the cells of the fit (`normalize`) is done to these.
+    selector : SemFS or SemFSCV
+        Fitted, with gene names.
+    table : DataFrame, mapping or path, optional
+        Descriptions of the types to decide among; by default all types that the selector
+        knows, seen and described.
+    together : bool, default=True
+        Whether cells help each other (see `semfs.SemFS.predict_together`).
+    key_added : str, default="semfs"
+        How the names of the results begin.
+    unknown_rate : float, optional
+        Call cells that are far from all types "unknown", and this share of the cells of seen
+        types by mistake. By default every cell gets a type.
+    missing_features : {"ignore", "error"}, default="ignore"
+        Whether selected genes that ``adata`` lacks are left out, with a warning, or refused.
+    layer : str, optional
+        Layer to use instead of ``X``.
+    use_raw : bool, default=False
+        Whether to use ``adata.raw``.
+    gene_symbols : str, optional
+        Column of ``var`` with the names that genes had in the fit.
+    copy : bool, default=False
+        Whether to return a copy with the results instead of changing ``adata``.
+
+    Returns
+    -------
+    AnnData or None
+        Nothing, or the copy. What is added to ``obs``: ``semfs_class``, ``semfs_probability``,
+        ``semfs_second`` (the next best type) and ``semfs_second_probability``.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from semfs import SemFS
+    >>> from semfs.datasets import load_sample
+    >>> lung = load_sample()
+    >>> X_seen, y_seen, X_unseen, y_unseen = lung.split()
+    >>> names = lung.feature_names
+    >>> atlas = anndata.AnnData(X_seen, var={"gene": names}, obs={"cell_type": y_seen})
+    >>> sample = anndata.AnnData(X_unseen, var={"gene": names})
+    >>> atlas.var_names = sample.var_names = names
+    >>> selector = SemFS(50, lung.attributes).fit(atlas, "cell_type")
+    >>> annotate(sample, selector)
+    >>> sample.obs["semfs_class"].isin(lung.attributes.index).all()
+    True
+    """
+    pandas = import_optional("pandas", "data", what="annotate")
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    genes = view(adata, layer, use_raw, gene_symbols)
+    class_table = table
+    if isinstance(table, (str, Path)):
+        class_table = read_attributes(table)
+    columns = annotation_columns(
+        selector,
+        genes,
+        class_table=class_table,
+        together=together,
+        unknown_rate=unknown_rate,
+        missing_features=missing_features,
+    )
+    for name, values in columns.items():
+        is_text = values.dtype.kind == "O"
+        stored = pandas.Categorical(values) if is_text else values
+        adata.obs[f"{key_added}_{name}"] = stored
+    return adata if copy else None
+
+
+def annotation_columns(
+    selector: LinearSelector,
+    X: Any,
+    *,
+    class_table: AttributesLike | None,
+    together: bool,
+    unknown_rate: float | None,
+    missing_features: str,
+) -> dict[str, np.ndarray]:
+    """Return class, probability and the next best class of samples X (n, d), as columns (n,).
+
+    Names of classes are text. Samples far from all classes are called "unknown" if a rate is
+    given.
+    """
+    refusal: dict[str, Any] = {}
+    if unknown_rate is not None:
+        refusal = {"unknown": "unknown", "unknown_rate": unknown_rate}
+    labels, shares = selector.predict_top(
+        X, class_table, 2, together=together, missing_features=missing_features, **refusal
+    )
+    found = {"class": _texts(labels[:, 0]), "probability": shares[:, 0]}
+    if labels.shape[1] > 1:
+        found["second"] = _texts(labels[:, 1])
+        found["second_probability"] = shares[:, 1]
+    return found
 
 
 def _described(adata: AnnData, groupby: str) -> list[Label]:
@@ -220,23 +336,6 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         return labels
     warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
     return labels.leave_out([labels.classes[c] for c in rare])
-
-
-def warn_of_classes_alike(table: pd.DataFrame, classes: Sequence[Label]) -> None:
-    """Warn of seen classes that have the same attributes: nothing separates them."""
-    names = {str(label) for label in classes}
-    groups: dict[bytes, list[str]] = {}
-    for label, values in zip(table.index, table.to_numpy(dtype=np.float64)):
-        if str(label) in names:
-            groups.setdefault(values.tobytes(), []).append(str(label))
-    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
-    if not alike:
-        return
-    message = (
-        f": classes are described alike ({listed(alike)}), so features are not selected to "
-        "separate them. Describe them differently, or raise the label weight."
-    )
-    warnings.warn(ParameterWarning("attributes", message), stacklevel=3)
 
 
 def warn_if_scaled(reader: Reader, others: list[str]) -> None:

@@ -213,6 +213,33 @@ class WordOrNumber(Constraint):
 
 
 @dataclass(frozen=True)
+class ShareUpToOne(Constraint):
+    """A number above 0, at most 1."""
+
+    def check(self, name: str, value: object) -> None:
+        check_number(name, value, above=0)
+        if float(value) > 1.0:  # type: ignore[arg-type]
+            raise ParameterError(name, f"must be at most 1, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class OrNone(Constraint):
+    """None, or what another constraint allows.
+
+    >>> OrNone(ShareUpToOne()).check("max_correlation", None)
+    >>> OrNone(ShareUpToOne()).check("max_correlation", 1.5)
+    Traceback (most recent call last):
+    semfs.validation.ParameterError: max_correlation must be at most 1, got 1.5.
+    """
+
+    constraint: Constraint
+
+    def check(self, name: str, value: object) -> None:
+        if value is not None:
+            self.constraint.check(name, value)
+
+
+@dataclass(frozen=True)
 class FeatureCount(Constraint):
     """A number of features, or a share of them above 0 and below 1."""
 

@@ -17,6 +17,7 @@ LAYERS = [
     "datasets",
     "scverse",
     "select",
+    "annotation",
     "lab",
     "cli",
     "__main__",

@@ -9,6 +9,14 @@ from semfs.arrays import as_matrix
 from semfs.datasets import load_sample
 from semfs.method.objective import Objective
 
+#: What changed the defaults of SemFS in 2026, switched off: selections as before.
+OLD_DEFAULTS = {
+    "gamma": 10.0,
+    "penalty_scale": "gram",
+    "label_weight": 0.0,
+    "max_correlation": None,
+}
+
 
 def make_problem(seed=0, n=60, d=12, C=4, m=3, offset=0.0):
     """Rows whose class means depend linearly on the class attributes, plus noise."""

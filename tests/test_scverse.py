@@ -18,7 +18,7 @@ from semfs import SemFS, SemFSCV
 from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
 from semfs.rows import open_blocks
-from semfs.scverse import select_genes, view, warn_if_scaled
+from semfs.scverse import annotate, select_genes, view, warn_if_scaled
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
 SYMBOLS = [f"GENE{j}" for j in range(12)]
@@ -468,3 +468,44 @@ def test_a_view_normalizes_counts_in_fit_and_predict():
     assert expected.predict(view(counts, normalize="log1p")).tolist() == answer.tolist()
     with pytest.raises(ValueError, match="normalize"):
         view(counts, normalize="sqrt")
+
+
+# ---- annotate ---------------------------------------------------------------------------
+
+
+def annotated_cells(**options):
+    """Cells of the lung sample whose types are unseen, annotated."""
+    from semfs.datasets import load_sample
+
+    lung = load_sample()
+    X, y, X_unseen, y_unseen = lung.split()
+    genes = pd.DataFrame(index=lung.feature_names)
+    atlas = anndata.AnnData(X, obs=pd.DataFrame({"type": y}), var=genes)
+    selector = SemFS(40, lung.attributes).fit(atlas, "type")
+    cells = anndata.AnnData(X_unseen, var=genes)
+    lost = options.pop("lost", 0)
+    kept = ~cells.var_names.isin(selector.get_feature_names_out()[:lost])
+    cells = cells[:, kept].copy()
+    return selector, lung, cells, y_unseen
+
+
+def test_annotate_adds_types_and_probabilities():
+    selector, lung, cells, _ = annotated_cells()
+    assert annotate(cells, selector) is None
+    assert_array_equal(cells.obs["semfs_class"].astype(str), selector.predict_together(cells))
+    assert cells.obs["semfs_probability"].between(0, 1).all()
+    assert not (cells.obs["semfs_class"].astype(str) == cells.obs["semfs_second"]).any()
+    table = lung.attributes.loc[lung.unseen]
+    other = annotate(cells, selector, table, together=False, key_added="new", copy=True)
+    assert "new_class" not in cells.obs
+    assert_array_equal(other.obs["new_class"].astype(str), selector.predict(cells, table))
+
+
+def test_annotate_leaves_out_genes_that_are_missing():
+    selector, lung, cells, types = annotated_cells(lost=4)
+    table = lung.attributes.loc[lung.unseen]
+    with pytest.warns(UserWarning, match="X lacks 4 of 40 selected features"):
+        annotate(cells, selector, table)
+    assert np.mean(cells.obs["semfs_class"].astype(str) == types) > 0.4
+    with pytest.raises(ValueError, match="4 of the columns that were fitted"):
+        annotate(cells, selector, missing_features="error")

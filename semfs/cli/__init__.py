@@ -20,6 +20,7 @@ try:
     from semfs.cli.errors import message_of
     from semfs.cli.evaluation import demo, evaluate
     from semfs.cli.paper import report, reproduce
+    from semfs.cli.prediction import predict
     from semfs.cli.selection import select
 except ModuleNotFoundError as error:  # pragma: no branch
     raise SystemExit(
@@ -31,7 +32,7 @@ __all__ = ["app", "main"]
 #: The commands, in the order of the help. A command parses, calls one library function and
 #: prints. Its docstring is its help and ends with "Example: ...". It may take one dataclass,
 #: whose fields are then its options. It imports the library inside, so that --help is quick.
-COMMANDS = (demo, select, attributes, datasets, evaluate, reproduce, report)
+COMMANDS = (demo, select, predict, attributes, datasets, evaluate, reproduce, report)
 #: Errors whose message is shown as one line; others are defects and show a traceback.
 EXPECTED = (
     ValueError,

@@ -17,10 +17,14 @@ OPTIONS = {
     "n_repeats": "--repeats",
     "n_splits": "--splits",
     "label_weight": "--label-weight",
+    "max_correlation": "--max-correlation",
     "min_cells": "--min-cells",
     "no_label": "--unlabeled-names",
     "gene_symbols": "--gene-symbols",
     "missing_values": "--impute",
+    "unknown_rate": "--unknown",
+    "class_table": "--table",
+    "missing_features": "--missing-features",
 }
 #: Parameters whose options have their names.
 SAME_NAME = (

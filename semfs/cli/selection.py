@@ -57,7 +57,11 @@ UNLABELED_FILE = (
 )
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
-    "Raise it if classes are described alike."
+    "With 1, the default, they carry as much; with 0 only the descriptions count."
+)
+COPIES = (
+    "Skip features whose correlation with a selected one exceeds this. "
+    "1 skips nothing; default: 0.95."
 )
 IMPUTE = (
     "Fill missing values of a table: with the median of their column, or so that class means "
@@ -102,6 +106,7 @@ class Selection:
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
     gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    max_correlation: Annotated[float | None, Option(help=COPIES)] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
@@ -116,7 +121,6 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.scverse import warn_of_classes_alike
     from semfs.select import open_unlabeled_file, output_paths, select_features
 
     # What can be refused is refused before anything long begins.
@@ -139,9 +143,6 @@ def select(options: Selection) -> None:
     # A class that is left out as too rare cannot be left out once more.
     unseen = [label for label in unseen if label not in removed]
     assert source.labels is not None
-    if table is not None:
-        seen = [label for label in source.labels.classes if label not in unseen]
-        warn_of_classes_alike(table, seen)
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options.n_features_to_select, source.n_features),
@@ -150,7 +151,7 @@ def select(options: Selection) -> None:
         include=features["include"] or None,
         exclude=_excluded(features, source),
         missing_values="class-mean" if options.impute == "class-mean" else "error",
-        **given(options, "alpha", "gamma", "label_weight"),
+        **given(options, "alpha", "gamma", "label_weight", "max_correlation"),
     )
     X_unlabeled = None
     if options.unlabeled_file is not None:

@@ -209,18 +209,18 @@ def write_h5ad(
         columns = {name: values[kept] for name, values in columns.items()}
         frame = "var"
     with import_optional("h5py").File(path, "r+") as file:
-        _add_columns(file[frame], columns)
+        add_columns(file[frame], columns)
         if frame != "var":
             # results of raw, for the genes that X has too
             genes_in_var = anndata.io.read_elem(file["var"]).index
-            _add_columns(file["var"], of_genes(columns, feature_names(source), genes_in_var))
+            add_columns(file["var"], of_genes(columns, feature_names(source), genes_in_var))
         if "uns" not in file:
             anndata.io.write_elem(file, "uns", {})
         anndata.io.write_elem(file["uns"], "semfs", uns)
 
 
-def _add_columns(frame: h5py.Group, columns: GeneColumns) -> None:
-    """Write columns into ``var``, replacing those of the same name."""
+def add_columns(frame: h5py.Group, columns: GeneColumns) -> None:
+    """Write columns into ``var`` or ``obs``, replacing those of the same name."""
     order = list(frame.attrs["column-order"])
     for name, values in columns.items():
         import_optional("anndata.io").write_elem(frame, name, values)

@@ -8,7 +8,7 @@ the paper's form: separate the unseen classes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -28,9 +28,16 @@ MIN_SEEN_CLASSES = 8
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 #: Widths of the Gaussian kernel that are tried, in median squared distances; 0 is linear.
 WIDTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
+#: Kernels that are tried: whether attributes are divided by their spread, and the width.
+KERNELS = tuple(itertools.product((True, False), WIDTHS))
 #: Attributes whose spread over the seen classes is below this share of their size say nothing:
 #: the differences are rounding errors, as of a table that was stored in float32.
 SAME_VALUE = float(np.sqrt(np.finfo(np.float64).eps))
+#: Attributes that are only perhaps the features themselves (columns without names) are taken
+#: for them if that explains this much more of the spread of classes left out …
+CLEAR_EVIDENCE = 0.05
+#: … and if there are so many that columns in another order would not do as well by chance.
+MIN_SAME_ATTRIBUTES = 16
 #: If all features together would lower J of the unseen classes by less than this share of it,
 #: the predicted means differ by rounding errors only (1e-10 standard deviations or so).
 SMALLEST_GAIN = 1e-20
@@ -88,6 +95,8 @@ class MeanModel:
         Mean over the seen classes.
     width : float
         Width of the kernel, see `WIDTHS`.
+    standardized : bool
+        Whether attributes are divided by their spread.
     slope : float
         If attributes are the features themselves: the share of them that means repeat.
     r2 : float
@@ -102,27 +111,52 @@ class MeanModel:
     dual: Float64
     mean: Float64
     width: float
+    standardized: bool
     slope: float
     r2: float
     errors: Float64
 
     @classmethod
-    def fit(cls, A: Float64, means: Float64, same: Float64 | None = None) -> Self:
+    def fit(
+        cls,
+        A: Float64,
+        means: Float64,
+        same: Float64 | None = None,
+        margin: float = 0.0,
+    ) -> Self:
         """Learn from attributes A (C, m) and feature means (C, d) of the seen classes.
 
         ``same`` (C, d) are attributes that stand for the features themselves, where
-        descriptions and samples live in one space; they are used if that predicts better.
+        descriptions and samples live in one space; they are used if that raises R² by more
+        than ``margin``.
         """
         plain = cls._fit(A, means, np.zeros_like(means), 0.0)
         if same is None or not varying(same).any():
             return plain
-        spread = same - same.mean(axis=0)
-        slope = float((spread * means).sum() / (spread**2).sum())
-        repeating = cls._fit(A, means, same, slope)
-        return repeating if repeating.r2 > plain.r2 else plain
+        repeating = cls._fit(A, means, same, _slope(means, same))
+        return repeating if repeating.r2 > plain.r2 + margin else plain
+
+    def refit(self, A: Float64, means: Float64, same: Float64 | None = None) -> Self:
+        """Return the model of other classes with this one's kernel and scaling, quickly.
+
+        The ridge is chosen anew. Arguments are those of `fit`.
+        """
+        slope = 0.0
+        if self.slope and same is not None and varying(same).any():
+            slope = _slope(means, same)
+        if same is None:
+            same = np.zeros_like(means)
+        return self._fit(A, means, same, slope, [(self.standardized, self.width)])
 
     @classmethod
-    def _fit(cls, A: Float64, means: Float64, same: Float64, slope: float) -> Self:
+    def _fit(
+        cls,
+        A: Float64,
+        means: Float64,
+        same: Float64,
+        slope: float,
+        kernels: Sequence[tuple[bool, float]] = KERNELS,
+    ) -> Self:
         """Fit what the means are beside ``slope`` times the attributes ``same``."""
         C = len(A)
         rest = means - slope * same
@@ -131,16 +165,18 @@ class MeanModel:
         A_mean = A.mean(axis=0)
         A = A - A_mean  # near the origin distances keep their digits
         products = R @ R.T
-        scales = _scales(A, A_mean)
+        inverse_spread, ones = _scales(A, A_mean)
         smallest_error = np.inf
-        best = (1.0, WIDTHS[0], scales[0])
-        for scale, width in itertools.product(scales, WIDTHS):
-            K = _centered_kernel(A * scale, width)
+        best = (1.0, kernels[0])
+        for kernel in kernels:
+            standardized, width = kernel
+            K = _centered_kernel(A * (inverse_spread if standardized else ones), width)
             for error, penalty in _leave_one_out(K, products):
                 if error < smallest_error:
                     smallest_error = error
-                    best = (penalty, width, scale)
-        penalty, width, scale = best
+                    best = (penalty, kernel)
+        penalty, (standardized, width) = best
+        scale = inverse_spread if standardized else ones
 
         # With H = 11'/C + K (K + λI)⁻¹ the error of class i, when left out, is that of the fit,
         # λ (K + λI)⁻¹ R, divided by 1 − h_ii.
@@ -152,7 +188,18 @@ class MeanModel:
         # Without descriptions a class that is left out is predicted by the mean of the others.
         spread = float(((means - means.mean(axis=0)) ** 2).sum()) * (C / (C - 1.0)) ** 2
         r2 = 1.0 - smallest_error / max(spread, np.finfo(float).tiny)
-        return cls(A, A_mean, scale, inverse @ R, mean, width, slope, float(r2), errors)
+        return cls(
+            A=A,
+            A_mean=A_mean,
+            scale=scale,
+            dual=inverse @ R,
+            mean=mean,
+            width=width,
+            standardized=standardized,
+            slope=slope,
+            r2=float(r2),
+            errors=errors,
+        )
 
     def predict(self, A: Float64, same: Float64 | None = None) -> Float64:
         """Return the feature means (U, d) of classes with attributes A (U, m)."""
@@ -164,6 +211,12 @@ class MeanModel:
         if self.slope and same is not None:
             out = out + self.slope * same
         return out
+
+
+def _slope(means: Float64, same: Float64) -> float:
+    """The share of attributes (C, d) that the means (C, d) repeat, by least squares."""
+    spread = same - same.mean(axis=0)
+    return float((spread * means).sum() / (spread**2).sum())
 
 
 def varying(A: Float64) -> Mask:

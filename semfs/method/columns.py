@@ -48,6 +48,58 @@ class ColumnCache:
         return np.column_stack([self._columns[j] for j in features])
 
 
+class NearCopies:
+    """Features that nearly repeat others: their correlation exceeds a limit in absolute value.
+
+    Correlations follow from scatter columns (d, b), which the columns of G are made of.
+
+    Parameters
+    ----------
+    scatter_columns : callable
+        From features (b,) to their columns of the scatter matrix (d, b), about the mean.
+    scatter_diag : ndarray of shape (d,)
+        The diagonal of the scatter matrix.
+    max_correlation : float
+        The limit.
+
+    Examples
+    --------
+    >>> T = np.array([[1.0, 0.99, 0.1], [0.99, 1.0, 0.2], [0.1, 0.2, 1.0]])
+    >>> copies = NearCopies(lambda features: T[:, features], np.diag(T), 0.95)
+    >>> copies.find([0])
+    >>> copies.of(0)
+    array([1])
+    """
+
+    def __init__(
+        self,
+        scatter_columns: Callable[[Indices], Float64],
+        scatter_diag: Float64,
+        max_correlation: float,
+    ) -> None:
+        self.max_correlation = max_correlation
+        self._scatter_columns = scatter_columns
+        self._spread = np.sqrt(scatter_diag)
+        self._copies: dict[int, Indices] = {}
+
+    def find(self, features: Iterable[int]) -> None:
+        """Find near copies of some features, best just after their Gram columns are fetched."""
+        wanted = np.array([j for j in features if j not in self._copies], dtype=np.intp)
+        if not len(wanted):
+            return
+        columns = self._scatter_columns(wanted)
+        for place, feature in enumerate(wanted.tolist()):
+            limit = self.max_correlation * self._spread[feature] * self._spread
+            alike = np.abs(columns[:, place]) > limit
+            alike[feature] = False
+            self._copies[feature] = np.flatnonzero(alike)
+
+    def of(self, feature: int) -> Indices:
+        """Return the near copies of a feature."""
+        self.find([feature])
+        return self._copies[feature]
+
+
 class ScatterColumns:
     """Columns of the scatter matrix of some moments; the last batch is kept.
 

@@ -7,6 +7,7 @@ from scipy.linalg import cho_factor, cho_solve, pinvh
 
 from semfs._typing import Float64, Indices
 from semfs.method.cholesky import RELATIVE_PIVOT_TOL
+from semfs.method.columns import NearCopies
 from semfs.method.quadratic import Quadratic
 from semfs.method.search import Search
 
@@ -62,7 +63,16 @@ def _swap_decreases(search: Search, features: list[int]) -> Float64:
     total[~search.allowed] = -np.inf
     total[selected] = -np.inf
     total[:, search.forced[selected]] = -np.inf
+    if search.copies is not None:
+        _forbid_copies(total, selected, search.copies)
     return total
+
+
+def _forbid_copies(decreases: Float64, selected: Indices, copies: NearCopies) -> None:
+    """Set decreases (d, k) to -inf where a near copy of a feature that stays would enter."""
+    for place, feature in enumerate(selected.tolist()):
+        others = np.arange(len(selected)) != place
+        decreases[np.ix_(copies.of(feature), others)] = -np.inf
 
 
 def _swap_decreases_of(quadratic: Quadratic, G_S: Float64, selected: Indices) -> Float64:

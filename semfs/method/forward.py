@@ -15,7 +15,7 @@ import numpy as np
 
 from semfs._typing import Indices, Mask
 from semfs.arrays import quiet_overflow
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.method.search import Search
@@ -29,6 +29,7 @@ def forward_selection(
     candidates: Mask | None = None,
     include: Indices | None = None,
     n_swaps: int = 0,
+    copies: NearCopies | None = None,
     monitor: Monitor | None = None,
 ) -> Solution:
     """Add the feature that lowers the sum of all J most, ``n_select`` times.
@@ -47,6 +48,9 @@ def forward_selection(
         Features that are selected before all others. They are counted.
     n_swaps : int
         Afterwards at most this many selected features are exchanged for others, while J falls.
+    copies : NearCopies, optional
+        Near copies of selected features are skipped, except those of ``include``. If nothing
+        else is left they enter after all.
     monitor : callable, optional
         Called after each step (see `Monitor`); a true answer ends the search.
 
@@ -69,7 +73,7 @@ def forward_selection(
         forced[include] = True
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
-    search = Search(quadratics, caches, n_select, allowed, forced)
+    search = Search(quadratics, caches, n_select, allowed, forced, copies)
     _grow(search, monitor)
     solution = search.solution()
     _check_finite(solution, allowed)

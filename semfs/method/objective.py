@@ -26,26 +26,29 @@ import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices
 from semfs.arrays import batches, quiet_overflow
-from semfs.method.columns import ScatterColumns
+from semfs.method.columns import NearCopies, ScatterColumns
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.rows.memory import MemoryRows
 from semfs.rows.sums import PANEL, add_outer, add_products, mirrored
 
 __all__ = [
+    "RELATIVE_SCALES",
     "SAFE_RELATIVE_PENALTY",
     "Factor",
     "Monitor",
     "Objective",
     "Quadratic",
     "Solution",
-    "absolute_penalty",
+    "penalty_unit",
     "reduce_rank",
 ]
 
 #: Below this penalty (relative to the mean diagonal of G) rounding errors of float32 products
 #: would compete with it, so products are taken in float64.
 SAFE_RELATIVE_PENALTY = 1e-4
+#: Penalty scales that are at least the mean diagonal of G; see `penalty_unit`.
+RELATIVE_SCALES = ("gram", "weighted")
 #: Beyond this α the within-class scatter is lost in float32, and in differences with G.
 LARGEST_SAFE_ALPHA = 1e6
 
@@ -57,6 +60,7 @@ class Penalties(TypedDict, total=False):
     gamma: float
     penalty_scale: str
     fit_intercept: bool
+    label_weight: float
 
 
 class ClassTerm(NamedTuple):
@@ -90,6 +94,8 @@ class Objective:
         The targets, about their mean if there is an intercept. They may be in any orthonormal
         basis of their row space (`reduce_rank`): J and the row norms of W do not change. None
         are the labels, one indicator per class.
+    label_weight : float
+        Squared weight w of the class labels as further targets, [A, √w I]; 0 for none.
     alpha, penalty, penalty_scale, fit_intercept
         α; γ in units of the penalty scale, and the scale; whether X and A are centered.
     scatter_columns : ScatterColumns
@@ -113,6 +119,7 @@ class Objective:
     penalty_scale: str
     fit_intercept: bool
     scatter_columns: ScatterColumns = field(repr=False)
+    label_weight: float = 0.0
 
     @classmethod
     def from_moments(
@@ -146,10 +153,12 @@ class Objective:
         gamma: float = 1.0,
         penalty_scale: str = "none",
         fit_intercept: bool = False,
+        label_weight: float = 0.0,
     ) -> Objective:
         """Return J of separating classes with these means (U, d) and counts (U,).
 
-        ``penalty_scale="gram"`` multiplies γ by tr(G)/d.
+        γ is in units of `penalty_unit`. With a positive ``label_weight`` w the labels are
+        further targets, [A, √w I]; it has no effect if the targets are the labels already.
         """
         if targets is not None:
             targets = np.asarray(targets, dtype=np.float64)
@@ -165,6 +174,7 @@ class Objective:
             penalty_scale=penalty_scale,
             fit_intercept=fit_intercept,
             scatter_columns=ScatterColumns(moments),
+            label_weight=0.0 if targets is None else float(label_weight),
         )
 
     def separating(self, means: Float64, shares: Float64) -> Objective:
@@ -199,6 +209,7 @@ class Objective:
             alpha=self.alpha,
             gamma=self.gamma,
             fit_intercept=True,
+            label_weight=self.label_weight,
         )
 
     @quiet_overflow
@@ -214,6 +225,14 @@ class Objective:
             estimate=None if self.moments.rows is None else self.estimate,
         )
 
+    def near_copies(self, max_correlation: float) -> NearCopies:
+        """Return which features nearly repeat others, by their correlation over the samples."""
+
+        def scatter(features: Indices) -> Float64:
+            return self.scatter_columns(features, precise=self.precise)
+
+        return NearCopies(scatter, self.moments.scatter_diag, max_correlation)
+
     # ---- numbers -----------------------------------------------------------------------
 
     @property
@@ -224,7 +243,7 @@ class Objective:
     @cached_property
     def gamma(self) -> float:
         """The penalty γ in absolute units."""
-        return absolute_penalty(self.penalty, self.penalty_scale, float(self.diag.mean()))
+        return self.penalty * penalty_unit(self.diag, self.penalty_scale)
 
     @property
     def precise(self) -> bool:
@@ -243,7 +262,8 @@ class Objective:
 
         Products with class means are then as precise as those with X, in half the time.
         """
-        large = self.penalty_scale == "gram" and self.penalty >= SAFE_RELATIVE_PENALTY
+        relative = self.penalty_scale in RELATIVE_SCALES
+        large = relative and self.penalty >= SAFE_RELATIVE_PENALTY
         if self._single and large and self.alpha <= LARGEST_SAFE_ALPHA:
             return np.float32
         return np.float64
@@ -252,27 +272,34 @@ class Objective:
     @quiet_overflow
     def q(self) -> float:
         """(1 + α) tr(A'N A): the value of J when nothing is fitted."""
-        if self.centered_targets is not None:
-            squares = float((self.shares @ self.centered_targets**2).sum())
+        if self.centered_targets is None:
+            squares = self._squared_labels
         else:
-            # Labels: tr(N) = Σ n_c, and about their mean Σ n_c − Σ n_c²/Σ n_c
-            squares = float(self.shares.sum())
-            if self.fit_intercept:
-                fractions = self.shares / self.shares.sum()
-                squares *= 1.0 - float(np.sum(fractions**2))
+            squares = float((self.shares @ self.centered_targets**2).sum())
+            squares += self.label_weight * self._squared_labels
         return (1.0 + self.alpha) * squares
+
+    @property
+    def _squared_labels(self) -> float:
+        """tr(I'N I) = Σ n_c of the labels, and about their mean Σ n_c − Σ n_c²/Σ n_c."""
+        total = float(self.shares.sum())
+        if self.fit_intercept:
+            total *= 1.0 - float(np.sum((self.shares / total) ** 2))
+        return total
 
     # ---- classes -----------------------------------------------------------------------
 
     @property
     def targets(self) -> Float64:
-        """Targets (U, r), about their mean if there is an intercept."""
-        if self.centered_targets is not None:
+        """Targets (U, r), with labels (U, r + U), about their mean if there is an intercept."""
+        if self.centered_targets is not None and not self.label_weight:
             return self.centered_targets
         labels = np.eye(len(self.shares))
         if self.fit_intercept:
             labels -= self.shares / self.shares.sum()
-        return labels
+        if self.centered_targets is None:
+            return labels
+        return np.hstack([self.centered_targets, np.sqrt(self.label_weight) * labels])
 
     @cached_property
     def mean(self) -> Float64:
@@ -439,29 +466,44 @@ class Objective:
 
     @property
     def B(self) -> Floats:
-        """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it."""
+        """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it.
+
+        With labels as further targets [A, √w I] it has U more columns (d, r + U).
+        """
         if self.centered_targets is None:
-            return self._label_B()
+            out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
+            self._write_label_B(out)
+            return out.T
         # About any center c, M'N A = (M − 1c')'N A + c (1'N A), and 1'N A = 0 for centered
         # targets. R = √n (M − 1μ') has one √n already, of the counts that it is made of.
         roots = np.sqrt(self.moments.counts if self.uses_moment_classes else self.shares)
         weights = (1.0 + self.alpha) * self._count_ratio * roots
         weighted = (weights[:, None] * self.centered_targets).astype(self._dtype).T
-        out = np.empty((len(weighted), self.n_features), dtype=weighted.dtype)
+        r = len(weighted)
+        n_rows = r + len(self.means) if self.label_weight else r
+        # without an intercept the mean is added, which may be large next to the differences
+        dtype = weighted.dtype if self.fit_intercept else np.float64
+        out = np.empty((n_rows, self.n_features), dtype=dtype)
         for panel in batches(self.n_features, PANEL):
-            out[:, panel] = weighted @ self._class_root(panel)
-        if self.fit_intercept:
-            return out.T
-        center = self.moments.mean if self.uses_moment_classes else self.mean
-        sums = (1.0 + self.alpha) * (self.shares @ self.centered_targets)
-        return out.T + np.outer(center, sums)
-
-    def _label_B(self) -> Floats:
-        """B (d, U) for A = I: the rows of (1 + α) N (M − 1μ') as columns, without a product."""
-        out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
-        np.subtract(self.means, self.mean if self.fit_intercept else 0.0, out=out)
-        out *= ((1.0 + self.alpha) * self.shares).astype(out.dtype)[:, None]
+            out[:r, panel] = weighted @ self._class_root(panel)
+        if not self.fit_intercept:
+            center = self.moments.mean if self.uses_moment_classes else self.mean
+            sums = (1.0 + self.alpha) * (self.shares @ self.centered_targets)
+            out[:r] += np.outer(sums, center)
+        if self.label_weight:
+            self._write_label_B(out[r:], np.sqrt(self.label_weight))
         return out.T
+
+    def _write_label_B(self, out: Floats, factor: float = 1.0) -> None:
+        """Write B' for A = I, times a factor, into an array (U, d).
+
+        Its rows are those of (1 + α) N (M − 1μ'): no product is needed.
+        """
+        np.subtract(
+            self.means, self.mean if self.fit_intercept else 0.0, out=out, casting="same_kind"
+        )
+        weights = factor * (1.0 + self.alpha) * self.shares
+        out *= weights.astype(out.dtype)[:, None]
 
     def factor(self) -> Factor | None:
         """F with n rows and F'F = G, if n < d and the samples are in memory or on a device."""
@@ -525,9 +567,26 @@ class Factor:
         return self.T @ K @ self.T.T
 
 
-def absolute_penalty(gamma: float, penalty_scale: str, mean_diagonal: float) -> float:
-    """Return γ in absolute units; "gram" means units of the mean diagonal of G, tr(G)/d."""
-    return gamma * mean_diagonal if penalty_scale == "gram" else gamma
+def penalty_unit(diag: Float64, penalty_scale: str) -> float:
+    """Return the unit that γ is in, given the diagonal g (d,) of G.
+
+    "gram" is the mean Σg/d, "weighted" the mean weighted by the variances, Σg²/Σg, and "none"
+    is 1. For columns of one variance the first two are the same; otherwise the second is
+    larger, because the columns that compete for selection are those of large variance.
+
+    Examples
+    --------
+    >>> g = np.array([1.0, 1.0, 4.0])
+    >>> penalty_unit(g, "gram"), penalty_unit(g, "weighted"), penalty_unit(g, "none")
+    (2.0, 3.0, 1.0)
+    """
+    mean = float(diag.mean())
+    if penalty_scale == "none":
+        return 1.0
+    if penalty_scale == "gram" or mean == 0.0:
+        return mean
+    # in units of the mean: squares of very large numbers overflow
+    return mean * float(np.mean((diag / mean) ** 2))
 
 
 def reduce_rank(A: Float64) -> tuple[Float64, Float64]:

@@ -57,6 +57,7 @@ def predict_columns(
     forced: Mask,
     n_steps: int,
     eps: float,
+    max_correlation: float | None = None,
 ) -> Mask:
     """Return which of m features forward selection will probably ask for in its next steps.
 
@@ -72,6 +73,9 @@ def predict_columns(
         Number of steps to look ahead.
     eps : float
         Rounding unit of the data.
+    max_correlation : float, optional
+        Features whose estimated correlation with a selected one exceeds it are skipped. The
+        estimate is that in G, where differences between classes count more than in X.
 
     Returns
     -------
@@ -81,21 +85,32 @@ def predict_columns(
     """
     selected = selected.copy()
     predicted = np.zeros_like(selected)
+    is_copy = np.zeros_like(selected)
     for _ in range(n_steps):
-        if selected.all():
+        if (selected | is_copy).all():
             break
         total = np.zeros(len(selected))
         for factor in factors:
             total += factor.gains()
-        gains = np.where(selected, 0.0, total)
+        gains = np.where(selected | is_copy, 0.0, total)
         rivals = np.argsort(-gains)[:N_RIVALS]
         predicted[rivals[gains[rivals] > RIVAL_GAIN * gains[rivals[0]]]] = True
 
         waiting = forced & ~selected
-        eligible = waiting if waiting.any() else ~selected
+        eligible = waiting if waiting.any() else ~selected & ~is_copy
         j = best_feature(np.where(eligible, gains, -1.0), eps)
         predicted[j] = True
         selected[j] = True
         for factor, estimate in zip(factors, estimates):
             factor.enter(j, estimate[j], selected)
+        if max_correlation is not None:
+            is_copy |= _alike(estimates[0], j, max_correlation) & ~forced
     return predicted
+
+
+def _alike(estimate: Floats, j: int, max_correlation: float) -> Mask:
+    """Which features (m,) an estimate of G (m, m) takes for near copies of feature j."""
+    squares = np.diag(estimate)
+    alike: Mask = estimate[j] ** 2 > max_correlation**2 * squares[j] * squares
+    alike[j] = False
+    return alike

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -81,6 +81,9 @@ class Solution:
     converged : bool
     gram : ndarray of shape (k, k) or None
         G of the selected features, in the order of their selection, if known.
+    copies : dict of int
+        Features that were skipped as near copies, and the selected feature each copies. They
+        are among the selected ones if nothing else was left.
     """
 
     s: Float64
@@ -90,6 +93,7 @@ class Solution:
     objective: Float64
     converged: bool
     gram: Float64 | None = None
+    copies: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def W(self) -> Float64:

@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
-from semfs.method.columns import ColumnCache
+from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.prefetch import best_feature, predict_columns, promising_features
 from semfs.method.quadratic import Quadratic, Solution
 
@@ -25,7 +25,8 @@ class Search:
     """Features selected so far, the same for all quadratics; gains of the quadratics add up.
 
     ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
-    selected before all others.
+    selected before all others. Near copies of selected features wait until all others are
+    selected, unless they are forced.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Search:
         n_select: int,
         allowed: Mask,
         forced: Mask,
+        copies: NearCopies | None = None,
     ) -> None:
         """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic."""
         self.quadratics = quadratics
@@ -49,6 +51,9 @@ class Search:
         self.selected: list[int] = []  # in the order of selection
         self.decreases: list[float] = []  # of J, one for each
         self.is_selected = np.zeros(len(allowed), dtype=bool)
+        self.copies = copies
+        #: The selected feature (d,) that a feature nearly copies, -1 if there is none.
+        self.copy_of = np.full(len(allowed), -1, dtype=np.intp)
         # The features that estimates of G are about, and the estimates, one per quadratic.
         self._estimated: Indices = np.zeros(0, dtype=np.intp)
         self._estimates: list[Floats] | None = None
@@ -56,7 +61,9 @@ class Search:
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
         n_select = int(forced.sum())
-        search = Search(self.quadratics, self.caches, n_select, self.allowed, forced)
+        search = Search(
+            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
+        )
         search.required = self.required
         return search
 
@@ -71,11 +78,21 @@ class Search:
 
     def best(self) -> int | None:
         """Return the feature to select next, None if no feature is left."""
-        waiting = self.forced & ~self.is_selected
-        eligible = waiting if waiting.any() else self.allowed & ~self.is_selected
+        eligible = self._eligible()
         if not eligible.any():
             return None
         return best_feature(np.where(eligible, self.gains(), -1.0), self.eps)
+
+    def _eligible(self) -> Mask:
+        """Features (d,) that may be selected next: forced ones, near copies only at the end."""
+        waiting = self.forced & ~self.is_selected
+        return waiting if waiting.any() else self._left()
+
+    def _left(self) -> Mask:
+        """Features (d,) that are not selected yet; near copies only if no others are left."""
+        left = self.allowed & ~self.is_selected
+        distinct = left & ((self.copy_of < 0) | self.forced)
+        return distinct if distinct.any() else left
 
     def has_column(self, j: int) -> bool:
         """Whether the Gram columns of feature j are at hand."""
@@ -88,6 +105,18 @@ class Search:
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
+        if self.copies is not None:
+            copies = self.copies.of(j)
+            copies = copies[~self.is_selected[copies]]
+            self.copy_of[copies[self.copy_of[copies] < 0]] = j
+
+    def found_copies(self) -> dict[int, int]:
+        """Return features that were skipped, and the selected feature that each copies.
+
+        Those that entered at last, because nothing else was left, are among them.
+        """
+        found = self.allowed & ~self.required & (self.copy_of >= 0)
+        return {j: int(self.copy_of[j]) for j in np.flatnonzero(found).tolist()}
 
     # ---- Gram columns ------------------------------------------------------------------
 
@@ -97,10 +126,12 @@ class Search:
         for factor, cache in zip(self.factors, self.caches):
             cache.fetch(batch)
             factor.refresh()
+        if self.copies is not None:
+            self.copies.find(batch)
 
     def _batch(self, j: int) -> list[int]:
         """Features, j included, whose columns are fetched in the next pass."""
-        priority = np.where(self.allowed & ~self.is_selected, self.gains(), -1.0)
+        priority = np.where(self._left(), self.gains(), -1.0)
         priority[self.forced & ~self.is_selected] = np.inf
         predicted = self._predicted(priority, j)
         priority[self.caches[0].features] = -1.0
@@ -145,6 +176,7 @@ class Search:
             self.forced[features],
             n_steps,
             self.eps,
+            None if self.copies is None else self.copies.max_correlation,
         )
         return features[found]
 
@@ -157,7 +189,12 @@ class Search:
         """
         selected = np.array(self.selected, dtype=np.intp)
         gains = np.where(self.allowed, self.gains(), -np.inf)
-        by_gain = np.argsort(-gains, kind="stable")
+        is_copy = self.allowed & ~self.is_selected & (self.copy_of >= 0)
+        # near copies rank after the others, and their scores say so
+        distinct = gains[self.allowed & ~self.is_selected & ~is_copy]
+        if is_copy.any() and distinct.size:
+            gains[is_copy] = np.minimum(gains[is_copy], distinct.min())
+        by_gain = np.lexsort((is_copy, -gains))
         order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
         # Two features may say together what neither says alone, so a next gain can exceed the
         # last one. Scores stay below it, as the order does. But features that the user asked
@@ -178,6 +215,7 @@ class Search:
             objective=self.q - np.cumsum(self.decreases),
             converged=True,
             gram=gram,
+            copies=self.found_copies(),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -44,6 +44,7 @@ __all__ = [
     "ClusterError",
     "RangeRows",
     "connect",
+    "dask_blocks",
     "dask_rows",
     "is_dask",
     "lazy_columns",
@@ -462,6 +463,27 @@ def lazy_rows(
         return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype))
     chunks = (X.chunks[0], (width,))
     return X.map_blocks(function, dtype=dtype, chunks=chunks, meta=np.empty((0, 0), dtype))
+
+
+def dask_blocks(
+    X: DaskArray | DaskFrame, columns: Indices, n_features: int, names: Sequence[str] | None
+) -> Iterator[Matrix]:
+    """Yield ``columns`` (k,) of X, one part of its rows after the other, in memory.
+
+    ``names`` (d,) are those of all ``n_features``, by which columns of a DataFrame are found.
+    """
+    if not _is_frame(X) and X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but the selector was fitted with {n_features}."
+        )
+    lazy: Any = lazy_columns(X, columns, names)
+    if _is_frame(lazy):
+        for part in range(lazy.npartitions):
+            yield lazy.partitions[part].compute().to_numpy()
+        return
+    lazy = lazy.rechunk({1: lazy.shape[1]})
+    for part in range(len(lazy.chunks[0])):
+        yield lazy.blocks[part].compute()
 
 
 def _frame_columns(X: DaskFrame, names: Sequence[str]) -> list[Any]:

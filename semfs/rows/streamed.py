@@ -51,7 +51,7 @@ class StreamedRows(BlockSource):
 
     def rows_at(self, rows: Indices) -> Matrix:
         """Return samples by their row numbers, which ascend."""
-        # a copy, because readers reuse the memory of a block
+        # a copy, because a block may be a view that keeps a larger array alive
         parts = [block.X.copy() for block in self.only(rows).blocks()]
         return stacked(parts, self.n_features)
 

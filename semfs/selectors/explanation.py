@@ -14,7 +14,7 @@ from semfs.method.moments import Moments
 from semfs.rows import in_memory
 from semfs.selectors.folds import ClassFolds
 from semfs.system import import_optional
-from semfs.validation import class_weights
+from semfs.validation import class_weights, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,8 @@ class Explanation:
     features : DataFrame of shape (k, …)
         By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
         ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its 95 % interval ``low``–``high``.
+        bootstraps with its 95 % interval ``low``–``high``. ``skipped`` are near copies that
+        could not be selected beside it (``max_correlation``).
     attributes : DataFrame of shape (k, m)
         Correlation, over the seen classes, of a feature's mean with each attribute.
     weights : DataFrame of shape (k, m)
@@ -87,6 +88,8 @@ class Explanation:
                 parts.append(row["separates"])
             if row["duplicates"]:
                 parts.append(f"like {row['duplicates']}")
+            if row["skipped"]:
+                parts.append(f"skipped as copies: {row['skipped']}")
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")
             lines.append(f"{name!s:<{width}}  " + "; ".join(parts))
@@ -202,6 +205,7 @@ def explain_selection(
     features["separates"] = [_separated(row, classes) for row in levels]
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
+    features["skipped"] = _skipped(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
     features.index.name = "feature"
     return Explanation(
@@ -328,6 +332,14 @@ def _duplicates(
         pair = (selector._name_of(feature), selector._name_of(other))
         rows.append((*pair, correlation, other in chosen))
     return frame(rows, columns=["feature", "other", "correlation", "chosen"])
+
+
+def _skipped(selector: "LinearSelector", selected: Indices) -> list[str]:
+    """For each selected feature (k,), the names of near copies that were skipped."""
+    names: dict[int, list[str]] = {j: [] for j in selected.tolist()}
+    for copy, feature in getattr(selector, "skipped_", {}).items():
+        names[feature].append(selector._name_of(copy))
+    return [listed(names[j]) if names[j] else "" for j in selected.tolist()]
 
 
 def _copies(moments: Moments | None, selected: Indices) -> list[tuple[int, int, float]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,22 @@ from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
+from semfs.selectors.calibration import CalibratedPredictor, CalibrationSample
 from semfs.selectors.inputs import NOTHING
-from semfs.selectors.prediction import ClassPredictor, same_space
+from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
+from semfs.validation import listed
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector
+
+
+#: What ``knowledge_`` calls features that were skipped.
+NEAR_COPIES = "near copies"
+
+
+def feature_name(feature: int, names: Sequence[str] | None) -> str:
+    """Return the name of a feature as `get_feature_names_out` does."""
+    return f"x{feature}" if names is None else str(names[feature])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +84,9 @@ class Fitted:
     preprocessing: Preprocessing = NOTHING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
+    #: Near copies, and the selected feature that each copies.
+    copies: Mapping[int, int] = field(default_factory=dict)
+    sample: CalibrationSample | None = None  # of the selected features; None: not at hand
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -98,6 +112,8 @@ class Fitted:
             unlabeled_labels=to_numpy(selector.unlabeled_labels_),
             preprocessing=Preprocessing(**getattr(selector, "preprocessing_", {})),
             feature_names=getattr(selector, "feature_names_in_", None),
+            copies=getattr(selector, "skipped_", {}),
+            sample=_sample_of(selector),
         )
 
     def attributes(self) -> dict[str, Any]:
@@ -117,12 +133,14 @@ class Fitted:
             "class_table_": self.table,
             "class_means_": self.class_means,
             "within_": self.within,
-            "knowledge_": dict(self.knowledge),
+            "knowledge_": self._notes(),
             "new_table_": self.new_table,
             "target_r2_": self.target_r2,
             "n_new_classes_": self.n_new_classes,
             "unlabeled_labels_": np.zeros(0, dtype=np.intp) if labels is None else labels,
+            "skipped_": self.skipped,
             "preprocessing_": _settings_of(self.preprocessing),
+            "calibration_sample_": _as_dict(self.sample),
         }
 
     @property
@@ -140,6 +158,30 @@ class Fitted:
         """The selected features (k,), ascending."""
         return np.flatnonzero(self.support)
 
+    @property
+    def skipped(self) -> dict[int, int]:
+        """Features skipped as near copies, and the selected feature of each, in its order."""
+        place = {j: i for i, j in enumerate(self.order[: self.n_selected].tolist())}
+        pairs = [
+            (copy, j) for copy, j in self.copies.items() if j in place and copy not in place
+        ]
+        return dict(sorted(pairs, key=lambda pair: (place[pair[1]], pair[0])))
+
+    def _notes(self) -> dict[str, str]:
+        """What was used and what was not, near copies among it."""
+        notes = {what: text for what, text in self.knowledge.items() if what != NEAR_COPIES}
+        names = self.feature_names
+        pairs = [
+            f"{feature_name(copy, names)} (of {feature_name(j, names)})"
+            for copy, j in self.skipped.items()
+        ]
+        if pairs:
+            notes[NEAR_COPIES] = (
+                f"{len(pairs)} features skipped, because they correlate with a selected one by "
+                f"more than max_correlation: {listed(pairs, most=3)}"
+            )
+        return notes
+
     def full_coef(self) -> Float64:
         """Return W (d, m), zero rows for features that are not used."""
         out = np.zeros((len(self.order), self.coef.shape[1]))
@@ -150,10 +192,17 @@ class Fitted:
     def prediction_model(self) -> ClassPredictor:
         """The model that predictions are made with, the same for all of them."""
         n_features = len(self.order)
-        same = same_space(
-            self.feature_names, n_features, self.table.names.tolist(), self.selected
-        )
-        return ClassPredictor(self.table, self.class_means, self.within, same)
+        names = self.table.names.tolist()
+        same = same_space(self.feature_names, n_features, names, self.selected)
+        surely_same = same is not None
+        if same is None:
+            same = perhaps_same_space(self.feature_names, n_features, names, self.selected)
+        return ClassPredictor(self.table, self.class_means, self.within, same, surely_same)
+
+    @cached_property
+    def calibrated_model(self) -> CalibratedPredictor:
+        """The same, with scores of seen and unseen classes that can be compared."""
+        return CalibratedPredictor(self.prediction_model, self.sample)
 
     def top(self, k: int) -> Fitted:
         """Return what a fit of the first k features learns; scores and order stay.
@@ -168,6 +217,7 @@ class Fitted:
             n_selected=k,
             class_means=self.class_means[:, kept],
             within=self.within[np.ix_(kept, kept)],
+            sample=None if self.sample is None else self.sample.keep_features(kept),
         )
         if self.normal_equations is None:
             return shorter
@@ -190,6 +240,9 @@ class Fitted:
         """
         unit = scale[self.selected]
         equations = self.normal_equations
+        sample = self.sample
+        if sample is not None:
+            sample = replace(sample, Z=sample.Z / unit)
         if equations is not None:
             equations = replace(equations, unit=equations.unit * scale[equations.features])
         return replace(
@@ -198,6 +251,7 @@ class Fitted:
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
             normal_equations=equations,
+            sample=sample,
             preprocessing=replace(self.preprocessing, scale=None),
         )
 
@@ -210,3 +264,25 @@ def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
         "scale": preprocessing.scale,
     }
     return {name: value for name, value in settings.items() if value is not None}
+
+
+def _as_dict(sample: CalibrationSample | None) -> dict[str, Any]:
+    """A calibration sample as arrays by name, which can be saved; empty without one."""
+    if sample is None:
+        return {}
+    return {
+        "features": sample.Z,
+        "codes": sample.codes,
+        "weights": sample.weights,
+        "counts": sample.counts,
+    }
+
+
+def _sample_of(selector: LinearSelector) -> CalibrationSample | None:
+    """The calibration sample of a selector; files of older releases have none."""
+    found = getattr(selector, "calibration_sample_", None)
+    if not found:
+        return None
+    return CalibrationSample(
+        found["features"], found["codes"], found["weights"], found["counts"]
+    )

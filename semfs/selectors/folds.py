@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
-from semfs.method.objective import absolute_penalty
+from semfs.method.objective import penalty_unit
 from semfs.selectors.problem import Candidates, attribute_targets, seen_objective, solve
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ class Screening:
     """The candidates of one fold."""
 
     columns: Indices  # of X, ascending
-    #: Mean diagonal of G over all features for each setting, which penalties are relative to.
+    #: For each setting the unit of its penalty, from the diagonal of G over all features.
     #: (Candidates have larger ones than others.) Empty if all features are candidates.
-    mean_diagonals: Sequence[float]
+    penalty_units: Sequence[float]
 
 
 class ClassFolds:
@@ -100,17 +100,17 @@ class ClassFolds:
         limits = self.limits.restrict(screening.columns)
         limits = replace(limits, constant=fold.constant())
         n_selectable = int(limits.allowed.sum())
-        targets: dict[tuple[float, bool], Float64 | None] = {}
+        targets: dict[bool, Float64 | None] = {}
         paths = []
         for i, semfs in enumerate(self.settings):
-            kind = (semfs.label_weight, semfs.fit_intercept)
+            kind = semfs.fit_intercept
             if kind not in targets:
                 targets[kind], _ = attribute_targets(semfs, table)
             gamma = None
             scale = None
-            if semfs.penalty_scale == "gram" and screening.mean_diagonals:
-                # the mean diagonal of all features, of which the fold has the candidates only
-                gamma = semfs.gamma * screening.mean_diagonals[i]
+            if screening.penalty_units:
+                # the unit is that of all features, of which the fold has the candidates only
+                gamma = semfs.gamma * screening.penalty_units[i]
                 scale = "none"
             objective = seen_objective(
                 semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
@@ -178,7 +178,7 @@ class ClassFolds:
         allowed = self.limits.allowed
         parts: dict[str, tuple[Float64, Float64]] = {}  # what settings have in common
         rankings = []
-        mean_diagonals = []
+        penalty_units = []
         for semfs in self.settings:
             # as text, because class weights may be a mapping
             kind = (
@@ -190,19 +190,19 @@ class ClassFolds:
                 B = objective.B
                 parts[kind] = objective.diag, np.einsum("ij,ij->i", B, B)
             diagonal, squares = parts[kind]
-            mean_diagonal = float(diagonal.mean())
-            gamma = absolute_penalty(semfs.gamma, semfs.penalty_scale, mean_diagonal)
-            gains = squares / np.maximum(diagonal + gamma, np.finfo(float).tiny)
+            unit = penalty_unit(diagonal, semfs.penalty_scale)
+            pivots = diagonal + semfs.gamma * unit
+            gains = squares / np.maximum(pivots, np.finfo(float).tiny)
             gains = np.where(allowed, gains, -1.0)
             rankings.append(np.argsort(-gains, kind="stable"))
-            mean_diagonals.append(mean_diagonal)
+            penalty_units.append(unit)
         # the best of each ranking, then the second best of each, …
         turns = np.stack(rankings, axis=1).ravel()
         turns = turns[allowed[turns]]
         found = dict.fromkeys([*self.keep.tolist(), *turns.tolist()])
         n_kept = max(n_candidates, len(self.keep))
         columns = np.sort(np.array(list(found)[:n_kept], dtype=np.intp))
-        return Screening(columns, mean_diagonals)
+        return Screening(columns, penalty_units)
 
     def _diagonal_moments(self, train: Mask, within: list[Float64]) -> Moments:
         """Moments of the training classes, of all features, without a scatter matrix."""

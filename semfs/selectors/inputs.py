@@ -53,7 +53,7 @@ from semfs.rows import (
     open_blocks,
     open_unlabeled,
 )
-from semfs.rows.cluster import dask_rows, is_dask, unlabeled_dask_rows
+from semfs.rows.cluster import dask_blocks, dask_rows, is_dask, unlabeled_dask_rows
 from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.selectors.missing import fill_with_class_means, fill_with_means
 from semfs.system import memory_limit, size_text
@@ -828,7 +828,7 @@ def selected_blocks(
     names: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> Iterator[Matrix] | None:
-    """Return the selected columns (r, k) of samples in files, block by block.
+    """Return the selected columns (r, k) of samples in files or Dask, block by block.
 
     None for samples in memory. Columns are found by their names where X and the selector
     have some, so that others may be missing or in another order. Files and AnnData are
@@ -836,6 +836,8 @@ def selected_blocks(
     """
     kind = classify(X)
     source: BlockSource
+    if kind is Kind.DASK:
+        return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
         source = open_unlabeled(X, preprocessing)
     elif kind is Kind.SOURCE and in_blocks(X):
@@ -845,6 +847,34 @@ def selected_blocks(
     # columns are cut block by block: the whole matrix may not fit
     places = _places(source, support, names)
     return (block[:, places] for block in source.matrices())
+
+
+def present_features(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> tuple[DataLike, Mask] | None:
+    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+
+    None if X or the selector has no names.
+    """
+    if names is None:
+        return None
+    kind = classify(X)
+    samples: Any = X
+    if kind is Kind.STORED:
+        samples = open_unlabeled(X, preprocessing)
+        kind = Kind.SOURCE
+    if kind is Kind.SOURCE:
+        found = samples.feature_names
+    else:
+        found = list(samples.columns) if hasattr(samples, "columns") else None
+    if found is None:
+        return None
+    known = {str(name) for name in found}
+    selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
+    return samples, np.array([name in known for name in selected])
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import Tags
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import (
@@ -17,27 +18,40 @@ from semfs._typing import (
     DataLike,
     FeaturesLike,
     Float64,
+    Label,
     LabelsLike,
+    Mask,
     Matrix,
 )
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import LabelArray, label_array
+from semfs.labels import LabelArray, label_array, object_array
 from semfs.method.moments import Moments
-from semfs.method.objective import SAFE_RELATIVE_PENALTY
+from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.cluster import is_dask, lazy_rows
 from semfs.rows.device import floating_dtypes, like, to_numpy
+from semfs.selectors.calibration import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
-from semfs.selectors.inputs import FitInput, selected_blocks, training_matrix
+from semfs.selectors.inputs import (
+    FitInput,
+    present_features,
+    selected_blocks,
+    training_matrix,
+)
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
 from semfs.validation import (
     AtLeast,
     OneOf,
+    OrNone,
     ParameterError,
+    ShareUpToOne,
     WholeNumber,
     check_all_finite,
     check_integer,
+    check_number,
+    check_option,
+    listed,
 )
 
 if TYPE_CHECKING:
@@ -55,11 +69,12 @@ class LinearSelector(RankingSelector):
     attributes: AttributesLike | None = None
     _: KW_ONLY
     alpha: float = 1.0
-    gamma: float = 10.0
-    penalty_scale: str = "gram"
+    gamma: float = 2.0
+    penalty_scale: str = "weighted"
     fit_intercept: bool = True
     class_weight: Any = "balanced"
-    label_weight: float = 0.0
+    label_weight: float = 1.0
+    max_correlation: float | None = 0.95
     target_attributes: Any = "table"
     n_new_classes: int | str = "auto"
     include: FeaturesLike | None = None
@@ -70,10 +85,11 @@ class LinearSelector(RankingSelector):
     _constraints = {
         "alpha": AtLeast(0),
         "gamma": AtLeast(0),
-        "penalty_scale": OneOf("gram", "none"),
+        "penalty_scale": OneOf("weighted", "gram", "none"),
         "label_weight": AtLeast(0),
-        "n_new_classes": OneOf("auto") | WholeNumber(2),
         "missing_values": OneOf("error", "class-mean"),
+        "max_correlation": OrNone(ShareUpToOne()),
+        "n_new_classes": OneOf("auto", "table") | WholeNumber(2),
     }
     _supervised = True
     _takes_sparse = True
@@ -81,6 +97,7 @@ class LinearSelector(RankingSelector):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing_values != "error"
+        tags.classifier_tags = ClassifierTags()  # of `predict_proba`
         return tags
 
     # ---- what a fit learned ----------------------------------------------------------
@@ -112,7 +129,7 @@ class LinearSelector(RankingSelector):
         """What sums over samples beyond memory must know of the fit."""
         # "alternating" needs the whole d × d matrix
         direct = getattr(self, "solver", "direct") == "direct"
-        relative = self.penalty_scale == "gram"
+        relative = self.penalty_scale in RELATIVE_SCALES
         return {
             "n_select": self._n_wanted(n_features) if direct else None,
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
@@ -146,7 +163,15 @@ class LinearSelector(RankingSelector):
         check_is_fitted(self)
         return self._map_selected(X, self._predictor().attributes, "predict_attributes")
 
-    def predict(self, X: DataLike, class_table: AttributesLike | None = None) -> LabelArray:
+    def predict(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        *,
+        missing_features: str = "error",
+        unknown: Label | None = None,
+        unknown_rate: float = 0.05,
+    ) -> LabelArray:
         """Return the likeliest class of each sample, by descriptions where none were seen.
 
         Parameters
@@ -157,21 +182,75 @@ class LinearSelector(RankingSelector):
             (see ``preprocessing_``); arrays and opened sources are taken as they are.
         class_table : like `attributes`, optional
             Classes to decide among; by default all of the fitted table, seen and unseen.
+        missing_features : {"error", "ignore"}, default="error"
+            What to do if X lacks selected features: raise, or decide by the others, with a
+            warning that names them. Needs names.
+        unknown : label, optional
+            The label of samples that belong to none of the classes. By default every sample
+            gets its likeliest class.
+        unknown_rate : float, default=0.05
+            The share of samples of *seen* classes that are called unknown by mistake.
         """
-        check_is_fitted(self)
-        # made once for all blocks: both depend on the fit alone
-        table = self._class_candidates(class_table)
-        predictor = self._predictor()
+        model, table, blocks = self._to_predict(X, class_table, missing_features, "predict")
+        lowest = self._lowest_score(model, table, unknown, unknown_rate)
 
         def best_class(Z: Float64) -> LabelArray:
-            return table.classes[predictor.scores(Z, table).argmax(axis=1)]
+            scores = model.scores(Z, table)
+            found = table.classes[scores.argmax(axis=1)]
+            return _with_unknown(found, scores.max(axis=1) < lowest, unknown)
 
-        return self._map_selected(X, best_class, "predict")
+        if is_dask(X):
+            return self._map_lazily(X, best_class)
+        return _concatenated(map(best_class, blocks), X)
 
-    def decision_function(
-        self, X: DataLike, class_table: AttributesLike | None = None
+    def predict_together(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        *,
+        missing_features: str = "error",
+        unknown: Label | None = None,
+        unknown_rate: float = 0.05,
+    ) -> LabelArray:
+        """Return the likeliest class of each sample; samples of X help each other.
+
+        The predicted means of unseen classes move to where samples of X are: with many samples
+        of each class this is more often right than `predict`. What a sample is called depends
+        on the other samples, but not on their order. If it would not help on seen classes
+        that play unseen, samples are predicted as by `predict`.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, AnnData, path, `open_blocks` or Dask of shape (n, d)
+            Samples, as in `predict`. Of files only the selected columns are kept, beyond 256 MB
+            in a temporary file.
+        class_table : like `attributes`, optional
+            Classes, as in `predict`.
+        missing_features : {"error", "ignore"}, default="error"
+            As in `predict`.
+        unknown : label, optional
+            As in `predict`.
+        unknown_rate : float, default=0.05
+            As in `predict`.
+        """
+        method = "predict_together"
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        lowest = self._lowest_score(model, table, unknown, unknown_rate)
+        found = []
+        for P, scores in model.predictions(blocks, table, together=True):
+            classes = table.classes[P.argmax(axis=1)]
+            found.append(_with_unknown(classes, scores.max(axis=1) < lowest, unknown))
+        return _concatenated(found, X)
+
+    def predict_proba(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        *,
+        together: bool = False,
+        missing_features: str = "error",
     ) -> Float64:
-        """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
+        """Return the probability (n, n_classes) of each class, one row per sample.
 
         Parameters
         ----------
@@ -179,15 +258,163 @@ class LinearSelector(RankingSelector):
             Samples, as in `predict`.
         class_table : like `attributes`, optional
             Classes, as in `predict`; columns are in the order of the table.
+        together : bool, default=False
+            Whether samples help each other, as in `predict_together`.
+        missing_features : {"error", "ignore"}, default="error"
+            As in `predict`.
         """
+        method = "predict_proba"
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        parts = model.predictions(blocks, table, together=together)
+        return _concatenated((P for P, _ in parts), X)
+
+    def predict_top(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        n: int = 2,
+        *,
+        together: bool = False,
+        missing_features: str = "error",
+        unknown: Label | None = None,
+        unknown_rate: float = 0.05,
+    ) -> tuple[LabelArray, Float64]:
+        """Return the n likeliest classes (n_samples, n), best first, and their probabilities.
+
+        The first class of a sample that belongs to none of them is ``unknown``, if it is
+        given; the others and all probabilities stay.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n_samples, d)
+            Samples, as in `predict`.
+        class_table : like `attributes`, optional
+            Classes, as in `predict`.
+        n : int, default=2
+            Number of classes; at most as many as there are.
+        together : bool, default=False
+            Whether samples help each other, as in `predict_together`.
+        missing_features : {"error", "ignore"}, default="error"
+            As in `predict`.
+        unknown : label, optional
+            As in `predict`.
+        unknown_rate : float, default=0.05
+            As in `predict`.
+        """
+        check_integer("n", n, 1)
+        method = "predict_top"
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        lowest = self._lowest_score(model, table, unknown, unknown_rate)
+        labels = []
+        shares = []
+        for P, scores in model.predictions(blocks, table, together=together):
+            best = np.argsort(-P, axis=1, kind="stable")[:, :n]
+            found = table.classes[best]
+            refused = np.zeros(found.shape, dtype=bool)
+            refused[:, 0] = scores.max(axis=1) < lowest
+            labels.append(_with_unknown(found, refused, unknown))
+            shares.append(np.take_along_axis(P, best, axis=1))
+        return _concatenated(labels, X), _concatenated(shares, X)
+
+    def decision_function(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None = None,
+        *,
+        missing_features: str = "error",
+    ) -> Float64:
+        """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
+
+        Where seen and unseen classes compete, ``bias_`` is subtracted from those of seen ones.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d)
+            Samples, as in `predict`.
+        class_table : like `attributes`, optional
+            Classes, as in `predict`; columns are in the order of the table.
+        missing_features : {"error", "ignore"}, default="error"
+            As in `predict`.
+        """
+        method = "decision_function"
+        model, table, blocks = self._to_predict(X, class_table, missing_features, method)
+        if is_dask(X):
+            return self._map_lazily(X, lambda Z: model.scores(Z, table))
+        return _concatenated((model.scores(Z, table) for Z in blocks), X)
+
+    @property
+    def bias_(self) -> float:
+        """What a seen class is handicapped by where unseen classes compete.
+
+        It is chosen when first needed: a third of the seen classes plays unseen, and the bias
+        of the largest harmonic mean of accuracies on seen and unseen classes is taken.
+        """
+        return self._get_fitted().calibrated_model.bias
+
+    def _to_predict(
+        self,
+        X: DataLike,
+        class_table: AttributesLike | None,
+        missing_features: str,
+        method: str,
+    ) -> tuple[CalibratedPredictor, AttributeTable, Iterator[Float64]]:
+        """The model, the classes to decide among, and blocks (r, k) of the samples."""
         check_is_fitted(self)
-        table = self._class_candidates(class_table)
-        predictor = self._predictor()
+        check_option("missing_features", missing_features, ("error", "ignore"))
+        table = self.candidate_classes(class_table)
+        model = self._get_fitted().calibrated_model
+        if missing_features == "error":
+            return model, table, self._selected(X, method)
+        names = getattr(self, "feature_names_in_", None)
+        support = self._get_support_mask()
+        found = present_features(X, support, names, self._preprocessing())
+        if found is None:  # X has no names: all features must be there
+            return model, table, self._selected(X, method)
+        X, present = found
+        if present.all():
+            return model, table, self._selected(X, method)
+        assert names is not None
+        self._warn_of_missing(names[support], present)
+        kept = support.copy()
+        kept[np.flatnonzero(support)[~present]] = False
+        return model.keep_features(present), table, self._named_blocks(X, kept)
 
-        def scores(Z: Float64) -> Float64:
-            return predictor.scores(Z, table)
+    def _warn_of_missing(self, names: LabelArray, present: Mask) -> None:
+        """Name the selected features that X lacks."""
+        missing = [str(name) for name in names[~present]]
+        if not present.any():
+            raise ParameterError("X", f"has none of the {len(missing)} selected features.")
+        warnings.warn(
+            f"X lacks {len(missing)} of {len(names)} selected features, which are left out of "
+            f"the decision: {listed(missing)}.",
+            stacklevel=4,
+        )
 
-        return self._map_selected(X, scores, "decision_function")
+    def _named_blocks(self, X: DataLike, kept: Mask) -> Iterator[Float64]:
+        """Yield columns (r, j) of X, found by name."""
+        names = self.feature_names_in_
+        blocks = selected_blocks(X, kept, names, self._preprocessing())
+        if blocks is None:
+            frame: Any = X
+            blocks = iter([frame[[str(name) for name in names[kept]]].to_numpy()])
+        return self._finite_blocks(blocks, names[kept])
+
+    def _lowest_score(
+        self,
+        model: CalibratedPredictor,
+        table: AttributeTable,
+        unknown: Label | None,
+        unknown_rate: float,
+    ) -> float:
+        """The score below which the best class of a sample is none."""
+        if unknown is None:
+            return -np.inf
+        check_number("unknown_rate", unknown_rate, at_least=0)
+        if unknown_rate > 1:
+            raise ParameterError("unknown_rate", f"is a share, at most 1, got {unknown_rate}.")
+        if unknown in table.classes.tolist():
+            raise ParameterError("unknown", f"is {unknown!r}, which is one of the classes.")
+        return model.lowest_score(table, unknown_rate)
 
     def _map_selected(
         self, X: DataLike, function: Callable[[Float64], Any], method: str
@@ -195,8 +422,7 @@ class LinearSelector(RankingSelector):
         """A function of the selected columns (n, k) of X, block by block."""
         if is_dask(X):
             return self._map_lazily(X, function)
-        results = [function(Z) for Z in self._selected(X, method)]
-        return like(np.concatenate(results), X)
+        return _concatenated(map(function, self._selected(X, method)), X)
 
     def _map_lazily(self, X: Any, function: Callable[[Float64], Any]) -> Any:
         """A function of the selected columns (n, k) of a Dask collection, as a Dask array."""
@@ -221,11 +447,16 @@ class LinearSelector(RankingSelector):
         if blocks is None:
             yield _dense(self._selected_in_memory(X, method))
             return
-        selected_names = None if names is None else names[support]
+        yield from self._finite_blocks(blocks, None if names is None else names[support])
+
+    def _finite_blocks(
+        self, blocks: Iterator[Matrix], names: LabelArray | None
+    ) -> Iterator[Float64]:
+        """Yield blocks (r, k) in float64; NaN and infinity are refused, with the name."""
         for block in blocks:
             Z = _dense(block)
             if not np.isfinite(Z).all():
-                check_all_finite(Z, selected_names)
+                check_all_finite(Z, None if names is None else names.tolist())
             yield Z
 
     def _selected_in_memory(self, X: DataLike, method: str) -> Matrix:
@@ -238,8 +469,8 @@ class LinearSelector(RankingSelector):
             return to_numpy(device.take_columns(X, selected))
         return X[:, selected]
 
-    def _class_candidates(self, class_table: AttributesLike | None) -> AttributeTable:
-        """The classes to decide among."""
+    def candidate_classes(self, class_table: AttributesLike | None) -> AttributeTable:
+        """Return the classes that predictions decide among, with their descriptions."""
         seen = self.class_table_
         unseen = self.new_table_
         if class_table is not None:
@@ -338,3 +569,16 @@ def _dense(Z: Matrix) -> Float64:
     if sp.issparse(dense):
         dense = dense.toarray()
     return np.asarray(dense, dtype=np.float64)
+
+
+def _with_unknown(labels: LabelArray, refused: Mask, unknown: Label | None) -> LabelArray:
+    """Labels, of any shape, with ``unknown`` in place of those that are refused."""
+    if unknown is None:
+        return labels
+    found = np.where(refused, object_array([unknown]), labels.astype(object))
+    return label_array(found.ravel().tolist()).reshape(labels.shape)
+
+
+def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:
+    """Results of blocks of rows as one array, of the library and device of X."""
+    return like(np.concatenate(list(blocks)), X)

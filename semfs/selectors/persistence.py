@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import re
+import warnings
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -36,10 +37,18 @@ from semfs.io.safety import (
 from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.rows.device import to_numpy
+from semfs.selectors.problem import squared_label_weight
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.
-FORMAT = 1
+FORMAT = 2
+#: Parameters of SemFS and SemFSCV whose defaults changed after format 1, and what they were.
+DEFAULTS_OF_FORMAT_1: dict[str, Any] = {
+    "gamma": 10.0,
+    "penalty_scale": "gram",
+    "label_weight": 0.0,
+    "max_correlation": None,
+}
 #: What the header of every file names as its format.
 FORMAT_NAME = "semfs selector"
 #: The types that may be saved and loaded. Nothing else is constructed.
@@ -80,7 +89,8 @@ def save(selector: BaseEstimator, path: PathLike) -> Path:
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
         Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
-        another device come back as numpy arrays. Callbacks and samples are not kept.
+        another device come back as numpy arrays. Callbacks and samples are not kept, but for
+        selected features of at most 20 samples of each class (``calibration_sample_``).
     path : path-like
         The file. It is an ordinary ``.npz`` file, whatever its name ends in.
 
@@ -127,9 +137,10 @@ def load(path: PathLike) -> Any:
         _check_archive(path)
         arrays = {name: np.array(array) for name, array in read_npz(path).items()}
         text = arrays.pop("header").tobytes().decode("utf-8")
-        _check_header(path, json.loads(text))
+        header = json.loads(text)
+        _check_header(path, header)
         # the hook is called for inner objects first, so that it sees values, not JSON
-        reader = _Reader(path, arrays)
+        reader = _Reader(path, arrays, header["format_version"])
         return json.loads(text, object_hook=reader.value)["selector"]
 
 
@@ -432,9 +443,12 @@ class _Writer:
 class _Reader:
     """Turns JSON back into values. ``makers`` is all that a file can ask for."""
 
-    def __init__(self, path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, path: Path, arrays: dict[str, npt.NDArray[Any]], format_version: int
+    ) -> None:
         self.path = path
         self.arrays = arrays
+        self.format_version = format_version
         self.makers: dict[str, Callable[..., Any]] = {
             kind.tag: kind.make for kind in KINDS_OF_VALUES
         }
@@ -475,10 +489,13 @@ class _Reader:
         if estimator is None:
             known = ", ".join(TYPES)
             raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
-        unknown = set(params) - set(inspect.signature(estimator).parameters)
+        known_params = set(inspect.signature(estimator).parameters)
+        unknown = set(params) - known_params
         if unknown:
             name = min(unknown)[:SHOWN_CHARACTERS]
             raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
+        if self.format_version == 1 and "label_weight" in known_params:
+            params = _params_of_format_1(params, state)
         selector = estimator(**params)
         for key, value in state.items():
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
@@ -492,3 +509,25 @@ class _Reader:
             if name in state and np.shape(state[name]) != (d,):
                 raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
         return selector
+
+
+def _params_of_format_1(params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of today that give the selection of SemFS as it was with format 1.
+
+    Its label weight was the square of what indicators were multiplied by. Now it is relative to
+    the attributes, which are known if the selector was fitted.
+    """
+    params = {**DEFAULTS_OF_FORMAT_1, **params}
+    weight = params["label_weight"]
+    table = state.get("class_table_")
+    if not weight or params.get("attributes") is None:
+        return params
+    if not isinstance(table, AttributeTable):
+        warnings.warn(
+            f"label_weight={weight!r} is relative to the attributes since this file was "
+            "written: 1 means that labels carry as much. Set it anew.",
+            stacklevel=2,
+        )
+        return params
+    unit = squared_label_weight(1.0, table.values)
+    return {**params, "label_weight": float(weight) / unit}

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from semfs._typing import Float64, Indices
+from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
-from semfs.method.class_means import MeanModel
+from semfs.method.class_means import CLEAR_EVIDENCE, MIN_SAME_ATTRIBUTES, MeanModel
 
 #: Share of the diagonal in the covariances, which shrinks correlations.
 SHRINKAGE = 0.5
@@ -47,13 +47,14 @@ class ClassPredictor:
     table: AttributeTable  # descriptions of the C seen classes
     means: Float64  # (C, k)
     within: Float64  # (k, k), the covariance within classes
-    same: Indices | None = (
-        None  # (k,), attributes that are the selected features (`same_space`)
-    )
+    # (k,), attributes that are the selected features (`same_space`), or perhaps are
+    same: Indices | None = None
+    surely_same: bool = True
+    model: MeanModel | None = None  # whose kernel is used, if it was chosen already
 
     def scores(self, Z: Float64, table: AttributeTable) -> Float64:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
-        position = self._seen_positions(table)
+        position = self.seen_positions(table)
         seen = position >= 0
         Z = (Z - self._center) / self._spread
         out = np.empty((len(Z), len(position)))
@@ -65,6 +66,38 @@ class ClassPredictor:
             means = self._unseen_means(table.values[~seen])
             out[:, ~seen] = self._unseen_density.log_likelihood(Z, means)
         return out
+
+    def whiten(self, Z: Float64) -> Float64:
+        """Return Z (n, k) in coordinates in which samples of a class have unit covariance."""
+        return self._seen_density.whiten((Z - self._center) / self._spread)
+
+    @property
+    def log_constant(self) -> float:
+        """The score of a seen class at its mean: the largest one."""
+        return self._seen_density.log_constant
+
+    def keep_classes(self, classes: Indices) -> "ClassPredictor":
+        """Return the model that knows only some of the seen classes; the kernel stays."""
+        table = self.table
+        known = AttributeTable(table.values[classes], table.classes[classes], table.names)
+        return ClassPredictor(
+            table=known,
+            means=self.means[classes],
+            within=self.within,
+            same=self.same,
+            surely_same=self.surely_same,
+            model=self._mean_model,
+        )
+
+    def keep_features(self, kept: Mask) -> "ClassPredictor":
+        """Return the model of some of the features, a mask (k,): the others are unknown."""
+        return ClassPredictor(
+            table=self.table,
+            means=self.means[:, kept],
+            within=self.within[np.ix_(kept, kept)],
+            same=None if self.same is None else self.same[kept],
+            surely_same=self.surely_same,
+        )
 
     def attributes(self, Z: Float64) -> Float64:
         """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
@@ -80,7 +113,7 @@ class ClassPredictor:
 
     # ---- seen classes ------------------------------------------------------------------
 
-    def _seen_positions(self, table: AttributeTable) -> Indices:
+    def seen_positions(self, table: AttributeTable) -> Indices:
         """The position (U,) of each class of a table among the seen classes; -1 for others.
 
         Raises if the table describes a seen class as another one.
@@ -136,7 +169,11 @@ class ClassPredictor:
     def _mean_model(self) -> MeanModel:
         """Predicts class means, in spreads, from descriptions."""
         same = self._same_attributes(self.table.values)
-        return MeanModel.fit(self.table.values, self.means / self._spread, same)
+        means = self.means / self._spread
+        if self.model is not None:
+            return self.model.refit(self.table.values, means, same)
+        margin = 0.0 if self.surely_same else CLEAR_EVIDENCE
+        return MeanModel.fit(self.table.values, means, same, margin)
 
     def _same_attributes(self, A: Float64) -> Float64 | None:
         """The attributes (U, k) that are the selected features, in spreads."""
@@ -224,3 +261,21 @@ def same_space(
     if not all(name in position for name in names):
         return None
     return np.array([position[names[j]] for j in selected.tolist()], dtype=np.intp)
+
+
+def perhaps_same_space(
+    feature_names: Sequence[str] | None,
+    n_features: int,
+    attribute_names: Sequence[str],
+    selected: Indices,
+) -> Indices | None:
+    """Return the attributes (k,) at the places of the selected features, if neither has names.
+
+    They may be the features themselves, as many as they are; only clear evidence tells.
+    """
+    m = len(attribute_names)
+    names = [str(name) for name in attribute_names]
+    unnamed = names in ([f"a{j}" for j in range(m)], [str(j) for j in range(m)])
+    if feature_names is not None or not unnamed:
+        return None
+    return selected if n_features == m >= MIN_SAME_ATTRIBUTES else None

@@ -15,11 +15,18 @@ from semfs.method.alternating import solve_alternating
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
-from semfs.rows import Preprocessing
-from semfs.selectors.fitted import Fitted, NormalEquations
+from semfs.rows import Preprocessing, in_memory
+from semfs.selectors.calibration import CalibrationSample
+from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
 from semfs.selectors.inputs import RESCALE, TrainingData, check_range_of_attributes
 from semfs.selectors.knowledge import further_knowledge
-from semfs.validation import ParameterError, class_weights, feature_indices
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    class_weights,
+    feature_indices,
+    listed,
+)
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95
@@ -39,6 +46,7 @@ class MethodParameters(Protocol):
     fit_intercept: bool
     class_weight: Any
     label_weight: float
+    max_correlation: float | None
     target_attributes: Any
     n_new_classes: int | str
     include: Any
@@ -118,31 +126,33 @@ class Candidates:
         return len(self.constant) - len(self.excluded)
 
 
-def feature_name(feature: int, names: Sequence[str] | None) -> str:
-    """Return the name of a feature as `get_feature_names_out` does."""
-    return f"x{feature}" if names is None else str(names[feature])
-
-
 # ---- parts of the problem -------------------------------------------------------------
 
 
 def attribute_targets(
     params: MethodParameters, table: AttributeTable
 ) -> tuple[Float64 | None, Float64 | None]:
-    """Return targets (C, r), and the basis (m, r) they are in; labels need neither.
-
-    With a label weight β the targets are [A, √β I]: the labels are further attributes.
-    """
+    """Return targets (C, r), and the basis (m, r) they are in; labels need neither."""
     if params.attributes is None:
         return None, None
     A = table.values
-    n_attributes = A.shape[1]
-    if params.label_weight:
-        A = np.hstack([A, np.sqrt(params.label_weight) * np.eye(len(A))])
     if params.fit_intercept:
         A = A - A.mean(axis=0)
-    targets, basis = reduce_rank(A)
-    return targets, basis[:n_attributes]
+    return reduce_rank(A)
+
+
+def squared_label_weight(label_weight: float, targets: Float64 | None) -> float:
+    """Return the squared weight w of the labels next to targets (C, r): [A, √w I].
+
+    With ``label_weight`` β the labels carry β times as much as the table: indicators of C
+    classes have the sum of squares C − 1 about their mean, so w = β ‖A − mean(A)‖²/(C − 1).
+    If all classes are described alike the labels are all there is, and w = β.
+    """
+    if targets is None:
+        return 0.0
+    C = len(targets)
+    spread = float(((targets - targets.mean(axis=0)) ** 2).sum())
+    return label_weight * spread / (C - 1) if spread > 0.0 else label_weight
 
 
 def seen_objective(
@@ -162,6 +172,7 @@ def seen_objective(
         gamma=params.gamma if gamma is None else gamma,
         penalty_scale=params.penalty_scale if penalty_scale is None else penalty_scale,
         fit_intercept=params.fit_intercept,
+        label_weight=squared_label_weight(params.label_weight, targets),
     )
 
 
@@ -176,12 +187,16 @@ def solve(
     """Return the solution by the solver that the parameters ask for."""
     d = objective.n_features
     if params.solver == "direct":
+        copies = None
+        if params.max_correlation is not None:
+            copies = objective.near_copies(params.max_correlation)
         return forward_selection(
             [quadratic or objective.quadratic(), *further],
             min(params._n_wanted(d), d),
             candidates=candidates.allowed,
             include=candidates.forced,
             n_swaps=params.n_swaps,
+            copies=copies,
             monitor=monitor,
         )
     s = np.ones(d) if params.s_init is None else np.array(params.s_init, dtype=np.float64)
@@ -243,6 +258,8 @@ class Problem:
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         _warn_of_dominant_features(variances, feature_names)
         knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
+        if params.attributes is not None:
+            _note_classes_alike(params, table, knowledge["knowledge_"])
         return cls(
             params=params,
             moments=moments,
@@ -299,12 +316,16 @@ class Problem:
             preprocessing=self.preprocessing,
             feature_names=self.feature_names,
             normal_equations=self._normal_equations(solution),
+            copies=solution.copies,
+            sample=_calibration_sample(self.moments, selected),
             **known,
         )
 
     def _in_attributes(self, V: Float64) -> Float64:
-        """Rows of V in the columns of the attribute table."""
-        return V if self.basis is None else V @ self.basis.T
+        """Rows of V in the columns of the attribute table, without those of the labels."""
+        if self.basis is None:
+            return V
+        return V[:, : self.basis.shape[1]] @ self.basis.T
 
     def _centers(self) -> tuple[Float64, Float64]:
         """Means (d,) of the features and (m,) of the attributes; zeros without intercept."""
@@ -362,6 +383,14 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     return None if -1 in places else gram[np.ix_(places, places)]
 
 
+def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
+    """A few samples of each class, by which predictions are calibrated; None beyond memory."""
+    rows = moments.rows
+    if not in_memory(rows):
+        return None
+    return CalibrationSample.drawn(rows, selected, len(moments.classes))
+
+
 def check_two_classes(moments: Moments) -> None:
     """Raise unless there are samples of at least two classes."""
     if len(moments.classes) < 2:
@@ -385,6 +414,30 @@ def _warn_of_constant_attributes(table: AttributeTable) -> None:
             f"classes and teach nothing: {shown}.",
             stacklevel=6,
         )
+
+
+def _note_classes_alike(
+    params: MethodParameters, table: AttributeTable, notes: dict[str, str]
+) -> None:
+    """Name seen classes that have the same attributes, in ``knowledge_`` or in a warning.
+
+    Only their labels can separate them.
+    """
+    groups: dict[bytes, list[str]] = {}
+    for label, values in zip(table.classes.tolist(), table.values + 0.0):  # -0.0 is 0.0
+        groups.setdefault(values.tobytes(), []).append(str(label))
+    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return
+    if params.label_weight:
+        found = f"{listed(alike)}: separated by their labels only"
+        notes["classes described alike"] = found
+        return
+    message = (
+        f": classes are described alike ({listed(alike)}), so features are not selected to "
+        "separate them. Describe them differently, or set label_weight=1."
+    )
+    warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
 
 
 def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) -> None:

@@ -29,6 +29,8 @@ AS_PUBLISHED: dict[str, Any] = {
     "penalty_scale": "none",
     "fit_intercept": False,
     "class_weight": None,
+    "label_weight": 0.0,
+    "max_correlation": None,
     "target_attributes": None,
     "missing_values": "error",
     "n_inner": 1,
@@ -63,30 +65,39 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     alpha : float, default=1.0
         Weight of the center-characteristic loss; it shrinks the within-class scatter by
         1/(1 + alpha). 0 is the paper's SemFS/c.
-    gamma : float, default=10.0
+    gamma : float, default=2.0
         Ridge penalty, in units set by `penalty_scale`. Small values select features that
         complement each other, large ones the strongest each by itself.
-    penalty_scale : {"gram", "none"}, default="gram"
-        "gram" multiplies `gamma` by tr(G)/d, which makes the ranking independent of the
-        scale of X and of the number of samples. "none" takes `gamma` as it stands.
+    penalty_scale : {"weighted", "gram", "none"}, default="weighted"
+        "weighted" multiplies `gamma` by Σg²/Σg, the mean diagonal g of G weighted by itself,
+        and "gram" by the plain mean tr(G)/d: the ranking does not depend on the scale of X and
+        the number of samples. For standardized columns both are the same; where variances
+        differ the first is larger. "none" takes `gamma` as it stands.
     fit_intercept : bool, default=True
         Whether to center X and the attributes.
     class_weight : "balanced", mapping or None, default="balanced"
         Weight of each class. "balanced" gives every class the same weight, None every sample.
         The scatter within classes is that of all samples alike.
-    label_weight : float, default=0.0
-        Weight β of the class labels as further targets: [A, √β I]. A little of it separates
-        seen classes that the attributes describe alike; 0 is the paper's method.
+    label_weight : float, default=1.0
+        Weight of the class labels as further targets, relative to the attributes: with 1 they
+        carry as much. They separate seen classes that the attributes describe alike; 0 is the
+        paper's method. Without `attributes` it has no effect.
+    max_correlation : float or None, default=0.95
+        With ``solver="direct"``, a feature is skipped if its correlation with a selected one,
+        over the samples of the seen classes, exceeds this in absolute value. Features of
+        `include` are not skipped, and if nothing else is left, skipped ones are selected after
+        all. None skips nothing.
     target_attributes : "table", like `attributes`, or None, default="table"
         Descriptions of unseen classes: "table" are the rows of `attributes` whose class is not
         in y; or a table of the same columns. With ``solver="direct"``, features are also
         selected to separate the predicted means of these classes. They are not used if
         descriptions do not predict seen classes that are left out, or if there are fewer than
         8 seen classes (see ``knowledge_``). None switches it off.
-    n_new_classes : int or "auto", default="auto"
+    n_new_classes : int, "auto" or "table", default="auto"
         Number of classes expected among unlabeled samples, if `fit` is given some. "auto"
         chooses the number so that clusters have the same within-cluster variance as clusters
-        of the seen samples.
+        of the seen samples. "table" is the number of described unseen classes: choose it if
+        you know that the unlabeled samples are of these classes.
     include : sequence of int or str, optional
         Features, by index or by name, that are selected before all others.
     exclude : sequence of int or str, optional
@@ -152,7 +163,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Covariance of the selected features within classes.
     knowledge_ : dict of str
         Each source of information, whether it was used, and if not, why: the seen classes,
-        and unseen classes and unlabeled samples where there were any.
+        and unseen classes and unlabeled samples where there were any. Also seen classes that
+        are described alike, and near copies that were skipped.
+    skipped_ : dict of int
+        Features that were skipped as near copies, and the selected feature that each copies.
     new_table_ : AttributeTable or None
         Descriptions of the unseen classes.
     target_r2_ : float
@@ -167,6 +181,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
         `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
         AnnData objects that are passed to `predict` and `transform` later.
+    bias_ : float
+        What the scores of seen classes are lowered by where unseen classes compete, chosen
+        when it is first needed.
+    calibration_sample_ : dict
+        Selected features of at most 20 samples of each seen class, by which predictions are
+        calibrated; empty if no samples were at hand, and simulated ones are used.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)

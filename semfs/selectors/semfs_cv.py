@@ -40,8 +40,6 @@ AUTO_STEPS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 AUTO_MOST = 100
 #: Share of the fall of J that "auto" asks for where there are too few classes for folds.
 AUTO_SHARE = 0.9
-#: Weight of labels in the default grid, relative to that of the attributes.
-LABELS_TO_ATTRIBUTES = 3.0
 #: Parameters of SemFS that are the same in all folds, and cannot be chosen there.
 NOT_IN_FOLDS = {
     "n_features_to_select",
@@ -76,19 +74,21 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`.
     alpha : float, default=1.0
         As in `SemFS`, unless it is in the grid.
-    gamma : float, default=10.0
+    gamma : float, default=2.0
         As in `SemFS`, unless it is in the grid.
-    penalty_scale : {"gram", "none"}, default="gram"
+    penalty_scale : {"weighted", "gram", "none"}, default="weighted"
         As in `SemFS`, unless it is in the grid.
     fit_intercept : bool, default=True
         As in `SemFS`, unless it is in the grid.
     class_weight : "balanced", mapping or None, default="balanced"
         As in `SemFS`, unless it is in the grid.
-    label_weight : float, default=0.0
+    label_weight : float, default=1.0
+        As in `SemFS`, unless it is in the grid.
+    max_correlation : float or None, default=0.95
         As in `SemFS`, unless it is in the grid.
     target_attributes : "table", like `attributes`, or None, default="table"
         As in `SemFS`, for the final fit only.
-    n_new_classes : int or "auto", default="auto"
+    n_new_classes : int, "auto" or "table", default="auto"
         As in `SemFS`, for the final fit only.
     include : sequence of int or str, optional
         As in `SemFS`.
@@ -100,10 +100,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         If positive, print a line per setting.
     param_grid : mapping or list of mappings, optional
         Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
-        default up to 24 settings: gamma 1, 10, 100; with and without intercept; attributes
-        alone and with labels; classes weighted by their samples or equally. A setting of the
-        default grid must be ahead of the parameters given here by more than one standard
-        error over the folds, otherwise these are kept.
+        default up to 24 settings: gamma 0.2, 2, 20; with and without intercept; attributes
+        alone and with labels of the same weight; classes weighted by their samples or
+        equally. A setting of the default grid must be ahead of the parameters given here by
+        more than one standard error over the folds, otherwise these are kept.
     cv : int or splitter, default=5
         Number of class folds (fewer if there are not two classes for each), or a splitter
         over classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of pairs of
@@ -231,7 +231,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     def _settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
         """The settings to compare, of the grid given or of the default one."""
         if self.param_grid is None:
-            return self._default_settings(counts, table)
+            return self._default_settings(counts)
         settings = list(ParameterGrid(self.param_grid))
         known = SemFS().get_params().keys() - NOT_IN_FOLDS
         unknown = {name for params in settings for name in params} - known
@@ -246,15 +246,11 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             raise ParameterError("param_grid", message)
         return settings
 
-    def _default_settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
+    def _default_settings(self, counts: Float64) -> list[Setting]:
         """The default grid, without what makes no difference to these classes."""
-        grid: dict[str, Any] = {"gamma": (1.0, 10.0, 100.0), "fit_intercept": (True, False)}
+        grid: dict[str, Any] = {"gamma": (0.2, 2.0, 20.0), "fit_intercept": (True, False)}
         if self.attributes is not None:
-            # centered indicators of C classes have the variance 1 - 1/C in all
-            of_attributes = float(table.values.var(axis=0).sum())
-            of_labels = 1.0 - 1.0 / len(counts)
-            weight = LABELS_TO_ATTRIBUTES * of_attributes / of_labels
-            grid["label_weight"] = (0.0, weight)
+            grid["label_weight"] = (0.0, 1.0)
         if np.ptp(counts) > 0:
             grid["class_weight"] = (None, "balanced")
         return list(ParameterGrid(grid))

@@ -160,12 +160,12 @@ def test_the_default_grid_has_24_settings_at_most():
 
 def test_a_default_setting_is_left_only_for_a_clear_lead():
     selector = SemFSCV()
-    settings = [{"gamma": 10.0}, {"gamma": 1.0}]
+    settings = [{"gamma": 2.0}, {"gamma": 1.0}]  # the first is the default
     noisy = np.array([[0.5, 0.5, 0.5], [0.9, 0.4, 0.3]])
     clear = np.array([[0.5, 0.5, 0.5], [0.7, 0.6, 0.6]])
     assert selector._best(noisy, settings) == 0
     assert selector._best(clear, settings) == 1
-    assert SemFSCV(param_grid={"gamma": [10.0, 1.0]})._best(noisy, settings) == 1
+    assert SemFSCV(param_grid={"gamma": [2.0, 1.0]})._best(noisy, settings) == 1
     assert selector._best(noisy, [{"gamma": 3.0}, {"gamma": 1.0}]) == 1
 
 

@@ -43,6 +43,7 @@ def named_problem(**options):
 def test_direct_chooses_what_the_naive_greedy_chooses(alpha):
     X, y, A = make_problem(n=80, d=15)
     options = {"penalty_scale": "none", "fit_intercept": False, "class_weight": None}
+    options |= {"label_weight": 0.0, "max_correlation": None}
     selector = SemFS(6, attributes=A, alpha=alpha, gamma=2.0, **options).fit(X, y)
     chosen, values = naive_greedy(X, y, A, 6, alpha, 2.0)
     assert selector.order_[:6].tolist() == chosen

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from report_rows import nasty_explanation
 
-from problems import make_problem
+from problems import OLD_DEFAULTS, make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
 from semfs.selectors.explanation import _selection_counts
@@ -19,7 +19,8 @@ def cells():
     """All ten cell types, twenty genes."""
     data = load_sample("blood")
     X = pd.DataFrame(data.X, columns=data.feature_names)
-    return SemFS(20, data.attributes, gamma=1.0).fit(X, data.y), X, data.y
+    options = {**OLD_DEFAULTS, "gamma": 1.0}
+    return SemFS(20, data.attributes, **options).fit(X, data.y), X, data.y
 
 
 @pytest.fixture(scope="module")

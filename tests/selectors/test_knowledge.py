@@ -46,13 +46,41 @@ def test_label_weight_is_an_indicator_of_each_class_beside_its_attributes(
 ):
     X, y, A = make_problem(C=5)
     options = {"solver": solver, "fit_intercept": fit_intercept}
+    # labels of weight 0.5 have half of the table's squares about the mean
+    squared_weight = 0.5 * ((A - A.mean(axis=0)) ** 2).sum() / (5 - 1)
+    indicators = np.sqrt(squared_weight) * np.eye(5)
     mixed = SemFS(5, A, label_weight=0.5, **options).fit(X, y)
-    wide = SemFS(5, np.hstack([A, np.sqrt(0.5) * np.eye(5)]), **options).fit(X, y)
+    wide = SemFS(5, np.hstack([A, indicators]), label_weight=0.0, **options).fit(X, y)
     assert_array_equal(mixed.order_, wide.order_)
     assert_allclose(mixed.objective_, wide.objective_)
     assert_allclose(mixed.coef_, wide.coef_[:, : A.shape[1]], atol=1e-8)
     assert mixed.predict_attributes(X).shape == (len(X), A.shape[1])
     assert_array_equal(mixed.predict(X).shape, y.shape)
+
+
+def test_classes_described_alike_are_separated_by_their_labels():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 50)
+    X = 0.5 * rng.standard_normal((200, 6))
+    X[:, 2] += y // 2  # what the table describes
+    X[:, 4] += 0.9 * (y % 2)  # what only labels know
+    table = {0: [0.0, 1.0], 1: [0.0, 1.0], 2: [1.0, -0.0], 3: [1.0, 0.0]}
+    with pytest.warns(UserWarning, match=r"described alike \(0 = 1, 2 = 3\).*label_weight=1"):
+        described = SemFS(2, table, label_weight=0.0).fit(X, y)
+    assert "classes described alike" not in described.knowledge_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixed = SemFS(2, table).fit(X, y)
+    note = "0 = 1, 2 = 3: separated by their labels only"
+    assert mixed.knowledge_["classes described alike"] == note
+    assert mixed.order_[:2].tolist() == [2, 4]
+
+
+def test_classes_all_described_alike_leave_the_labels():
+    X, y, _ = make_problem()
+    with pytest.warns(UserWarning, match="same for all seen classes"):
+        alike = SemFS(4, np.ones((4, 3))).fit(X, y)
+    assert_array_equal(alike.order_, SemFS(4).fit(X, y).order_)
 
 
 # ---- unlabeled rows ------------------------------------------------------------------
@@ -81,10 +109,11 @@ def test_new_classes_and_their_number_are_found():
     assert selector.n_new_classes_ == 4
     pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
     assert len(pairs) == 4
-    # 160 samples of 4 clusters weigh 160 / (5 * 4) times as much as the seen classes
+    # 160 samples of 4 clusters would weigh 160 / (5 * 4) times as much as the seen classes, but
+    # these weigh at least a quarter of the clusters
     assert selector.knowledge_["unlabeled samples"] == (
-        "160 unlabeled samples: grouped into 4 new classes, which carry 89 % of the weight; "
-        "the 8 seen classes carry 11 %"
+        "160 unlabeled samples: grouped into 4 new classes, which carry 80 % of the weight; "
+        "the 8 seen classes carry 20 %"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 

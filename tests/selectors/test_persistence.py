@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from problems import OLD_DEFAULTS, make_problem
 from semfs import SemFS, SemFSCV, baselines, load, save
 from semfs.attributes import AttributeTable
 from semfs.datasets import load_sample
@@ -134,13 +135,19 @@ def test_a_new_fitted_attribute_is_kept_without_further_code(tmp_path):
 # ---- the promise to later versions ------------------------------------------------------
 
 
+def stored_labels():
+    """The labels that the stored selector was fitted to."""
+    return load_sample("blood").split()[1]
+
+
 def stored_selector():
     """What is in tests/data/selector_format1.npz: save(stored_selector()[0], STORED)."""
     data = load_sample("blood")
     X, y, _, _ = data.split()
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=data.feature_names)
-    return SemFS(10, attributes=data.attributes, gamma=1.0).fit(frame, y), frame
+    options = {**OLD_DEFAULTS, "gamma": 1.0}
+    return SemFS(10, attributes=data.attributes, **options).fit(frame, y), frame
 
 
 def test_a_file_of_format_1_loads_and_transforms_identically():
@@ -148,9 +155,48 @@ def test_a_file_of_format_1_loads_and_transforms_identically():
     back = load(STORED)
     assert list(back.get_feature_names_out()) == list(fresh.get_feature_names_out())
     assert_array_equal(back.transform(frame), fresh.transform(frame))
-    assert_array_equal(back.predict(frame), fresh.predict(frame))
+    seen = fresh.attributes.loc[fresh.classes_]
+    assert_array_equal(back.predict(frame, seen), fresh.predict(frame, seen))
+    unseen = fresh.attributes.drop(fresh.classes_)
+    assert_array_equal(back.predict(frame, unseen), fresh.predict(frame, unseen))
+    # format 1 keeps no samples: seen and unseen classes are calibrated by simulated ones
+    assert back.bias_ == pytest.approx(fresh.bias_, abs=3.0)
+    assert (back.predict(frame) == fresh.predict(frame)).mean() > 0.8
     assert back.get_params().keys() >= {"alpha", "gamma", "solver", "attributes"}
     assert back.attributes.equals(fresh.attributes)
+    # parameters that the file does not have are what they were when it was written
+    for name in OLD_DEFAULTS:
+        assert getattr(back, name) == getattr(fresh, name)
+    assert list(back.fit(frame, stored_labels()).order_) == list(fresh.order_)
+
+
+def as_format_1(path, **params):
+    """Change the header of a saved selector to one of format 1, with other parameters."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    header = json.loads(arrays["header"].tobytes())
+    header["format_version"] = 1
+    del header["selector"]["params"]["max_correlation"]
+    header["selector"]["params"].update(params)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def test_a_label_weight_of_format_1_becomes_relative(tmp_path):
+    X, y, A = make_problem()
+    selector = SemFS(3, A, label_weight=2.0).fit(X, y)
+    path = save(selector, tmp_path / "it.npz")
+    spread = ((A - A.mean(axis=0)) ** 2).sum() / (len(A) - 1)
+    as_format_1(path, label_weight=2.0 * spread)  # it was absolute
+    back = load(path)
+    assert back.label_weight == pytest.approx(2.0)
+    assert back.max_correlation is None
+
+    path = save(SemFS(3, A), tmp_path / "unfitted.npz")
+    as_format_1(path, label_weight=0.5)
+    with pytest.warns(UserWarning, match="label_weight=0.5 is relative to the attributes"):
+        load(path)
 
 
 # ---- refusals ---------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""Name the samples of a data file by a saved selector: a table, or the file with annotations.
+
+The command `semfs predict` calls `predict_file`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semfs._typing import AttributesLike, PathLike
+from semfs.attributes.files import write_table
+from semfs.io.anndata import check_counts
+from semfs.io.registry import open_reader
+from semfs.io.safety import atomic_write, check_apart
+from semfs.io.write import add_columns
+from semfs.rows import Preprocessing
+from semfs.rows.opening import source_of
+from semfs.scverse import annotation_columns
+from semfs.selectors.linear import LinearSelector
+from semfs.system import import_optional
+from semfs.validation import ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semfs.rows import BlockSource
+
+#: Endings of the files that can be written.
+ENDINGS = (".csv", ".tsv", ".parquet", ".feather", ".xlsx", ".h5ad")
+
+
+def predict_file(
+    selector: LinearSelector,
+    data: PathLike,
+    out: PathLike,
+    *,
+    class_table: AttributesLike | None = None,
+    together: bool = False,
+    unknown_rate: float | None = None,
+    missing_features: str = "error",
+    layer: str | None = None,
+    key_added: str = "semfs",
+) -> pd.DataFrame:
+    """Write which class each sample of a file belongs to, and return it.
+
+    Parameters
+    ----------
+    selector : SemFS or SemFSCV
+        Fitted, for example by `semfs.load`. What it did to its data before the fit
+        (normalization) is done to these.
+    data : path
+        Samples, in any format that is read.
+    out : path
+        A table (.csv .tsv .parquet .feather .xlsx); or .h5ad, if the data are: a copy with
+        annotations in ``obs``.
+    class_table : like `attributes`, optional
+        Classes to decide among, by default all that the selector knows.
+    together : bool, default=False
+        Whether samples help each other (see `SemFS.predict_together`).
+    unknown_rate : float, optional
+        Call samples that are far from all classes "unknown", and this share of the samples
+        of seen classes by mistake. By default every sample gets a class.
+    missing_features : {"error", "ignore"}, default="error"
+        What to do if the data lack selected features.
+    layer : str, optional
+        Layer of the data, or "raw".
+    key_added : str, default="semfs"
+        How the names of columns of ``obs`` begin.
+
+    Returns
+    -------
+    DataFrame of shape (n, 4)
+        ``class``, ``probability``, ``second`` and ``second_probability``, by sample.
+    """
+    pandas = import_optional("pandas", "data", what="A table of predictions")
+    data = Path(data)
+    out = Path(out)
+    _check_out(data, out)
+    source = _opened(data, selector, layer)
+    columns = annotation_columns(
+        selector,
+        source,
+        class_table=class_table,
+        together=together,
+        unknown_rate=unknown_rate,
+        missing_features=missing_features,
+    )
+    names = source.reader.row_names
+    index = None if names is None else pandas.Index(names, name="sample")
+    if index is None:
+        index = pandas.RangeIndex(len(columns["class"]), name="sample")
+    frame: pd.DataFrame = pandas.DataFrame(columns, index=index)
+    with atomic_write(out) as file:
+        if out.suffix.lower() == ".h5ad":
+            _write_annotated(data, file, columns, key_added)
+        else:
+            write_table(frame, file)
+    return frame
+
+
+def _check_out(data: Path, out: Path) -> None:
+    """Refuse a file that cannot be written, before anything is read."""
+    ending = out.suffix.lower()
+    if ending not in ENDINGS:
+        raise ParameterError("out", f": {out} must end in {', '.join(ENDINGS)}.")
+    if ending == ".h5ad" and data.suffix.lower() != ".h5ad":
+        raise ParameterError(
+            "out", f": {out} can be written for .h5ad data only. Choose .csv or .parquet."
+        )
+    check_apart((out,), (data,))
+
+
+def _opened(data: Path, selector: LinearSelector, layer: str | None) -> BlockSource:
+    """The samples of a file, preprocessed as those of the fit."""
+    preprocessing = Preprocessing(**getattr(selector, "preprocessing_", {}))
+    reader, _ = open_reader(data, (), layer)  # an empty tuple: labels are not wanted
+    if reader.of_cells:
+        check_counts(reader, preprocessing.normalize is not None)
+    return source_of(reader, preprocessing=preprocessing)
+
+
+def _write_annotated(
+    data: Path, path: Path, columns: Mapping[str, np.ndarray], key: str
+) -> None:
+    """Copy an .h5ad file and add columns (n,) to its obs."""
+    pandas = import_optional("pandas", "data", what="An .h5ad file")
+    h5py: Any = import_optional("h5py", "data", what="An .h5ad file")
+    shutil.copyfile(data, path)
+    added = {}
+    for name, values in columns.items():
+        is_text = values.dtype.kind == "O"
+        added[f"{key}_{name}"] = pandas.Categorical(values) if is_text else values
+    with h5py.File(path, "r+") as file:
+        add_columns(file["obs"], added)

@@ -1,0 +1,132 @@
+"""Samples that are predicted together: their groups say where the predicted means really lie.
+
+The mean of an unseen class is predicted from its description and lies beside its samples. The
+mixture moves it towards the samples that are likely to belong to it, a little more in every
+round; seen classes keep their means. Only sums over samples are needed, so that they may come
+in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.special import softmax
+
+from semfs._typing import Float64, Mask
+from semfs.io.reader import TempArray
+
+#: Scores are divided by this: class assignments stay soft while means move.
+TEMPERATURE = 2.0
+#: The first estimate of a mean counts as this many samples.
+PRIOR_SAMPLES = 20.0
+#: How far class sizes are drawn towards even ones before the first round (1: all the way).
+EVEN_SIZES = 0.25
+#: Rounds of moving means; more of them gained nothing.
+N_ROUNDS = 5
+#: Bytes of samples that are kept in memory; others are kept in a temporary file.
+KEPT_BYTES = 256 * 2**20
+#: Added to shares of classes, which may be 0.
+SMALLEST_SHARE = 1e-3
+
+
+class KeptBlocks:
+    """Blocks of two matrices of equal length, in memory or beyond a limit in a temporary file.
+
+    They can be read as often as needed.
+    """
+
+    def __init__(self, memory: int = KEPT_BYTES) -> None:
+        self.memory = memory
+        self.blocks: list[tuple[Float64, Float64]] = []
+        self.shapes: list[tuple[int, int, int]] = []  # rows, and columns of both
+        self.file: TempArray | None = None
+
+    def append(self, W: Float64, L: Float64) -> None:
+        """Keep a block: W (r, k) and L (r, U)."""
+        size = 8 * (W.size + L.size)
+        if self.file is None and size <= self.memory:
+            self.memory -= size
+            self.blocks.append((W, L))
+            return
+        if self.file is None:
+            self.file = TempArray(np.float64)
+        self.file.append(W)
+        self.file.append(L)
+        self.shapes.append((len(W), W.shape[1], L.shape[1]))
+
+    def __iter__(self) -> Iterator[tuple[Float64, Float64]]:
+        yield from self.blocks
+        if self.file is None:
+            return
+        first = 0
+        for rows, k, U in self.shapes:
+            middle = first + rows * k
+            last = middle + rows * U
+            W = self.file[first:middle].reshape(rows, k)
+            yield W, self.file[middle:last].reshape(rows, U)
+            first = last
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Gaussian groups of samples, one for each of U classes, in whitened features (k)."""
+
+    seen: Mask  # (U,), classes whose means are known
+    fixed: Float64  # (U, k), these means
+    correction: Float64  # (U,), added to scores
+    means: Float64 | None = None  # (U, k), after `fit`
+
+    @classmethod
+    def of_unseen(cls, n_classes: int, n_features: int) -> Self:
+        """Return the mixture of classes none of whose means is known."""
+        seen = np.zeros(n_classes, dtype=bool)
+        return cls(seen, np.zeros((n_classes, n_features)), np.zeros(n_classes))
+
+    def fit(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
+        """Return the mixture of samples.
+
+        Parameters
+        ----------
+        blocks : re-iterable of (W, L)
+            Whitened samples W (r, k) and their scores L (r, U).
+        """
+        current = self._corrected(blocks)
+        first = None
+        for _ in range(N_ROUNDS):
+            totals, sums = current._totals(blocks)
+            if first is None:
+                first = sums / np.maximum(totals, 1e-9)[:, None]
+            means = (sums + PRIOR_SAMPLES * first) / (totals + PRIOR_SAMPLES)[:, None]
+            means[self.seen] = self.fixed[self.seen]
+            current = replace(current, means=means)
+        return current
+
+    def scores(self, W: Float64, L: Float64) -> Float64:
+        """Return scores (r, U) of samples W (r, k) that have scores L (r, U) alone."""
+        found = L + self.correction
+        if self.means is not None:
+            # |w|² is the same for all classes
+            found = found + W @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
+        return found
+
+    def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
+        """Draw the sizes of unseen classes towards each other."""
+        totals, _ = self._totals(blocks)
+        unseen = totals[~self.seen]
+        shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)
+        correction = self.correction.copy()
+        correction[~self.seen] -= EVEN_SIZES * TEMPERATURE * np.log(shares + SMALLEST_SHARE)
+        return replace(self, correction=correction)
+
+    def _totals(self, blocks: Iterable[tuple[Float64, Float64]]) -> tuple[Float64, Float64]:
+        """Number of samples (U,) of each class, and their sums (U, k)."""
+        totals = np.zeros(len(self.seen))
+        sums = np.zeros_like(self.fixed)
+        for W, L in blocks:
+            P = softmax(self.scores(W, L) / TEMPERATURE, axis=1)
+            totals += P.sum(axis=0)
+            sums += P.T @ W
+        return totals, sums

@@ -1,0 +1,126 @@
+"""`semfs predict`: select, save, name the samples of another file, in a table or .h5ad."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+import pandas as pd
+from typer.testing import CliRunner
+
+from semfs import load
+from semfs.annotation import predict_file
+from semfs.baselines import VarianceSelector
+from semfs.cli import app
+from semfs.datasets import load_sample
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Seen cells with labels, unseen cells without, descriptions of all, a saved selector."""
+    folder = tmp_path_factory.mktemp("predict")
+    lung = load_sample()
+    X, y, Xu, yu = lung.split()
+    names = list(lung.feature_names)
+    pd.DataFrame(X, columns=names).assign(type=y).to_parquet(folder / "seen.parquet")
+    pd.DataFrame(Xu, columns=names).to_parquet(folder / "new.parquet")
+    lung.attributes.to_csv(folder / "types.csv")
+    lung.attributes.loc[lung.unseen].to_csv(folder / "unseen.csv")
+    arguments = ["--label", "type", "-a", folder / "types.csv", "-k", 40]
+    arguments += ["-o", folder / "reduced.parquet", "--save", folder / "panel.npz"]
+    done = run("select", folder / "seen.parquet", *arguments)
+    assert done.exit_code == 0, done.output
+    return folder, yu
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_two_commands_name_the_samples_of_a_file(files, tmp_path):
+    folder, yu = files
+    out = tmp_path / "named.csv"
+    done = run("predict", folder / "panel.npz", folder / "new.parquet", "-o", out)
+    assert done.exit_code == 0, done.output
+    assert f"Named {len(yu)} samples" in done.output
+    table = pd.read_csv(out)
+    selector = load(folder / "panel.npz")
+    labels, shares = selector.predict_top(folder / "new.parquet")
+    assert_array_equal(table["class"], labels[:, 0])
+    assert_array_equal(table["second"], labels[:, 1])
+    np.testing.assert_allclose(table["probability"], shares[:, 0], rtol=1e-6)
+
+
+def test_options_choose_classes_samples_together_and_refusals(files, tmp_path):
+    folder, yu = files
+    out = tmp_path / "named.parquet"
+    options = ["--table", folder / "unseen.csv", "--together", "-o", out]
+    done = run("predict", folder / "panel.npz", folder / "new.parquet", *options)
+    assert done.exit_code == 0, done.output
+    found = pd.read_parquet(out)["class"]
+    unseen = pd.read_csv(folder / "unseen.csv", index_col=0)
+    assert set(found) <= set(unseen.index)
+    expected = load(folder / "panel.npz").predict_together(folder / "new.parquet", unseen)
+    assert_array_equal(found, expected)
+    assert np.mean(found == yu) > 0.4
+    done = run(
+        "predict", folder / "panel.npz", folder / "new.parquet", "--unknown", 0.3, "-o", out
+    )
+    assert done.exit_code == 0, done.output
+    assert (pd.read_parquet(out)["class"] == "unknown").any()
+
+
+def test_an_h5ad_file_is_annotated(files, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    folder, _ = files
+    frame = pd.read_parquet(folder / "new.parquet")
+    frame.index = [f"cell {i}" for i in range(len(frame))]
+    cells = anndata.AnnData(frame)
+    cells.obs["donor"] = "d1"
+    cells.write_h5ad(tmp_path / "new.h5ad")
+    out = tmp_path / "annotated.h5ad"
+    done = run("predict", folder / "panel.npz", tmp_path / "new.h5ad", "-o", out)
+    assert done.exit_code == 0, done.output
+    found = anndata.read_h5ad(out)
+    expected = load(folder / "panel.npz").predict(folder / "new.parquet")
+    assert_array_equal(found.obs["semfs_class"].astype(str), expected)
+    assert found.obs["semfs_probability"].between(0, 1).all()
+    assert_array_equal(found.obs["donor"], "d1")
+    assert_array_equal(found.X, cells.X)
+
+
+def test_missing_features_are_refused_or_ignored(files, tmp_path):
+    folder, _ = files
+    selector = load(folder / "panel.npz")
+    lost = selector.get_feature_names_out()[0]
+    path = tmp_path / "without.parquet"
+    pd.read_parquet(folder / "new.parquet").drop(columns=lost).to_parquet(path)
+    out = tmp_path / "named.csv"
+    done = run("predict", folder / "panel.npz", path, "-o", out)
+    assert done.exit_code == 2
+    assert lost in done.output
+    assert not out.exists()
+    done = run("predict", folder / "panel.npz", path, "--missing-features", "ignore", "-o", out)
+    assert done.exit_code == 0, done.output
+    assert "lacks 1 of 40" in done.output
+    assert out.exists()
+
+
+def test_bad_input_is_one_line(files, tmp_path):
+    from semfs import save
+
+    folder, _ = files
+    data = folder / "new.parquet"
+    done = run("predict", folder / "panel.npz", data, "-o", tmp_path / "named.txt")
+    assert done.exit_code == 2
+    assert "--out" in done.output
+    done = run("predict", folder / "panel.npz", data, "-o", tmp_path / "named.h5ad")
+    assert done.exit_code == 2
+    assert ".h5ad data only" in done.output
+    other = save(VarianceSelector(2).fit(np.eye(3), [0, 1, 2]), tmp_path / "variance.npz")
+    done = run("predict", other, data, "-o", tmp_path / "named.csv")
+    assert done.exit_code == 2
+    assert "names no classes" in done.output
+    with pytest.raises(ValueError, match="must end in"):
+        predict_file(load(folder / "panel.npz"), data, tmp_path / "named")
