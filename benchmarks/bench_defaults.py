@@ -7,7 +7,7 @@
 A selection is judged twice, on data sets raw and standardized: by K-means on samples of unseen
 classes (ACC and NMI, k = 5, 10, 20, 50), and by 5 nearest neighbors on samples of the seen
 classes that were held out (balanced accuracy, k = 20, 50). Settings were chosen on the first
-ten class splits; the next ten, which nobody had looked at, confirm the choice. ``--before``
+ten class splits by a prototype; the next ten confirm the choice. ``--before``
 runs SemFS of another checkout, which PYTHONPATH names, at its own defaults: what the new ones
 are compared with. Finished rows are kept in ``--cache``; the same command continues.
 Writes benchmarks/results/defaults.json.

@@ -60,7 +60,7 @@ ASSIGNED_AT_ONCE = 4096
 #: The seen classes weigh at least this much of the clusters, however many samples there are.
 #: A panel must serve the labeled classes, too: without a floor they weighed .04 in a file of
 #: 381 unlabeled cells. Of 0, .25, .5 and 1 the unseen classes are separated best with .25, and
-#: seen ones better than with 0 (mean of eight data sets; docs/default.md).
+#: seen ones better than with 0 (prototype, mean of eight data sets).
 SEEN_FLOOR = 0.25
 #: Numbers outside this range lose digits when float32 is squared.
 FLOAT32_RANGE = (1e-12, 1e12)
