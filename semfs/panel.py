@@ -532,7 +532,7 @@ def panel_report(
     >>> lung = load_sample()
     >>> X, y, *_ = lung.split()
     >>> panel = panel_report(SemFS(3, lung.attributes).fit(X, y), n_bootstraps=0)
-    >>> panel.explanation.coverage["basophil"], panel.shares.shape
+    >>> int(panel.explanation.coverage["basophil"]), panel.shares.shape
     (0, (3, 12))
     >>> panel.table().columns.tolist()
     ['feature', 'reason', 'frequency', 'substitutes']

@@ -227,7 +227,7 @@ def annotate(
     >>> atlas.var_names = sample.var_names = names
     >>> selector = SemFS(50, lung.attributes).fit(atlas, "cell_type")
     >>> annotate(sample, selector)
-    >>> sample.obs["semfs_class"].isin(lung.attributes.index).all()
+    >>> bool(sample.obs["semfs_class"].isin(lung.attributes.index).all())
     True
     """
     pandas = import_optional("pandas", "data", what="annotate")

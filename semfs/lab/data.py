@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
 from semfs.io.npz import names_in_npz
+from semfs.io.safety import FileError
 from semfs.io.registry import is_data_path
 from semfs.labels import classes_in
 from semfs.validation import did_you_mean
@@ -176,7 +176,7 @@ def _is_dataset(file: Path) -> bool:
     """Whether an .npz file holds labels, attributes and features, dense or sparse."""
     try:
         names = set(names_in_npz(file))
-    except zipfile.BadZipFile:
+    except FileError:
         # Another program's file of that name does not concern us.
         return False
     return {"y", "A"} <= names and bool({"X", "X_data"} & names)

@@ -58,7 +58,10 @@ class RuleParameters(Protocol):
 def check_rules(params: RuleParameters) -> None:
     """Raise if rules contradict each other, or the solver."""
     if params.n_features_to_select is None and params.budget is None:
-        message = "may be None only with a budget. Give a number of features, or a budget."
+        message = (
+            "may be None only with a budget. Give a number of features, or a budget. To have "
+            "the number chosen, use SemFSCV."
+        )
         raise ParameterError("n_features_to_select", message)
     if (params.costs is None) != (params.budget is None):
         given = "costs" if params.budget is None else "budget"

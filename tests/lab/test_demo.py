@@ -55,8 +55,8 @@ def test_few_genes_beat_chance_and_all_genes_are_the_same_for_every_k(demo):
 
 
 def test_selected_genes_are_named_with_the_attribute_they_mark(demo):
-    assert demo.genes[0][0] == "S100A9"
-    assert demo.genes[0][2] == "+ mononuclear phagocyte"
+    assert demo.genes[0][0] == "S100A4"
+    assert demo.genes[0][2] == "+ motile cell"
     assert sum(share for _, share, _ in demo.genes) == pytest.approx(1.0)
 
 

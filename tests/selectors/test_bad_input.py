@@ -54,7 +54,7 @@ OPTIONS = {
     "class_weight text": ({"class_weight": "heavy"}, ValueError, '"balanced" or a mapping'),
     "share above 1": ({"n_features_to_select": 1.5}, TypeError, "whole number"),
     "share of 1": ({"n_features_to_select": 1.0}, TypeError, "a share of the features below 1"),
-    "k is None": ({"n_features_to_select": None}, TypeError, "SemFSCV"),
+    "k is None": ({"n_features_to_select": None}, ValueError, "SemFSCV"),
     "k is auto": ({"n_features_to_select": "auto"}, TypeError, "SemFSCV"),
     "names without names": ({"include": ["hue"]}, ValueError, "X has no feature names"),
     "no table": ({"attributes": "cl"}, TypeError, "attributes_of"),
