@@ -204,6 +204,7 @@ ALLOWED = [
     *("95 % intervals", "at least 95 %", "at most 15 %", '0.5 for "some', "10 % to 100 %"),
     *("below 256 MB", "up to 256 MB", "blocks of 32 MB", "(512 MB)", "γ = 0.1"),
     *("workers die four times", "first 10 of 50", "between 0.2 and 20", "(default 0.95)"),
+    *("| (none) | 0.95 |", "its 95 % interval", "the 95 % interval"),
 ]
 # What the bundled data are; options; versions of other texts.
 CATALOGUES = {"sample-data.md", "cli.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md"}

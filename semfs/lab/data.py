@@ -11,8 +11,8 @@ from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset, load_npz, load_sample, load_table, load_xlsa17
 from semfs.datasets.catalog import CATALOG, data_folders, find_files
 from semfs.io.npz import names_in_npz
-from semfs.io.safety import FileError
 from semfs.io.registry import is_data_path
+from semfs.io.safety import FileError
 from semfs.labels import classes_in
 from semfs.validation import did_you_mean
 

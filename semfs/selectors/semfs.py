@@ -182,7 +182,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         select.
     intercept_ : ndarray of shape (m,)
         Intercept of the prediction of the attributes.
-    objective_ : ndarray of shape (n_iter_,)
+    objective_ : ndarray of shape (n_steps,)
         J after each added feature ("direct") or round ("alternating").
     n_iter_ : int
         Number of added features or rounds.
