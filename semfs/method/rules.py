@@ -110,11 +110,12 @@ class Demands:
     @cached_property
     def effort(self) -> Float64:
         """How much of the limits each unit (U,) uses up, summed over the limits."""
+        # Shares of the limits: costs and signals have different units and cannot be added.
         unit = np.where(self.limits > 0.0, self.limits, 1.0)
         return (self.usage / unit[:, None]).sum(axis=0)
 
     @cached_property
-    def kinds(self) -> Indices:
+    def supply_pattern(self) -> Indices:
         """A number (U,) of each unit, the same where they bring the same; 0 for nothing."""
         # different columns of small numbers have different products with random weights
         weights = np.random.default_rng(0).random(len(self.needs))
@@ -174,20 +175,24 @@ def _pool(demands: Demands, kept: Mask) -> Indices | None:
     free = np.flatnonzero(demands.available & ~kept)
     n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
     n_each = int(demands.needs.max(initial=0.0))
+    # A pool that is not much smaller than all units would save no time.
     if len(free) <= 4 * (n_fill + n_each + SPARE_UNITS):
         return None
     by_effort = free[np.argsort(demands.effort[free], kind="stable")]
     found = [by_effort[: n_fill + SPARE_UNITS]]
     if n_each:
-        needed = by_effort[demands.kinds[by_effort] > 0]
-        found.append(needed[_first_of_each(demands.kinds[needed], n_each)])
+        # For one pattern no panel needs more units than the largest need.
+        needed = by_effort[demands.supply_pattern[by_effort] > 0]
+        patterns = demands.supply_pattern[needed]
+        found.append(needed[_first_of_each(patterns, n_each)])
     return np.unique(np.concatenate(found))
 
 
-def _first_of_each(kinds: Indices, n: int) -> Indices:
-    """Places of the first n of each kind."""
-    order = np.argsort(kinds, kind="stable")
-    ordered = kinds[order]
+def _first_of_each(patterns: Indices, n: int) -> Indices:
+    """Places of the first n of each pattern."""
+    order = np.argsort(patterns, kind="stable")
+    ordered = patterns[order]
+    # In sorted order a pattern is one run; its start is the first place of its number.
     starts = np.searchsorted(ordered, ordered)
     return order[np.arange(len(order)) - starts < n]
 
@@ -202,6 +207,8 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
     while (missing > 0.0).any():
         covered = np.minimum(supply, np.maximum(missing, 0.0)[:, None]).sum(axis=0)
+        # Markers are counted in whole numbers and the second term is at most 1/2: effort
+        # decides only between units that cover equally much.
         value = np.where(free & (covered > 0.0), covered - 0.5 * effort / scale, -np.inf)
         best = int(np.argmax(value)) if len(pool) else 0
         if not len(pool) or np.isneginf(value[best]):
@@ -229,6 +236,7 @@ def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     if not len(pool) or n_left == 0:
         return panel if (missing <= 0.0).all() else None
     needed = missing > 0.0
+    # The whole pool together would not do: no need to ask the solver.
     if (demands.supply[needed][:, pool].sum(axis=1) < missing[needed]).any():
         return None
     constraints = []
@@ -306,6 +314,9 @@ class KeepFeasible(Rule):
         missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
         if demands.count is None or not (missing > 0.0).any():
             return np.ones(len(self.panel), dtype=bool)
+        # After this unit n_left slots remain, each of which covers at most `most` of what is
+        # missing. So a unit must leave no more than n_left · most; this is necessary, not
+        # sufficient, because one unit may cover what another one does.
         n_left = demands.count - int(self.chosen.sum()) - 1
         missing = np.maximum(missing, 0.0)
         if missing.sum() <= n_left:
@@ -321,6 +332,7 @@ class KeepFeasible(Rule):
         if self.unit_of is not None or not (missing > 0.0).any():
             return np.zeros(0, dtype=np.intp)
         found = []
+        # As many of each need as are missing, so that one pass over the data serves them all.
         for need in np.flatnonzero(missing > 0.0).tolist():
             markers = np.flatnonzero((demands.supply[need] > 0.0) & self.open)
             best = np.argsort(-scores[markers], kind="stable")[: int(missing[need])]
@@ -330,6 +342,7 @@ class KeepFeasible(Rule):
     def permits(self, feature: int) -> bool:
         """Whether the unit of a feature leaves a way to a panel that satisfies the demands."""
         unit = self._unit(feature)
+        # Both are cheap and change the known panel at most by one exchange.
         if self.panel[unit] or self._takes_a_place(unit):
             return True
         if self._n_questions >= QUESTIONS_PER_STEP:
@@ -361,6 +374,7 @@ class KeepFeasible(Rule):
         places = others[fits & enough.all(axis=0)]
         if not places.size:
             return False
+        # The one that uses most leaves, which keeps the most room for later units.
         leaves = places[int(np.argmax(demands.effort[places]))]
         self.panel[leaves] = False
         self.panel[unit] = True
@@ -376,6 +390,8 @@ class KeepFeasible(Rule):
             room = (demands.most - used)[:, None]
             found |= (demands.usage <= room).all(axis=0)
         for other in np.flatnonzero(self.panel & ~self.chosen & ~demands.forced).tolist():
+            # Without `other` this much is free, and this much is missing: any unit that fits
+            # into the first and brings the second can take its place.
             room = demands.most - used + demands.usage[:, other]
             missing = demands.needs - brought + demands.supply[:, other]
             needed = missing > 0.0
@@ -387,6 +403,8 @@ class KeepFeasible(Rule):
     def _no_better_than(self, unit: int) -> Mask:
         """Units (U,) that use no less than a unit and bring no more: it would do for them."""
         demands = self.demands
+        # In a feasible panel with a worse unit, `unit` could take its place. So if no panel
+        # holds `unit`, none holds the worse one.
         no_less = (demands.usage >= demands.usage[:, [unit]]).all(axis=0)
         no_more = (demands.supply <= demands.supply[:, [unit]]).all(axis=0)
         worse: Mask = no_less & no_more & ~demands.forced & ~self.chosen
@@ -423,11 +441,23 @@ def _optimum(
     demands: Demands, price: Float64, *, may_lack: bool
 ) -> tuple[Mask, Float64] | None:
     """The panel of the least price, and what it lacks (s,), which counts if it may lack."""
+    # With x in {0, 1} for the units and z ≥ 0 for what is lacking of the needs:
+    # minimize   price'x + [may_lack] 1'z
+    # subject to usage x ≤ most,  supply x + z ≥ needs,  n_least ≤ 1'x ≤ n_most,
+    # x = 1 for forced units, and z = 0 unless it may lack.
     units = np.flatnonzero(demands.available | demands.forced)
     n_units = len(units)
     n_needs = len(demands.needs)
-    rows = [demands.usage[:, units], demands.supply[:, units], np.ones((1, n_units))]
-    lacks = [np.zeros((len(demands.limits), n_needs)), np.eye(n_needs), np.zeros((1, n_needs))]
+    rows = [
+        demands.usage[:, units],
+        demands.supply[:, units],
+        np.ones((1, n_units)),
+    ]
+    lacks = [
+        np.zeros((len(demands.limits), n_needs)),
+        np.eye(n_needs),
+        np.zeros((1, n_needs)),
+    ]
     n_least = 0 if demands.count is None else demands.count
     n_most = n_units if demands.count is None else demands.count
     low = np.concatenate([np.full(len(demands.limits), -np.inf), demands.needs, [n_least]])
@@ -439,7 +469,12 @@ def _optimum(
         integrality=np.concatenate([np.ones(n_units), np.zeros(n_needs)]),
         bounds=Bounds(
             np.concatenate([demands.forced[units].astype(float), np.zeros(n_needs)]),
-            np.concatenate([np.ones(n_units), np.full(n_needs, np.inf if may_lack else 0.0)]),
+            np.concatenate(
+                [
+                    np.ones(n_units),
+                    np.full(n_needs, np.inf if may_lack else 0.0),
+                ]
+            ),
         ),
         options={"time_limit": LONGEST_DECISION},
     )

@@ -52,6 +52,7 @@ class Search:
         """
         self.quadratics = quadratics
         self.caches = caches
+        # Room for n_select columns is reserved at once; factors never grow beyond it.
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
         self.n_select = n_select
         self.allowed = allowed
@@ -73,9 +74,15 @@ class Search:
 
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
+        # Only forced features enter, so rules and costs have nothing left to decide.
         n_select = int(forced.sum())
         search = Search(
-            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
+            self.quadratics,
+            self.caches,
+            n_select,
+            self.allowed,
+            forced,
+            self.copies,
         )
         search.required = self.required
         return search
@@ -113,6 +120,7 @@ class Search:
         refused: list[int] = []
         scores = per_cost(self.gains(), self.costs)
         while True:
+            # Masks are asked for again after each refusal: it may rule out further features.
             eligible = features.copy()
             for rule in rules:
                 mask = rule.allowed(self)
@@ -144,6 +152,7 @@ class Search:
     def select(self, j: int) -> None:
         """Select feature j, whose Gram columns are at hand."""
         self.selected.append(j)
+        # Before j is marked as selected, because gains of selected features are 0.
         self.decreases.append(float(self.gains()[j]))
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
@@ -152,6 +161,7 @@ class Search:
             rule.entered(self, j)
         if self.copies is not None:
             copies = self.copies.of(j)
+            # The first selected feature that it copies is reported, also if others follow.
             copies = copies[~self.is_selected[copies]]
             self.copy_of[copies[self.copy_of[copies] < 0]] = j
 
@@ -183,8 +193,10 @@ class Search:
             if mask is not None:
                 eligible = eligible & mask
         priority = np.where(eligible, scores, -1.0)
+        # Forced features enter in any case: their columns are certain to be needed.
         priority[self.forced & ~self.is_selected] = np.inf
         predicted = self._predicted(priority, j)
+        # Set after the prediction, which may well select what is at hand already.
         priority[self.caches[0].features] = -1.0
         priority[j] = np.inf
         if predicted is None:
@@ -313,5 +325,6 @@ def _insert_known_columns(estimate: Floats, features: Indices, cache: ColumnCach
     for place, feature in enumerate(features.tolist()):
         if feature in cache:
             column = cache[feature][features]
+            # G is symmetric: a column is also a row.
             estimate[:, place] = column
             estimate[place] = column

@@ -11,12 +11,22 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
-from semfs.attributes import AttributeTable, align_attributes, constant_attributes
+from semfs.attributes import (
+    AttributeTable,
+    align_attributes,
+    constant_attributes,
+)
 from semfs.method.alternating import solve_alternating
 from semfs.method.batches import is_corrected
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
+from semfs.method.objective import (
+    Monitor,
+    Objective,
+    Quadratic,
+    Solution,
+    reduce_rank,
+)
 from semfs.method.panel import Panel
 from semfs.rows import MemoryRows, Preprocessing, in_memory
 from semfs.selectors.calibration import CalibrationSample
@@ -28,7 +38,12 @@ from semfs.selectors.inputs import (
     check_range_of_attributes,
 )
 from semfs.selectors.knowledge import further_knowledge
-from semfs.selectors.rules import ClassLevels, PanelRules, outside_levels, panel_rules
+from semfs.selectors.rules import (
+    ClassLevels,
+    PanelRules,
+    outside_levels,
+    panel_rules,
+)
 from semfs.validation import (
     ParameterError,
     ParameterWarning,
@@ -123,6 +138,8 @@ class Candidates:
         for rule, features in outside.items():
             ruled_out[rule] = np.setdiff1d(features, forced)
         for rule, features in ruled_out.items():
+            # Other rules gave way to what is included. A feature that is included and
+            # excluded stays in both lists, and `check` refuses it.
             if rule != "exclude":
                 excluded = np.union1d(excluded, features)
         return cls(constant, forced, excluded, ruled_out)
@@ -139,6 +156,7 @@ class Candidates:
             message = f"has {n} features, more than n_features_to_select={k}."
             raise ParameterError("include", message)
         if len(self.excluded) == len(self.constant):
+            # The rule that keeps out most features is the one to blame.
             rule = max(self.ruled_out, key=lambda rule: len(self.ruled_out[rule]))
             if rule == "exclude":
                 message = "holds every feature: nothing is left to select."
@@ -178,6 +196,7 @@ def attribute_targets(
     if params.attributes is None:
         return None, None
     A = table.values
+    # The intercept takes up the mean over classes; the rest is what features explain.
     if params.fit_intercept:
         A = A - A.mean(axis=0)
     return reduce_rank(A)
@@ -264,6 +283,8 @@ def _with_whole_groups(candidates: Candidates, panel: Panel | None) -> Mask:
     if panel is None or panel.unit_of is None:
         return allowed
     unit_of = panel.unit_of
+    # A group enters as a whole, so a constant feature enters with its group; by itself it
+    # would never be selected.
     n_allowed = np.bincount(unit_of[allowed])
     has_allowed = np.zeros(int(unit_of.max()) + 1, dtype=bool)
     has_allowed[: len(n_allowed)] = n_allowed > 0
@@ -312,13 +333,25 @@ class Problem:
         candidates = user_candidates(params, moments, feature_names, data.preprocessing)
         k = params._n_wanted(moments.n_features)
         # the number of groups is compared with that of included groups later
-        candidates.check(k if params.groups is None else moments.n_features, feature_names)
+        candidates.check(
+            k if params.groups is None else moments.n_features,
+            feature_names,
+        )
+        # Features that cannot be selected cannot dominate the selection either.
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         _warn_of_dominant_features(variances, feature_names)
         knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
         if params.attributes is not None:
             _note_classes_alike(params, table, knowledge["knowledge_"])
-        rules = _rules(params, moments, table, knowledge, candidates, data, feature_names)
+        rules = _rules(
+            params,
+            moments,
+            table,
+            knowledge,
+            candidates,
+            data,
+            feature_names,
+        )
         return cls(
             params=params,
             moments=moments,
@@ -341,6 +374,7 @@ class Problem:
         if self.params.solver != "direct":
             return self.params.max_iter
         panel = self.rules.panel
+        # With groups this is their number, although their features enter one by one.
         if panel is None or panel.unit_of is not None:
             return self.n_select
         return panel.most_features(self.moments.n_features)
@@ -380,6 +414,7 @@ class Problem:
             selection=solution.s,
             coef_features=used,
             coef=coef,
+            # b = mean(A) − mean(X)' diag(s) W
             intercept=target_mean - (center * solution.s)[used] @ coef,
             objective=solution.objective,
             class_means=self.moments.means[:, selected],
@@ -416,8 +451,12 @@ class Problem:
         n_attributes = self.table.values.shape[1]
         if not self.params.fit_intercept:
             return np.zeros(self.moments.n_features), np.zeros(n_attributes)
+        # Classes weigh in the mean of the targets as they do in that of the features.
         shares = self.objective.shares
-        return self.objective.mean, shares @ self.table.values / shares.sum()
+        return (
+            self.objective.mean,
+            shares @ self.table.values / shares.sum(),
+        )
 
     def _normal_equations(self, solution: Solution) -> NormalEquations | None:
         """What W of fewer features follows from; None for "alternating"."""
@@ -442,6 +481,7 @@ class Problem:
         for values in (allowed_scores, solution.V, solution.objective):
             if not np.isfinite(values).all():
                 raise ValueError(f"scores overflow. {RESCALE}")
+        # Equal scores in the order of the columns: sorting found nothing to go by.
         in_column_order = (np.diff(solution.order) > 0).all()
         if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
             warnings.warn(
@@ -469,7 +509,12 @@ def user_candidates(
     if params.min_level is not None or params.max_level is not None:
         outside = outside_levels(params, ClassLevels.of(moments, preprocessing))
     return Candidates.from_user(
-        moments, params.include, params.exclude, names, params.candidates, outside
+        moments,
+        params.include,
+        params.exclude,
+        names,
+        params.candidates,
+        outside,
     )
 
 
@@ -485,6 +530,8 @@ def _rules(
     """The rules of the panel, with unseen classes where their means are predicted."""
     unseen = None
     if params.min_per_class or params.capacity is not None:
+        # Descriptions of unseen classes may have been found of no use; then their predicted
+        # means are no ground for demands.
         note = knowledge["knowledge_"].get("unseen classes", "")
         unseen = knowledge["new_table_"] if ", used" in note else None
     levels = ClassLevels.of(moments, data.preprocessing, table, unseen)
@@ -511,6 +558,7 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     gram = solution.gram
     if gram is None:
         return None
+    # Rows of the Gram matrix are in the order of entry, `features` are ascending.
     position = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
     places = [position.get(j, -1) for j in features.tolist()]
     return None if -1 in places else gram[np.ix_(places, places)]
@@ -587,6 +635,7 @@ def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) 
     reached = np.cumsum(shares[largest])
     if reached[-1] <= DOMINANT_VARIANCE:
         return
+    # The fewest features that exceed the share, and among how many that is remarkable.
     n = 1 + int(np.argmax(reached > DOMINANT_VARIANCE))
     n_varying = np.count_nonzero(shares)
     if n_varying < (3 if n == 1 else FEATURES_PER_DOMINANT * n):
@@ -596,8 +645,9 @@ def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) 
         text = f"{found[0]} has {reached[0]:.0%} of the variance of all features"
         remedy = "Exclude it if it is not a measurement"
     else:
-        listed = f"{', '.join(found[:-1])} and {found[-1]}"
-        text = f"{listed} together have {reached[n - 1]:.0%} of the variance of all features"
+        several = f"{', '.join(found[:-1])} and {found[-1]}"
+        share = f"{reached[n - 1]:.0%}"
+        text = f"{several} together have {share} of the variance of all features"
         remedy = "Exclude those that are not measurements"
     warnings.warn(
         f"{text} and will dominate the selection. {remedy}; scale the features to unit "
