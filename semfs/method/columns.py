@@ -16,7 +16,10 @@ class ColumnCache:
     ``fetch_columns`` returns columns (d, b) of G for features (b,), in one pass over the data.
     """
 
-    def __init__(self, fetch_columns: Callable[[Indices], Float64]) -> None:
+    def __init__(
+        self,
+        fetch_columns: Callable[[Indices], Float64],
+    ) -> None:
         self._fetch_columns = fetch_columns
         self._columns: dict[int, Float64] = {}
 

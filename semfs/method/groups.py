@@ -95,7 +95,8 @@ class GroupSearch(Search):
         if forced.any():
             return self._largest(forced, ())
         for rules in self._rules_to_try():
-            found = self._largest(self._units(self.allowed) & ~taken, rules)
+            left = self._units(self.allowed) & ~taken
+            found = self._largest(left, rules)
             if found is not None:
                 return found
         return None
@@ -125,14 +126,17 @@ class GroupSearch(Search):
             # A group whose bound is below the best known gain cannot be the best.
             unknown = np.flatnonzero(eligible & ~known & (bounds >= best))
             if unknown.size:
-                unknown = unknown[np.argsort(-bounds[unknown], kind="stable")]
+                by_bound = np.argsort(-bounds[unknown], kind="stable")
+                unknown = unknown[by_bound]
                 asked = self._next_batch(unknown)
                 gains[asked] = self._unit_gains(asked)
                 known[asked] = True
                 continue
-            found = best_feature(np.where(eligible & known, scores, -1.0), self.eps)
+            candidates = np.where(eligible & known, scores, -1.0)
+            found = best_feature(candidates, self.eps)
             # Rules on groups ask for the unit of a feature; any member stands for it.
-            if all(rule.permits(int(self.members[found][0])) for rule in rules):
+            member = int(self.members[found][0])
+            if all(rule.permits(member) for rule in rules):
                 return found
             refused.append(found)
 
@@ -143,7 +147,8 @@ class GroupSearch(Search):
             if factor.gamma <= 0.0:
                 return np.full(self.n_units, np.inf)
             norms = np.maximum(factor.squared_norms, 0.0)
-            total += np.bincount(self.unit_of, norms, self.n_units) / factor.gamma
+            sums = np.bincount(self.unit_of, norms, self.n_units)
+            total += sums / factor.gamma
         return total * (1.0 + 1e-9)  # rounding must not hide a group
 
     def _next_batch(self, units: Indices) -> Indices:
@@ -174,7 +179,8 @@ class GroupSearch(Search):
         total = np.zeros(len(units))
         members = [self.members[unit] for unit in units.tolist()]
         for factor, blocks in zip(self.factors, self._blocks):
-            total += _block_gains(factor, members, [blocks[u] for u in units.tolist()])
+            among = [blocks[unit] for unit in units.tolist()]
+            total += _block_gains(factor, members, among)
         return total
 
 

@@ -117,7 +117,12 @@ def select_panel(
     return other
 
 
-def _at_hand(search: Search, allowed: Mask, forced: Mask, unit_of: Indices | None) -> Mask:
+def _at_hand(
+    search: Search,
+    allowed: Mask,
+    forced: Mask,
+    unit_of: Indices | None,
+) -> Mask:
     """Features (d,) whose columns were fetched, after those of the best first gains are."""
     # With nothing selected R = B and δ_j = G_jj + γ: the first gains ‖B_j‖²/(G_jj + γ)
     # need no column of G.
@@ -126,7 +131,8 @@ def _at_hand(search: Search, allowed: Mask, forced: Mask, unit_of: Indices | Non
         squares = np.einsum("ij,ij->i", quadratic.B, quadratic.B)
         pivots = np.maximum(quadratic.diag + quadratic.gamma, np.finfo(float).tiny)
         first += squares / pivots
-    best = np.argsort(-np.where(allowed, first, -1.0), kind="stable")[:N_BEST]
+    first = np.where(allowed, first, -1.0)
+    best = np.argsort(-first, kind="stable")[:N_BEST]
     if unit_of is not None:
         # The gain of a group needs the columns of all its features.
         best = np.flatnonzero(np.isin(unit_of, unit_of[best]))
@@ -188,7 +194,9 @@ def relaxed_decreases(
     ]
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     for name, other in panel.relaxed.items():
-        units = features if other.unit_of is None else np.unique(other.unit_of[features])
+        units = features
+        if other.unit_of is not None:
+            units = np.unique(other.unit_of[features])
         small = other.restricted_to(features, units)
         # Without a budget nothing would end the search; as many units as it bought do.
         if name == "budget" and small.n_units is None:
@@ -209,7 +217,11 @@ def relaxed_decreases(
     return found
 
 
-def _restricted(quadratic: Quadratic, cache: ColumnCache, features: Indices) -> Quadratic:
+def _restricted(
+    quadratic: Quadratic,
+    cache: ColumnCache,
+    features: Indices,
+) -> Quadratic:
     """The same J for some features (m,), whose Gram columns are at hand."""
     G = cache.stacked(features.tolist())[features]
 

@@ -105,7 +105,8 @@ class Demands:
         inside = not (units & ~(self.available | self.forced)).any()
         complete = bool(units[self.forced].all())
         enough = bool((brought >= self.needs).all())
-        return inside and complete and enough and bool((used <= self.most).all())
+        affordable = bool((used <= self.most).all())
+        return inside and complete and enough and affordable
 
     @cached_property
     def effort(self) -> Float64:
@@ -120,9 +121,16 @@ class Demands:
         # different columns of small numbers have different products with random weights
         weights = np.random.default_rng(0).random(len(self.needs))
         products = weights @ self.supply
-        return np.unique(np.append(0.0, products), return_inverse=True)[1][1:]
+        with_nothing = np.append(0.0, products)
+        _, numbers = np.unique(with_nothing, return_inverse=True)
+        return numbers[1:]
 
-    def without(self, *, usage: Mask | None = None, supply: bool = False) -> Demands:
+    def without(
+        self,
+        *,
+        usage: Mask | None = None,
+        supply: bool = False,
+    ) -> Demands:
         """Return the demands without some of the limits (r,), or without all needs."""
         kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
         n_needs = 0 if supply else len(self.needs)
@@ -154,7 +162,8 @@ def feasible_panel(
     kept = demands.forced.copy() if chosen is None else demands.forced | chosen
     pool = _pool(demands, kept)
     if pool is None and not exact:
-        return _by_need(demands, kept, np.flatnonzero(demands.available & ~kept))
+        free = np.flatnonzero(demands.available & ~kept)
+        return _by_need(demands, kept, free)
     if pool is not None:
         found = _by_need(demands, kept, pool)
         if not exact:
@@ -162,7 +171,8 @@ def feasible_panel(
         if found is None:
             found = _solve(demands, kept, pool)
         if found is not None or len(demands.limits) <= 1:
-            return found  # with one limit the cheapest of each kind are all that matters
+            # with one limit the cheapest of each kind are all that matters
+            return found
     return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
 
 
@@ -206,10 +216,13 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     effort = demands.effort[pool]
     scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
     while (missing > 0.0).any():
-        covered = np.minimum(supply, np.maximum(missing, 0.0)[:, None]).sum(axis=0)
+        wanted = np.maximum(missing, 0.0)[:, None]
+        covered = np.minimum(supply, wanted).sum(axis=0)
         # Markers are counted in whole numbers and the second term is at most 1/2: effort
         # decides only between units that cover equally much.
-        value = np.where(free & (covered > 0.0), covered - 0.5 * effort / scale, -np.inf)
+        is_useful = free & (covered > 0.0)
+        net = covered - 0.5 * effort / scale
+        value = np.where(is_useful, net, -np.inf)
         best = int(np.argmax(value)) if len(pool) else 0
         if not len(pool) or np.isneginf(value[best]):
             return None
@@ -221,7 +234,8 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
         rest = pool[free]
         if not 0 <= n_left <= len(rest):
             return None
-        panel[rest[np.argsort(effort[free], kind="stable")[:n_left]]] = True
+        by_effort = np.argsort(effort[free], kind="stable")
+        panel[rest[by_effort[:n_left]]] = True
     return panel if demands.met_by(panel) else None
 
 
@@ -273,7 +287,12 @@ class KeepFeasible(Rule):
     for good, and so are all units that use no less and bring no more.
     """
 
-    def __init__(self, demands: Demands, panel: Mask, unit_of: Indices | None = None) -> None:
+    def __init__(
+        self,
+        demands: Demands,
+        panel: Mask,
+        unit_of: Indices | None = None,
+    ) -> None:
         """Begin with nothing selected.
 
         ``panel`` (U,) satisfies the demands; ``unit_of`` (d,) is the unit of each feature, by
@@ -296,7 +315,8 @@ class KeepFeasible(Rule):
             units = self.open & ~self.chosen
             units &= self._affordable()
             units &= self._leaves_slots_for_needs()
-            self.open &= units | self.chosen  # a unit that is out stays out
+            # a unit that is out stays out
+            self.open &= units | self.chosen
             if self._n_questions >= QUESTIONS_PER_STEP:
                 units &= self._leave_a_way()
             self._mask = units
@@ -311,7 +331,8 @@ class KeepFeasible(Rule):
     def _leaves_slots_for_needs(self) -> Mask:
         """Units (U,) after which the slots left could, at best, meet all needs."""
         demands = self.demands
-        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        brought = demands.supply[:, self.chosen].sum(axis=1)
+        missing = demands.needs - brought
         if demands.count is None or not (missing > 0.0).any():
             return np.ones(len(self.panel), dtype=bool)
         # After this unit n_left slots remain, each of which covers at most `most` of what is
@@ -328,7 +349,8 @@ class KeepFeasible(Rule):
     def likely(self, scores: Float64) -> Indices:
         """Return the best features for needs that are not met yet."""
         demands = self.demands
-        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        brought = demands.supply[:, self.chosen].sum(axis=1)
+        missing = demands.needs - brought
         if self.unit_of is not None or not (missing > 0.0).any():
             return np.zeros(0, dtype=np.intp)
         found = []
@@ -363,15 +385,20 @@ class KeepFeasible(Rule):
     def _takes_a_place(self, unit: int) -> bool:
         """Put a unit into the panel, for another one where there must be; whether it fits."""
         demands = self.demands
-        used = demands.usage[:, self.panel].sum(axis=1) + demands.usage[:, unit]
+        used = demands.usage[:, self.panel].sum(axis=1)
+        used = used + demands.usage[:, unit]
         if demands.count is None and (used <= demands.most).all():
             self.panel[unit] = True
             return True
         others = np.flatnonzero(self.panel & ~self.chosen & ~demands.forced)
-        brought = demands.supply[:, self.panel].sum(axis=1) + demands.supply[:, unit]
-        fits = (used[:, None] - demands.usage[:, others] <= demands.most[:, None]).all(axis=0)
-        enough = brought[:, None] - demands.supply[:, others] >= demands.needs[:, None]
-        places = others[fits & enough.all(axis=0)]
+        brought = demands.supply[:, self.panel].sum(axis=1)
+        brought = brought + demands.supply[:, unit]
+        # One column for each unit that might leave: what is used and brought without it.
+        used_after = used[:, None] - demands.usage[:, others]
+        brought_after = brought[:, None] - demands.supply[:, others]
+        fits = (used_after <= demands.most[:, None]).all(axis=0)
+        enough = (brought_after >= demands.needs[:, None]).all(axis=0)
+        places = others[fits & enough]
         if not places.size:
             return False
         # The one that uses most leaves, which keeps the most room for later units.
@@ -433,7 +460,8 @@ def shortfalls(demands: Demands) -> Float64 | None:
 
     None if the other demands cannot be met by themselves.
     """
-    found = _optimum(demands, np.zeros(len(demands.available)), may_lack=True)
+    free_of_charge = np.zeros(len(demands.available))
+    found = _optimum(demands, free_of_charge, may_lack=True)
     return None if found is None else found[1]
 
 
@@ -460,8 +488,10 @@ def _optimum(
     ]
     n_least = 0 if demands.count is None else demands.count
     n_most = n_units if demands.count is None else demands.count
-    low = np.concatenate([np.full(len(demands.limits), -np.inf), demands.needs, [n_least]])
-    high = np.concatenate([demands.most, np.full(n_needs, np.inf), [n_most]])
+    no_least = np.full(len(demands.limits), -np.inf)
+    low = np.concatenate([no_least, demands.needs, [n_least]])
+    no_most = np.full(n_needs, np.inf)
+    high = np.concatenate([demands.most, no_most, [n_most]])
     matrix = sp.csr_array(np.hstack([np.vstack(rows), np.vstack(lacks)]))
     answer = milp(
         np.concatenate([price[units], np.full(n_needs, float(may_lack))]),

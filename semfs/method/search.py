@@ -59,7 +59,8 @@ class Search:
         self.forced = forced
         self.rules = rules
         self.costs = costs
-        self.required = forced  # as the user asked for, also in a search that is restarted
+        # as the user asked for, also in a search that is restarted
+        self.required = forced
         self.q = sum(p.q for p in quadratics)
         self.eps = max(p.eps for p in quadratics)
         self.selected: list[int] = []  # in the order of selection
@@ -100,7 +101,8 @@ class Search:
         """Return the feature to select next, None if no feature is left."""
         waiting = self.forced & ~self.is_selected
         if waiting.any():
-            return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+            gains = np.where(waiting, self.gains(), -1.0)
+            return best_feature(gains, self.eps)
         left = self.allowed & ~self.is_selected
         for rules in self._rules_to_try():
             # near copies only if nothing else is possible
@@ -113,9 +115,15 @@ class Search:
     def _rules_to_try(self) -> list[Sequence[Rule]]:
         """All rules, and without the soft ones, in case those leave nothing."""
         hard = [rule for rule in self.rules if not rule.soft]
-        return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
+        if len(hard) == len(self.rules):
+            return [self.rules]
+        return [self.rules, hard]
 
-    def _best_under(self, rules: Sequence[Rule], features: Mask) -> int | None:
+    def _best_under(
+        self,
+        rules: Sequence[Rule],
+        features: Mask,
+    ) -> int | None:
         """Of some features (d,) the permitted one of the largest gain, or gain per cost."""
         refused: list[int] = []
         scores = per_cost(self.gains(), self.costs)
@@ -229,7 +237,10 @@ class Search:
     def _predicted(self, priority: Float64, j: int) -> Indices | None:
         """Features that will probably be selected next; None without estimates of G."""
         if j not in self._estimated:
-            features = promising_features(priority, penalty_dominates=self._penalty_dominates)
+            features = promising_features(
+                priority,
+                penalty_dominates=self._penalty_dominates,
+            )
             self._estimated = features
             self._estimates = _estimates(self.quadratics, features)
         if self._estimates is None:
@@ -237,7 +248,8 @@ class Search:
         features = self._estimated
         for estimate, cache in zip(self._estimates, self.caches):
             _insert_known_columns(estimate, features, cache)
-        n_steps = min(self.n_select - len(self.selected), MAX_BATCH) + N_EXTRA
+        n_needed = self.n_select - len(self.selected)
+        n_steps = min(n_needed, MAX_BATCH) + N_EXTRA
         found = predict_columns(
             [factor.restricted_to(features, n_steps) for factor in self.factors],
             self._estimates,
@@ -266,7 +278,8 @@ class Search:
         if is_copy.any() and distinct.size:
             gains[is_copy] = np.minimum(gains[is_copy], distinct.min())
         by_gain = np.lexsort((is_copy, -gains))
-        order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
+        others = by_gain[~self.is_selected[by_gain]]
+        order = np.concatenate([selected, others])
         # Two features may say together what neither says alone, so a next gain can exceed the
         # last one. Scores stay below it, as the order does. But features that the user asked
         # for entered whatever their gains, and bound nothing.
@@ -300,7 +313,8 @@ def grow(search: Search, monitor: Monitor | None = None) -> None:
             return
         if not search.has_column(j):
             search.fetch(j)
-            continue  # residuals were recomputed: ask again which feature is best
+            # residuals were recomputed: ask again which feature is best
+            continue
         search.select(j)
         if monitor is not None:
             n_selected = len(search.selected)
@@ -309,7 +323,10 @@ def grow(search: Search, monitor: Monitor | None = None) -> None:
                 return
 
 
-def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Floats] | None:
+def _estimates(
+    quadratics: Sequence[Quadratic],
+    features: Indices,
+) -> list[Floats] | None:
     """Estimates of G among some features, one per quadratic; None unless all have one."""
     found = []
     for quadratic in quadratics:
@@ -320,7 +337,11 @@ def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Float
     return found
 
 
-def _insert_known_columns(estimate: Floats, features: Indices, cache: ColumnCache) -> None:
+def _insert_known_columns(
+    estimate: Floats,
+    features: Indices,
+    cache: ColumnCache,
+) -> None:
     """Write columns that are known exactly into an estimate (m, m) of G, in place."""
     for place, feature in enumerate(features.tolist()):
         if feature in cache:

@@ -134,7 +134,8 @@ class Candidates:
             ruled_out["exclude"] = excluded
         if only is not None:
             among = feature_indices("candidates", only, d, names)
-            ruled_out["candidates"] = np.setdiff1d(np.arange(d), np.union1d(among, forced))
+            kept = np.union1d(among, forced)
+            ruled_out["candidates"] = np.setdiff1d(np.arange(d), kept)
         for rule, features in outside.items():
             ruled_out[rule] = np.setdiff1d(features, forced)
         for rule, features in ruled_out.items():
@@ -146,7 +147,8 @@ class Candidates:
 
     def check(self, k: int, names: Sequence[str] | None = None) -> None:
         """Raise unless k features can be selected among these."""
-        both = np.intersect1d(self.forced, self.excluded)  # by the user, only
+        # by the user, only
+        both = np.intersect1d(self.forced, self.excluded)
         if both.size:
             name = feature_name(int(both[0]), names)
             message = f": feature {name!r} is excluded as well. Remove it from one of the two."
@@ -202,7 +204,10 @@ def attribute_targets(
     return reduce_rank(A)
 
 
-def squared_label_weight(label_weight: float, targets: Float64 | None) -> float:
+def squared_label_weight(
+    label_weight: float,
+    targets: Float64 | None,
+) -> float:
     """Return the squared weight w of the labels next to targets (C, r): [A, √w I].
 
     With ``label_weight`` β the labels carry β times as much as the table: indicators of C
@@ -213,7 +218,9 @@ def squared_label_weight(label_weight: float, targets: Float64 | None) -> float:
         return 0.0
     C = len(targets)
     spread = float(((targets - targets.mean(axis=0)) ** 2).sum())
-    return label_weight * spread / (C - 1) if spread > 0.0 else label_weight
+    if spread > 0.0:
+        return label_weight * spread / (C - 1)
+    return label_weight
 
 
 def seen_objective(
@@ -272,12 +279,16 @@ def solve(
         tol=params.tol,
         n_inner=params.n_inner,
         step=params.step,
-        s_init=np.where(candidates.allowed, s, 0.0),  # where s starts at 0 it stays there
+        # where s starts at 0 it stays there
+        s_init=np.where(candidates.allowed, s, 0.0),
         monitor=monitor,
     )
 
 
-def _with_whole_groups(candidates: Candidates, panel: Panel | None) -> Mask:
+def _with_whole_groups(
+    candidates: Candidates,
+    panel: Panel | None,
+) -> Mask:
     """Features (d,) that may be selected: of a group also those of one value only."""
     allowed = candidates.allowed
     if panel is None or panel.unit_of is None:
@@ -399,7 +410,8 @@ class Problem:
         used = np.flatnonzero(solution.s)
         coef = self._in_attributes(solution.V)
         center, target_mean = self._centers()
-        within = self.objective.within(selected, _gram_among(solution, selected))
+        gram = _gram_among(solution, selected)
+        within = self.objective.within(selected, gram)
         known = {name.removesuffix("_"): value for name, value in self.knowledge.items()}
         rows = self.moments.rows
         batches = None
@@ -438,7 +450,8 @@ class Problem:
         panel = self.rules.panel
         if panel is None or (panel.demands is None and panel.unit_of is None):
             return min(self.n_select, self.candidates.n_selectable)
-        return int(np.count_nonzero(solution.s))  # groups differ in size, budgets in reach
+        # groups differ in size, budgets in reach
+        return int(np.count_nonzero(solution.s))
 
     def _in_attributes(self, V: Float64) -> Float64:
         """Rows of V in the columns of the attribute table, without those of the labels."""
@@ -458,7 +471,10 @@ class Problem:
             shares @ self.table.values / shares.sum(),
         )
 
-    def _normal_equations(self, solution: Solution) -> NormalEquations | None:
+    def _normal_equations(
+        self,
+        solution: Solution,
+    ) -> NormalEquations | None:
         """What W of fewer features follows from; None for "alternating"."""
         gram = solution.gram
         if gram is None or self.params.solver != "direct":
@@ -494,7 +510,8 @@ class Problem:
         group = np.where(self.candidates.constant & (solution.s == 0.0), 2, 1)
         group[self.candidates.forced] = 0
         group[self.candidates.excluded] = 3
-        order = solution.order[np.argsort(group[solution.order], kind="stable")]
+        by_group = np.argsort(group[solution.order], kind="stable")
+        order = solution.order[by_group]
         return order, np.where(group >= 2, -np.inf, solution.scores)
 
 
@@ -564,7 +581,10 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     return None if -1 in places else gram[np.ix_(places, places)]
 
 
-def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
+def _calibration_sample(
+    moments: Moments,
+    selected: Indices,
+) -> CalibrationSample | None:
     """A few samples of each class, by which predictions are calibrated; None beyond memory."""
     rows = moments.rows
     n_classes = len(moments.classes)
@@ -611,7 +631,8 @@ def _note_classes_alike(
     Only their labels can separate them.
     """
     groups: dict[bytes, list[str]] = {}
-    for label, values in zip(table.classes.tolist(), table.values + 0.0):  # -0.0 is 0.0
+    # -0.0 is 0.0
+    for label, values in zip(table.classes.tolist(), table.values + 0.0):
         groups.setdefault(values.tobytes(), []).append(str(label))
     alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
     if not alike:
@@ -627,7 +648,10 @@ def _note_classes_alike(
     warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
 
 
-def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) -> None:
+def _warn_of_dominant_features(
+    variances: Float64,
+    names: Sequence[str] | None,
+) -> None:
     """Name the few features that together have nearly all of the variance (d,)."""
     total = max(float(variances.sum()), np.finfo(float).tiny)
     shares = variances / total

@@ -136,7 +136,10 @@ class ClassLevels:
         return np.asarray(self.means.max(axis=0))
 
 
-def outside_levels(params: RuleParameters, levels: ClassLevels) -> dict[str, Indices]:
+def outside_levels(
+    params: RuleParameters,
+    levels: ClassLevels,
+) -> dict[str, Indices]:
     """Return the features that min_level and max_level rule out, by the rule."""
     found = {}
     # The largest class mean decides: below the window a feature is detected in no class,
@@ -152,7 +155,11 @@ def outside_levels(params: RuleParameters, levels: ClassLevels) -> dict[str, Ind
 # ---- parameters in all their forms ----------------------------------------------------
 
 
-def group_units(groups: Any, d: int, names: Sequence[str] | None) -> tuple[Indices, list[Any]]:
+def group_units(
+    groups: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> tuple[Indices, list[Any]]:
     """Return the unit (d,) of each feature, counted from 0, and the labels of the units.
 
     ``groups`` are d labels, or a mapping or pandas Series from names of features to labels.
@@ -180,7 +187,11 @@ def group_units(groups: Any, d: int, names: Sequence[str] | None) -> tuple[Indic
     return unit_of, shown
 
 
-def feature_costs(costs: Any, d: int, names: Sequence[str] | None) -> Float64:
+def feature_costs(
+    costs: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> Float64:
     """Return the cost (d,) of each feature, from d numbers or a mapping from names."""
     values = _values_of_features("costs", costs, d, names, missing=np.nan)
     try:
@@ -264,7 +275,8 @@ class PanelRules:
     budget: float | None = None
     capacity: Float64 | None = None  # (C,)
     min_per_class: int = 0
-    not_marked: Sequence[Label] = ()  # unseen classes without enough markers
+    # unseen classes without enough markers
+    not_marked: Sequence[Label] = ()
 
     def sentences(self, solution: Solution) -> list[str]:
         """Return what each rule ruled out, or led to, and what it cost in J."""
@@ -295,7 +307,9 @@ class PanelRules:
         """Units of the selected features."""
         assert self.panel is not None
         unit_of = self.panel.unit_of
-        return np.flatnonzero(selected) if unit_of is None else np.unique(unit_of[selected])
+        if unit_of is None:
+            return np.flatnonzero(selected)
+        return np.unique(unit_of[selected])
 
     def _mask_sentence(self, rule: str, solution: Solution) -> str:
         """How many features a rule keeps out, and what the best of them would add."""
@@ -407,7 +421,8 @@ class _PanelMaker:
         unit_of = np.arange(d)
         if params.groups is not None:
             unit_of, self.labels = group_units(params.groups, d, names)
-            if len(self.labels) < d:  # otherwise each feature is a group by itself
+            # otherwise each feature is a group by itself
+            if len(self.labels) < d:
                 self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
         # The indicator matrix (d, U) of the units: a product with it sums over each unit.
@@ -416,7 +431,8 @@ class _PanelMaker:
         forced_mask = np.zeros(d, dtype=bool)
         forced_mask[forced] = True
         self.forced = self.per_unit(forced_mask[None])[0] > 0.0
-        is_out = ~allowed & ~constant  # an excluded feature keeps its whole group out
+        # an excluded feature keeps its whole group out
+        is_out = ~allowed & ~constant
         is_candidate = allowed & ~constant
         has_candidate = self.per_unit(is_candidate[None])[0] > 0.0
         has_excluded = self.per_unit(is_out[None])[0] > 0.0
@@ -551,7 +567,12 @@ class _PanelMaker:
 
     # ---- without one rule --------------------------------------------------------------
 
-    def _relaxed(self, panel: Panel, n_budget: int, rules: PanelRules) -> dict[str, Panel]:
+    def _relaxed(
+        self,
+        panel: Panel,
+        n_budget: int,
+        rules: PanelRules,
+    ) -> dict[str, Panel]:
         """The panel without each rule in turn, as far as that is a panel."""
         found: dict[str, Panel] = {}
         demands = panel.demands
@@ -593,7 +614,12 @@ class _PanelMaker:
             return self._refuse_limits(limits_only, n_budget, what)
         return self._refuse_quota(demands, m, what)
 
-    def _refuse_limits(self, demands: Demands, n_budget: int, what: str) -> ParameterError:
+    def _refuse_limits(
+        self,
+        demands: Demands,
+        n_budget: int,
+        what: str,
+    ) -> ParameterError:
         """The budget or the capacity is too small for the number of units."""
         is_budget = np.arange(len(demands.limits)) < n_budget
         # At a price of −1 each the cheapest panel is the one of the most units.
@@ -628,7 +654,12 @@ class _PanelMaker:
         n_free = 0 if self.count is None else self.count - int(demands.forced.sum())
         return fixed + float(free[:n_free].sum()) > float(demands.most[row])
 
-    def _refuse_quota(self, demands: Demands, m: int, what: str) -> ParameterError:
+    def _refuse_quota(
+        self,
+        demands: Demands,
+        m: int,
+        what: str,
+    ) -> ParameterError:
         """Markers of all classes do not go together with the number, budget or capacity."""
         lacking = shortfalls(demands)
         shown = ""
