@@ -125,6 +125,7 @@ class PanelReport:
         """Return for each feature the near copies of it that are not selected, best first."""
         copies = self.explanation.duplicates
         others = copies[~copies["chosen"].astype(bool)]
+        # Every feature gets a list, also an empty one: the table has one row for each.
         found: dict[str, list[str]] = {name: [] for name in self.features}
         for name, other in zip(others["feature"], others["other"]):
             found[str(name)].append(str(other))
@@ -252,6 +253,7 @@ class PanelReport:
     def _next_error(self) -> float:
         """The share of samples confused of the worst pair that `_weakest` does not name."""
         errors = self.explanation.pairs["error"].to_numpy()
+        # Pairs are sorted by error, the largest first, and `_weakest` names the first ones.
         n_named = min(MOST_NAMED, int((errors >= NOTABLE_ERROR).sum()))
         return float(errors[n_named]) if n_named < len(errors) else 0.0
 
@@ -259,7 +261,13 @@ class PanelReport:
         """The features in the order of their entry, with reasons."""
         words = self.words
         found = self.explanation
-        columns = ["rank", words.feature, "share of fit", "varies with", "levels"]
+        columns = [
+            "rank",
+            words.feature,
+            "share of fit",
+            "varies with",
+            "levels",
+        ]
         if found.n_bootstraps:
             columns.append("frequency")
         has_batches = "batch_variance" in found.features
@@ -267,9 +275,16 @@ class PanelReport:
             columns.append(f"{words.class_} · batch")
         columns.append("near copies")
         body: list[list[Any]] = []
+        # Cells follow the order of `columns`, which has optional ones in between.
         for rank, row in enumerate(found.features.itertuples(), start=1):
             name = str(row.Index)
-            line: list[Any] = [rank, name, f"{row.share:.1%}", row.carries, row.separates]
+            line: list[Any] = [
+                rank,
+                name,
+                f"{row.share:.1%}",
+                row.carries,
+                row.separates,
+            ]
             if found.n_bootstraps:
                 line.append(f"{row.frequency:.0%}")
             if has_batches:
@@ -364,25 +379,42 @@ class PanelReport:
         words = self.words
         found = self.explanation
         distances = found.separation.to_numpy(copy=True)
+        # A class is at distance 0 of itself, which is not its nearest other class.
         np.fill_diagonal(distances, np.inf)
         body: list[list[Any]] = []
         for row, (label, n_markers) in enumerate(found.coverage.items()):
             markers = found.markers.index[found.markers[label]].astype(str).tolist()
-            # The strongest first: the largest step above the other classes.
             nearest = found.separation.columns[distances[row].argmin()]
             title = f"{label} (predicted)" if label in found.unseen else str(label)
             distance = float(distances[row].min())
-            body.append([title, int(n_markers), markers or "–", str(nearest), distance])
+            body.append(
+                [
+                    title,
+                    int(n_markers),
+                    markers or "–",
+                    str(nearest),
+                    distance,
+                ]
+            )
+        # Classes that lack markers are what a reader looks for.
         body.sort(key=lambda line: line[1])
         text = (
             f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
             "standard deviation (within classes) above the mean of the others, and the "
             f"{words.class_} is among its two highest."
         )
-        columns = [words.class_, "markers", "which", "nearest", "distance to it"]
+        columns = [
+            words.class_,
+            "markers",
+            "which",
+            "nearest",
+            "distance to it",
+        ]
         caption = f"Markers of each {words.class_}, fewest first"
         return Section(
-            f"Coverage of each {words.class_}", [text], Table(caption, columns, body, open=True)
+            f"Coverage of each {words.class_}",
+            [text],
+            Table(caption, columns, body, open=True),
         )
 
     def _separation(self) -> Section:
@@ -396,7 +428,11 @@ class PanelReport:
         series: dict[str, list[tuple[Any, ...]]] = {}
         for i, first in enumerate(names):
             series[first] = [
-                _field(second, None if i == j else float(distances[i, j]), "distance")
+                _field(
+                    second,
+                    None if i == j else float(distances[i, j]),
+                    "distance",
+                )
                 for j, second in enumerate(names)
             ]
         panel = Panel(
@@ -408,9 +444,16 @@ class PanelReport:
             color="distance",
             limits=(0.0, LARGEST_DISTANCE),
         )
+        # Two normal distributions of one covariance at distance δ: the best rule errs in
+        # Φ(−δ/2) of the samples, the numbers that the text gives.
         pairs = found.pairs[:MOST_PAIRS]
         body = [
-            [marks.get(p.first, p.first), marks.get(p.second, p.second), p.distance, p.error]
+            [
+                marks.get(p.first, p.first),
+                marks.get(p.second, p.second),
+                p.distance,
+                p.error,
+            ]
             for p in pairs.itertuples()
         ]
         columns = ["one", "other", "distance", "share confused"]
@@ -436,7 +479,11 @@ class PanelReport:
         series: dict[str, list[tuple[Any, ...]]] = {}
         for i, first in enumerate(names):
             series[first] = [
-                _field(second, None if i == j else float(correlations[i, j]), "correlation")
+                _field(
+                    second,
+                    None if i == j else float(correlations[i, j]),
+                    "correlation",
+                )
                 for j, second in enumerate(names)
             ]
         panel = Panel(
@@ -450,9 +497,14 @@ class PanelReport:
         )
         first_of, second_of = np.triu_indices(len(correlations), 1)
         found = correlations[first_of, second_of]
+        # A correlation of −1 says as much as one of 1: the other feature is redundant.
         order = np.argsort(-np.abs(found), kind="stable")[:MOST_PAIRS]
         body = [
-            [self.features[first_of[i]], self.features[second_of[i]], float(found[i])]
+            [
+                self.features[first_of[i]],
+                self.features[second_of[i]],
+                float(found[i]),
+            ]
             for i in order.tolist()
         ]
         text = (
@@ -461,7 +513,12 @@ class PanelReport:
         )
         caption = f"Pairs of {words.features}, the most alike first"
         table = Table(caption, ["one", "other", "correlation"], body)
-        return Section(f"Correlation between the {words.features}", [text], table, [panel])
+        return Section(
+            f"Correlation between the {words.features}",
+            [text],
+            table,
+            [panel],
+        )
 
     def _stability(self) -> Section:
         """How often features are selected on bootstraps of the classes."""
@@ -482,7 +539,12 @@ class PanelReport:
             f"depends on few {words.classes}, or has substitutes that take its place; those "
             "not in the panel were often selected instead."
         )
-        columns = [words.feature, "frequency", "95 % interval", "in the panel"]
+        columns = [
+            words.feature,
+            "frequency",
+            "95 % interval",
+            "in the panel",
+        ]
         caption = f"Frequency of selection over {found.n_bootstraps} bootstraps"
         return Section("Stability", [text], Table(caption, columns, body))
 
@@ -545,6 +607,8 @@ def panel_report(
     if words is None:
         words = CELLS if as_genes(X) is not None or _of_cells(X) else Words()
     of_cells = words == CELLS
+    # A count above 0 means that a gene was detected. Measurements have no such zero,
+    # so their share is taken above the average of the classes.
     thresholds = np.zeros(len(explanation.means))
     if not of_cells:
         thresholds = _class_average(selector, len(thresholds))
@@ -555,6 +619,7 @@ def panel_report(
         pandas = import_optional("pandas", "data", what="A panel")
         hits, counts = counted
         n_samples = int(counts.sum())
+        # A class of the fit may have no sample in X; its share is then 0, not 0/0.
         values = hits / np.maximum(counts, 1)[:, None]
         names = explanation.features.index
         shares = pandas.DataFrame(values.T, names, explanation.classes.columns)
@@ -583,6 +648,7 @@ def _of_cells(X: DataLike) -> bool:
 def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
     """The mean (k,) over the seen classes of each selected feature, best first."""
     selected = np.asarray(selector.order_)[:n_selected]
+    # Class means are stored by ascending feature: these are their places, best first.
     entered = np.searchsorted(np.sort(selected), selected)
     means: Float64 = np.asarray(selector.class_means_)
     return means.mean(axis=0)[entered]
@@ -594,6 +660,7 @@ def _settings_of(selector: LinearSelector) -> dict[str, object]:
     for name, value in selector.get_params(deep=False).items():
         if value is None:
             continue
+        # An array or a frame would fill the page.
         shape = getattr(value, "shape", None)
         settings[name] = value if shape is None else f"table of shape {shape}"
     return settings
@@ -601,6 +668,8 @@ def _settings_of(selector: LinearSelector) -> dict[str, object]:
 
 def _spreads(found: Explanation) -> Any:
     """Standard deviations (k,) within classes, by the levels that are given in them."""
+    # Each row of `classes` is (mean − average)/σ of one feature, so that
+    # σ = ‖mean − average‖ / ‖row‖.
     seen = found.means[found.classes.columns]
     centered = seen.sub(seen.mean(axis=1), axis=0)
     sizes = np.sqrt((centered**2).sum(axis=1))
@@ -635,6 +704,7 @@ def _shares_above(
     """
     n_selected = len(thresholds)
     selected = np.asarray(selector.order_)[:n_selected]
+    # Blocks hold the selected features ascending: these are their columns, best first.
     entered = np.searchsorted(np.sort(selected), selected)
     n_classes = len(selector.classes_)
     hits = np.zeros((n_classes, n_selected))
@@ -659,6 +729,7 @@ def _labeled_blocks(
 ) -> Iterator[tuple[Float64, Indices]] | None:
     """Blocks of samples (r, k), selected features ascending, and their classes (r,)."""
     if X is None:
+        # The last fit remembers its samples if they fit into memory.
         moments = getattr(selector, "_training_moments", None)
         rows = None if moments is None else moments.rows
         if rows is None or not rows.in_memory:
@@ -672,9 +743,8 @@ def _labeled_blocks(
         samples = open_blocks(X, y)
     elif kind is Kind.LABELED_FRAME:
         y = samples[y]
-        samples = samples[
-            [name for name in samples.columns if name in selector.feature_names_in_]
-        ]
+        known = selector.feature_names_in_
+        samples = samples[[name for name in samples.columns if name in known]]
     opened = kind in (Kind.STORED, Kind.SOURCE)
     labels = samples.labels if opened else Labels.of(y)
     return _with_codes(selector, samples, _codes_of(selector, labels))
@@ -682,11 +752,13 @@ def _labeled_blocks(
 
 def _codes_of(selector: LinearSelector, labels: Labels) -> Indices:
     """The fitted class (n,) of each sample, negative where it has none."""
+    # Labels of a file are text; those of the fit may have been numbers.
     position = {str(label): i for i, label in enumerate(selector.classes_.tolist())}
-    # One more for the code -1, and for those left out, which all have no class.
+    # Code -1 indexes the last entry, which stands for samples without a class.
     found = [position.get(str(label), -1) for label in labels.classes]
     codes = np.asarray(labels.codes)
-    return np.where(codes >= 0, np.array([*found, -1])[np.maximum(codes, -1)], -1)
+    translated = np.array([*found, -1])[np.maximum(codes, -1)]
+    return np.where(codes >= 0, translated, -1)
 
 
 def _with_codes(

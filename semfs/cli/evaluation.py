@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
 PAGE = "Page with figures, .html."
-PANEL = (
+PANEL_HELP = (
     "Also judge this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
 )
@@ -65,7 +65,7 @@ class Evaluation:
 
     data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = USUAL_METHODS
-    panel: Annotated[list[Path] | None, Option(help=PANEL)] = None
+    panel: Annotated[list[Path] | None, Option(help=PANEL_HELP)] = None
     ks: Annotated[str, Option("-k", help=SIZES)] = "5:50:5"
     label: Label = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=ATTRIBUTES)] = None

@@ -48,7 +48,7 @@ LIST = "a name, a list with commas, a file with one name per line, or 're:PATTER
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
-PER_CLASS = "At least so many of the selected features mark each class."
+PER_CLASS_HELP = "At least so many of the selected features mark each class."
 GROUPS = (
     "Features selected together; -k then counts groups: a column of var (H5AD, Zarr), or a "
     "table of features and groups."
@@ -115,7 +115,7 @@ class Selection:
     include: Annotated[Names, Option(help=INCLUDE)] = None
     exclude: Annotated[Names, Option(help=EXCLUDE)] = None
     candidates: Annotated[Names, Option(help=CANDIDATES)] = None
-    min_per_class: Annotated[int | None, Option(help=PER_CLASS)] = None
+    min_per_class: Annotated[int | None, Option(help=PER_CLASS_HELP)] = None
     groups: Annotated[str | None, Option(help=GROUPS)] = None
     costs: Annotated[str | None, Option(help=COSTS)] = None
     budget: Annotated[float | None, Option(help=BUDGET)] = None

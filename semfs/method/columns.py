@@ -16,7 +16,10 @@ class ColumnCache:
     ``fetch_columns`` returns columns (d, b) of G for features (b,), in one pass over the data.
     """
 
-    def __init__(self, fetch_columns: Callable[[Indices], Float64]) -> None:
+    def __init__(
+        self,
+        fetch_columns: Callable[[Indices], Float64],
+    ) -> None:
         self._fetch_columns = fetch_columns
         self._columns: dict[int, Float64] = {}
 
@@ -37,6 +40,7 @@ class ColumnCache:
         missing = [int(j) for j in features if j not in self._columns]
         if not missing:
             return
+        # Reading X dominates: b columns in one pass cost little more than one.
         block = self._fetch_columns(np.array(missing, dtype=np.intp))
         for place, feature in enumerate(missing):
             self._columns[feature] = block[:, place]
@@ -89,6 +93,8 @@ class NearCopies:
             return
         columns = self._scatter_columns(wanted)
         for place, feature in enumerate(wanted.tolist()):
+            # |T_ij| > r √(T_ii T_jj) is |correlation| > r without a division: a constant
+            # feature has 0 on both sides and copies nothing.
             limit = self.max_correlation * self._spread[feature] * self._spread
             alike = np.abs(columns[:, place]) > limit
             alike[feature] = False
@@ -115,6 +121,7 @@ class ScatterColumns:
 
     def __call__(self, features: Indices, *, precise: bool) -> Float64:
         """Return columns (d, b) about the mean. Do not write into the array."""
+        # Compared by value: each objective passes an array of its own.
         request = (features.tolist(), precise)
         if request != self._request:
             self._last = self._moments.scatter_columns(features, precise=precise)

@@ -18,7 +18,12 @@ from semfs._typing import Indices, Mask
 from semfs.arrays import quiet_overflow
 from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
-from semfs.method.panel import Panel, RuleMaker, relaxed_decreases, select_panel
+from semfs.method.panel import (
+    Panel,
+    RuleMaker,
+    relaxed_decreases,
+    select_panel,
+)
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.method.search import grow
 
@@ -79,6 +84,7 @@ def forward_selection(
     forced = np.zeros(d, dtype=bool)
     if include is not None:
         forced[include] = True
+    # What the user includes may be selected even if it is no candidate.
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     wanted = Panel(n_select) if panel is None else panel
@@ -86,6 +92,7 @@ def forward_selection(
     solution = search.solution()
     _check_finite(solution, allowed)
     if wanted.relaxed:
+        # Only now: the columns that the search fetched are all that this looks at.
         solution = replace(solution, relaxed=relaxed_decreases(search, wanted))
     if n_swaps and sum(search.decreases) > 0.0:
         # The set is final; its ranking is a forward selection among its features.
@@ -99,6 +106,8 @@ def forward_selection(
 
 def _check_finite(solution: Solution, allowed: Mask) -> None:
     """Raise if numbers overflowed on the way."""
+    # NumPy's warnings of overflow are off during the search (`quiet_overflow`), so what
+    # is returned is checked instead.
     results = (solution.scores[allowed], solution.V, solution.objective)
     if not all(np.isfinite(values).all() for values in results):
         raise ValueError(

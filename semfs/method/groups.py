@@ -46,9 +46,11 @@ class GroupSearch(Search):
         self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
         self.n_groups = n_groups
+        # Features sorted by group, cut where the next group begins.
         by_unit = np.argsort(unit_of, kind="stable")
         sizes = np.bincount(unit_of, minlength=self.n_units)
         self.members = np.split(by_unit, np.cumsum(sizes)[:-1])
+        # Columns of the Cholesky factor: no n groups have more features than the largest.
         largest = np.sort(sizes)[::-1]
         n_select = int(largest[:n_groups].sum())
         self.unit_costs = costs
@@ -62,6 +64,8 @@ class GroupSearch(Search):
 
     def best(self) -> int | None:
         """Return the next feature of a group that has begun to enter, or the best group's."""
+        # Features enter one by one, as columns of the Cholesky factor. The gains of a group
+        # add up to tr(R_g' Δ_gg⁻¹ R_g) in any order.
         waiting = self._begun() & ~self.is_selected
         if not waiting.any():
             unit = self._best_unit()
@@ -91,7 +95,8 @@ class GroupSearch(Search):
         if forced.any():
             return self._largest(forced, ())
         for rules in self._rules_to_try():
-            found = self._largest(self._units(self.allowed) & ~taken, rules)
+            left = self._units(self.allowed) & ~taken
+            found = self._largest(left, rules)
             if found is not None:
                 return found
         return None
@@ -118,30 +123,38 @@ class GroupSearch(Search):
                 return None
             scores = per_cost(gains, self.unit_costs)
             best = float(scores[eligible & known].max(initial=-1.0))
+            # A group whose bound is below the best known gain cannot be the best.
             unknown = np.flatnonzero(eligible & ~known & (bounds >= best))
             if unknown.size:
-                unknown = unknown[np.argsort(-bounds[unknown], kind="stable")]
+                by_bound = np.argsort(-bounds[unknown], kind="stable")
+                unknown = unknown[by_bound]
                 asked = self._next_batch(unknown)
                 gains[asked] = self._unit_gains(asked)
                 known[asked] = True
                 continue
-            found = best_feature(np.where(eligible & known, scores, -1.0), self.eps)
-            if all(rule.permits(int(self.members[found][0])) for rule in rules):
+            candidates = np.where(eligible & known, scores, -1.0)
+            found = best_feature(candidates, self.eps)
+            # Rules on groups ask for the unit of a feature; any member stands for it.
+            member = int(self.members[found][0])
+            if all(rule.permits(member) for rule in rules):
                 return found
             refused.append(found)
 
     def _bounds(self) -> Float64:
-        """Upper bounds (U,) of the gains; exact for groups of one feature."""
+        """Upper bounds ‖R_g‖²/γ (U,) of the gains; infinite if γ is 0."""
         total = np.zeros(self.n_units)
         for factor in self.factors:
             if factor.gamma <= 0.0:
                 return np.full(self.n_units, np.inf)
             norms = np.maximum(factor.squared_norms, 0.0)
-            total += np.bincount(self.unit_of, norms, self.n_units) / factor.gamma
+            sums = np.bincount(self.unit_of, norms, self.n_units)
+            total += sums / factor.gamma
         return total * (1.0 + 1e-9)  # rounding must not hide a group
 
     def _next_batch(self, units: Indices) -> Indices:
         """The first of some groups: those whose columns are at hand, or one more batch."""
+        # Units come by falling bound. What is at hand costs no pass over the data, so it goes
+        # first as long as no group with a larger bound is missing.
         at_hand = [unit in self._blocks[0] for unit in units.tolist()]
         n_first = len(units) if all(at_hand) else int(np.argmin(at_hand))
         if n_first:
@@ -150,6 +163,8 @@ class GroupSearch(Search):
         sizes = np.array([len(self.members[unit]) for unit in missing.tolist()])
         n_groups = self.n_groups or MIN_BATCH
         wanted = max(MIN_BATCH, int(1.25 * n_groups * sizes.mean()))
+        # Whole groups only: half of a group has no gain. A quarter more than what the search
+        # will select, because bounds are not gains.
         within = np.cumsum(sizes) <= min(wanted, 4 * MAX_BATCH)
         batch = missing[: max(1, int(within.sum()))]
         columns = np.concatenate([self.members[unit] for unit in batch.tolist()])
@@ -164,7 +179,8 @@ class GroupSearch(Search):
         total = np.zeros(len(units))
         members = [self.members[unit] for unit in units.tolist()]
         for factor, blocks in zip(self.factors, self._blocks):
-            total += _block_gains(factor, members, [blocks[u] for u in units.tolist()])
+            among = [blocks[unit] for unit in units.tolist()]
+            total += _block_gains(factor, members, among)
         return total
 
 
@@ -177,6 +193,7 @@ def _block_gains(
     factor: PivotedCholesky, members: list[Indices], blocks: list[Float64]
 ) -> Float64:
     """Gains tr(R_g' Δ_gg⁻¹ R_g) of groups, all of them at once: filled up to one size."""
+    # Padded entries have R = 0 and the identity in Δ, so they add nothing to the trace.
     size = max(len(features) for features in members)
     sizes = np.array([len(features) for features in members])
     is_filled = np.arange(size) < sizes[:, None]
@@ -194,5 +211,6 @@ def _block_gains(
     if factor.gamma > 0.0:
         solved = np.linalg.solve(delta, R)
     else:
+        # Without a penalty Δ_gg is singular if features of a group repeat each other.
         solved = np.linalg.pinv(delta, SMALLEST_PIVOT, hermitian=True) @ R
     return np.asarray((solved * R).sum(axis=(1, 2)))

@@ -53,6 +53,7 @@ class Panel:
             return min(self.n_units, d)
         demands = self.demands
         assert demands is not None
+        # The cheapest units by each limit alone: no panel within it has more.
         most = d
         for usage, limit in zip(demands.usage, demands.most):
             cheapest = np.sort(usage[demands.available | demands.forced])
@@ -72,6 +73,7 @@ class Panel:
             )
         unit_of = None
         if self.unit_of is not None:
+            # Units are sorted, so that a unit's new number is its place among them.
             unit_of = np.searchsorted(units, self.unit_of[features])
         costs = None if self.costs is None else self.costs[units]
         return Panel(self.n_units, unit_of, costs, demands)
@@ -100,6 +102,7 @@ def select_panel(
     before a lot that is dear. So features are also selected by gain alone, among those whose
     columns are at hand and the best few of all.
     """
+    # Rules remember what was selected, so each search makes new ones.
     makers = (rules, copies)
     search = _new_search(quadratics, caches, panel, allowed, forced, makers, panel.costs)
     grow(search, monitor)
@@ -114,15 +117,24 @@ def select_panel(
     return other
 
 
-def _at_hand(search: Search, allowed: Mask, forced: Mask, unit_of: Indices | None) -> Mask:
+def _at_hand(
+    search: Search,
+    allowed: Mask,
+    forced: Mask,
+    unit_of: Indices | None,
+) -> Mask:
     """Features (d,) whose columns were fetched, after those of the best first gains are."""
+    # With nothing selected R = B and δ_j = G_jj + γ: the first gains ‖B_j‖²/(G_jj + γ)
+    # need no column of G.
     first = np.zeros(len(allowed))
     for quadratic in search.quadratics:
         squares = np.einsum("ij,ij->i", quadratic.B, quadratic.B)
         pivots = np.maximum(quadratic.diag + quadratic.gamma, np.finfo(float).tiny)
         first += squares / pivots
-    best = np.argsort(-np.where(allowed, first, -1.0), kind="stable")[:N_BEST]
+    first = np.where(allowed, first, -1.0)
+    best = np.argsort(-first, kind="stable")[:N_BEST]
     if unit_of is not None:
+        # The gain of a group needs the columns of all its features.
         best = np.flatnonzero(np.isin(unit_of, unit_of[best]))
     found = np.zeros(len(allowed), dtype=bool)
     for cache in search.caches:
@@ -149,7 +161,14 @@ def _new_search(
         rules.append(KeepFeasible(panel.demands, panel.feasible, panel.unit_of))
     if panel.unit_of is not None:
         return GroupSearch(
-            quadratics, caches, panel.n_units, allowed, forced, panel.unit_of, rules, costs
+            quadratics,
+            caches,
+            panel.n_units,
+            allowed,
+            forced,
+            panel.unit_of,
+            rules,
+            costs,
         )
     n_select = panel.most_features(len(allowed))
     return Search(quadratics, caches, n_select, allowed, forced, copies, rules, costs)
@@ -164,6 +183,7 @@ def relaxed_decreases(
     data and next to no time.
     """
     found = {}
+    # A search among fewer features finds no more than one among all: a lower bound.
     features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
     features = features[(search.allowed | search.forced)[features]]
     is_copy = (search.copy_of >= 0) & ~search.is_selected
@@ -174,14 +194,18 @@ def relaxed_decreases(
     ]
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     for name, other in panel.relaxed.items():
-        units = features if other.unit_of is None else np.unique(other.unit_of[features])
+        units = features
+        if other.unit_of is not None:
+            units = np.unique(other.unit_of[features])
         small = other.restricted_to(features, units)
+        # Without a budget nothing would end the search; as many units as it bought do.
         if name == "budget" and small.n_units is None:
             small = small.of_size(search.n_selected_units)
         if small.n_units is not None:
             small = replace(small, n_units=min(small.n_units, len(units)))
         if small.demands is not None:
             small = replace(small, feasible=feasible_panel(small.demands))
+            # The few features at hand may hold no panel; then nothing is said of the rule.
             if small.feasible is None:
                 continue
         allowed = np.ones(len(features), dtype=bool)
@@ -193,7 +217,11 @@ def relaxed_decreases(
     return found
 
 
-def _restricted(quadratic: Quadratic, cache: ColumnCache, features: Indices) -> Quadratic:
+def _restricted(
+    quadratic: Quadratic,
+    cache: ColumnCache,
+    features: Indices,
+) -> Quadratic:
     """The same J for some features (m,), whose Gram columns are at hand."""
     G = cache.stacked(features.tolist())[features]
 

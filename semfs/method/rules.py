@@ -105,23 +105,32 @@ class Demands:
         inside = not (units & ~(self.available | self.forced)).any()
         complete = bool(units[self.forced].all())
         enough = bool((brought >= self.needs).all())
-        return inside and complete and enough and bool((used <= self.most).all())
+        affordable = bool((used <= self.most).all())
+        return inside and complete and enough and affordable
 
     @cached_property
     def effort(self) -> Float64:
         """How much of the limits each unit (U,) uses up, summed over the limits."""
+        # Shares of the limits: costs and signals have different units and cannot be added.
         unit = np.where(self.limits > 0.0, self.limits, 1.0)
         return (self.usage / unit[:, None]).sum(axis=0)
 
     @cached_property
-    def kinds(self) -> Indices:
+    def supply_pattern(self) -> Indices:
         """A number (U,) of each unit, the same where they bring the same; 0 for nothing."""
         # different columns of small numbers have different products with random weights
         weights = np.random.default_rng(0).random(len(self.needs))
         products = weights @ self.supply
-        return np.unique(np.append(0.0, products), return_inverse=True)[1][1:]
+        with_nothing = np.append(0.0, products)
+        _, numbers = np.unique(with_nothing, return_inverse=True)
+        return numbers[1:]
 
-    def without(self, *, usage: Mask | None = None, supply: bool = False) -> Demands:
+    def without(
+        self,
+        *,
+        usage: Mask | None = None,
+        supply: bool = False,
+    ) -> Demands:
         """Return the demands without some of the limits (r,), or without all needs."""
         kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
         n_needs = 0 if supply else len(self.needs)
@@ -153,7 +162,8 @@ def feasible_panel(
     kept = demands.forced.copy() if chosen is None else demands.forced | chosen
     pool = _pool(demands, kept)
     if pool is None and not exact:
-        return _by_need(demands, kept, np.flatnonzero(demands.available & ~kept))
+        free = np.flatnonzero(demands.available & ~kept)
+        return _by_need(demands, kept, free)
     if pool is not None:
         found = _by_need(demands, kept, pool)
         if not exact:
@@ -161,7 +171,8 @@ def feasible_panel(
         if found is None:
             found = _solve(demands, kept, pool)
         if found is not None or len(demands.limits) <= 1:
-            return found  # with one limit the cheapest of each kind are all that matters
+            # with one limit the cheapest of each kind are all that matters
+            return found
     return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
 
 
@@ -174,20 +185,24 @@ def _pool(demands: Demands, kept: Mask) -> Indices | None:
     free = np.flatnonzero(demands.available & ~kept)
     n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
     n_each = int(demands.needs.max(initial=0.0))
+    # A pool that is not much smaller than all units would save no time.
     if len(free) <= 4 * (n_fill + n_each + SPARE_UNITS):
         return None
     by_effort = free[np.argsort(demands.effort[free], kind="stable")]
     found = [by_effort[: n_fill + SPARE_UNITS]]
     if n_each:
-        needed = by_effort[demands.kinds[by_effort] > 0]
-        found.append(needed[_first_of_each(demands.kinds[needed], n_each)])
+        # For one pattern no panel needs more units than the largest need.
+        needed = by_effort[demands.supply_pattern[by_effort] > 0]
+        patterns = demands.supply_pattern[needed]
+        found.append(needed[_first_of_each(patterns, n_each)])
     return np.unique(np.concatenate(found))
 
 
-def _first_of_each(kinds: Indices, n: int) -> Indices:
-    """Places of the first n of each kind."""
-    order = np.argsort(kinds, kind="stable")
-    ordered = kinds[order]
+def _first_of_each(patterns: Indices, n: int) -> Indices:
+    """Places of the first n of each pattern."""
+    order = np.argsort(patterns, kind="stable")
+    ordered = patterns[order]
+    # In sorted order a pattern is one run; its start is the first place of its number.
     starts = np.searchsorted(ordered, ordered)
     return order[np.arange(len(order)) - starts < n]
 
@@ -201,8 +216,13 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     effort = demands.effort[pool]
     scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
     while (missing > 0.0).any():
-        covered = np.minimum(supply, np.maximum(missing, 0.0)[:, None]).sum(axis=0)
-        value = np.where(free & (covered > 0.0), covered - 0.5 * effort / scale, -np.inf)
+        wanted = np.maximum(missing, 0.0)[:, None]
+        covered = np.minimum(supply, wanted).sum(axis=0)
+        # Markers are counted in whole numbers and the second term is at most 1/2: effort
+        # decides only between units that cover equally much.
+        is_useful = free & (covered > 0.0)
+        net = covered - 0.5 * effort / scale
+        value = np.where(is_useful, net, -np.inf)
         best = int(np.argmax(value)) if len(pool) else 0
         if not len(pool) or np.isneginf(value[best]):
             return None
@@ -214,7 +234,8 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
         rest = pool[free]
         if not 0 <= n_left <= len(rest):
             return None
-        panel[rest[np.argsort(effort[free], kind="stable")[:n_left]]] = True
+        by_effort = np.argsort(effort[free], kind="stable")
+        panel[rest[by_effort[:n_left]]] = True
     return panel if demands.met_by(panel) else None
 
 
@@ -229,6 +250,7 @@ def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     if not len(pool) or n_left == 0:
         return panel if (missing <= 0.0).all() else None
     needed = missing > 0.0
+    # The whole pool together would not do: no need to ask the solver.
     if (demands.supply[needed][:, pool].sum(axis=1) < missing[needed]).any():
         return None
     constraints = []
@@ -265,7 +287,12 @@ class KeepFeasible(Rule):
     for good, and so are all units that use no less and bring no more.
     """
 
-    def __init__(self, demands: Demands, panel: Mask, unit_of: Indices | None = None) -> None:
+    def __init__(
+        self,
+        demands: Demands,
+        panel: Mask,
+        unit_of: Indices | None = None,
+    ) -> None:
         """Begin with nothing selected.
 
         ``panel`` (U,) satisfies the demands; ``unit_of`` (d,) is the unit of each feature, by
@@ -288,7 +315,8 @@ class KeepFeasible(Rule):
             units = self.open & ~self.chosen
             units &= self._affordable()
             units &= self._leaves_slots_for_needs()
-            self.open &= units | self.chosen  # a unit that is out stays out
+            # a unit that is out stays out
+            self.open &= units | self.chosen
             if self._n_questions >= QUESTIONS_PER_STEP:
                 units &= self._leave_a_way()
             self._mask = units
@@ -303,9 +331,13 @@ class KeepFeasible(Rule):
     def _leaves_slots_for_needs(self) -> Mask:
         """Units (U,) after which the slots left could, at best, meet all needs."""
         demands = self.demands
-        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        brought = demands.supply[:, self.chosen].sum(axis=1)
+        missing = demands.needs - brought
         if demands.count is None or not (missing > 0.0).any():
             return np.ones(len(self.panel), dtype=bool)
+        # After this unit n_left slots remain, each of which covers at most `most` of what is
+        # missing. So a unit must leave no more than n_left · most; this is necessary, not
+        # sufficient, because one unit may cover what another one does.
         n_left = demands.count - int(self.chosen.sum()) - 1
         missing = np.maximum(missing, 0.0)
         if missing.sum() <= n_left:
@@ -317,10 +349,12 @@ class KeepFeasible(Rule):
     def likely(self, scores: Float64) -> Indices:
         """Return the best features for needs that are not met yet."""
         demands = self.demands
-        missing = demands.needs - demands.supply[:, self.chosen].sum(axis=1)
+        brought = demands.supply[:, self.chosen].sum(axis=1)
+        missing = demands.needs - brought
         if self.unit_of is not None or not (missing > 0.0).any():
             return np.zeros(0, dtype=np.intp)
         found = []
+        # As many of each need as are missing, so that one pass over the data serves them all.
         for need in np.flatnonzero(missing > 0.0).tolist():
             markers = np.flatnonzero((demands.supply[need] > 0.0) & self.open)
             best = np.argsort(-scores[markers], kind="stable")[: int(missing[need])]
@@ -330,6 +364,7 @@ class KeepFeasible(Rule):
     def permits(self, feature: int) -> bool:
         """Whether the unit of a feature leaves a way to a panel that satisfies the demands."""
         unit = self._unit(feature)
+        # Both are cheap and change the known panel at most by one exchange.
         if self.panel[unit] or self._takes_a_place(unit):
             return True
         if self._n_questions >= QUESTIONS_PER_STEP:
@@ -350,17 +385,23 @@ class KeepFeasible(Rule):
     def _takes_a_place(self, unit: int) -> bool:
         """Put a unit into the panel, for another one where there must be; whether it fits."""
         demands = self.demands
-        used = demands.usage[:, self.panel].sum(axis=1) + demands.usage[:, unit]
+        used = demands.usage[:, self.panel].sum(axis=1)
+        used = used + demands.usage[:, unit]
         if demands.count is None and (used <= demands.most).all():
             self.panel[unit] = True
             return True
         others = np.flatnonzero(self.panel & ~self.chosen & ~demands.forced)
-        brought = demands.supply[:, self.panel].sum(axis=1) + demands.supply[:, unit]
-        fits = (used[:, None] - demands.usage[:, others] <= demands.most[:, None]).all(axis=0)
-        enough = brought[:, None] - demands.supply[:, others] >= demands.needs[:, None]
-        places = others[fits & enough.all(axis=0)]
+        brought = demands.supply[:, self.panel].sum(axis=1)
+        brought = brought + demands.supply[:, unit]
+        # One column for each unit that might leave: what is used and brought without it.
+        used_after = used[:, None] - demands.usage[:, others]
+        brought_after = brought[:, None] - demands.supply[:, others]
+        fits = (used_after <= demands.most[:, None]).all(axis=0)
+        enough = (brought_after >= demands.needs[:, None]).all(axis=0)
+        places = others[fits & enough]
         if not places.size:
             return False
+        # The one that uses most leaves, which keeps the most room for later units.
         leaves = places[int(np.argmax(demands.effort[places]))]
         self.panel[leaves] = False
         self.panel[unit] = True
@@ -376,6 +417,8 @@ class KeepFeasible(Rule):
             room = (demands.most - used)[:, None]
             found |= (demands.usage <= room).all(axis=0)
         for other in np.flatnonzero(self.panel & ~self.chosen & ~demands.forced).tolist():
+            # Without `other` this much is free, and this much is missing: any unit that fits
+            # into the first and brings the second can take its place.
             room = demands.most - used + demands.usage[:, other]
             missing = demands.needs - brought + demands.supply[:, other]
             needed = missing > 0.0
@@ -387,6 +430,8 @@ class KeepFeasible(Rule):
     def _no_better_than(self, unit: int) -> Mask:
         """Units (U,) that use no less than a unit and bring no more: it would do for them."""
         demands = self.demands
+        # In a feasible panel with a worse unit, `unit` could take its place. So if no panel
+        # holds `unit`, none holds the worse one.
         no_less = (demands.usage >= demands.usage[:, [unit]]).all(axis=0)
         no_more = (demands.supply <= demands.supply[:, [unit]]).all(axis=0)
         worse: Mask = no_less & no_more & ~demands.forced & ~self.chosen
@@ -415,7 +460,8 @@ def shortfalls(demands: Demands) -> Float64 | None:
 
     None if the other demands cannot be met by themselves.
     """
-    found = _optimum(demands, np.zeros(len(demands.available)), may_lack=True)
+    free_of_charge = np.zeros(len(demands.available))
+    found = _optimum(demands, free_of_charge, may_lack=True)
     return None if found is None else found[1]
 
 
@@ -423,15 +469,29 @@ def _optimum(
     demands: Demands, price: Float64, *, may_lack: bool
 ) -> tuple[Mask, Float64] | None:
     """The panel of the least price, and what it lacks (s,), which counts if it may lack."""
+    # With x in {0, 1} for the units and z ≥ 0 for what is lacking of the needs:
+    # minimize   price'x + [may_lack] 1'z
+    # subject to usage x ≤ most,  supply x + z ≥ needs,  n_least ≤ 1'x ≤ n_most,
+    # x = 1 for forced units, and z = 0 unless it may lack.
     units = np.flatnonzero(demands.available | demands.forced)
     n_units = len(units)
     n_needs = len(demands.needs)
-    rows = [demands.usage[:, units], demands.supply[:, units], np.ones((1, n_units))]
-    lacks = [np.zeros((len(demands.limits), n_needs)), np.eye(n_needs), np.zeros((1, n_needs))]
+    rows = [
+        demands.usage[:, units],
+        demands.supply[:, units],
+        np.ones((1, n_units)),
+    ]
+    lacks = [
+        np.zeros((len(demands.limits), n_needs)),
+        np.eye(n_needs),
+        np.zeros((1, n_needs)),
+    ]
     n_least = 0 if demands.count is None else demands.count
     n_most = n_units if demands.count is None else demands.count
-    low = np.concatenate([np.full(len(demands.limits), -np.inf), demands.needs, [n_least]])
-    high = np.concatenate([demands.most, np.full(n_needs, np.inf), [n_most]])
+    no_least = np.full(len(demands.limits), -np.inf)
+    low = np.concatenate([no_least, demands.needs, [n_least]])
+    no_most = np.full(n_needs, np.inf)
+    high = np.concatenate([demands.most, no_most, [n_most]])
     matrix = sp.csr_array(np.hstack([np.vstack(rows), np.vstack(lacks)]))
     answer = milp(
         np.concatenate([price[units], np.full(n_needs, float(may_lack))]),
@@ -439,7 +499,12 @@ def _optimum(
         integrality=np.concatenate([np.ones(n_units), np.zeros(n_needs)]),
         bounds=Bounds(
             np.concatenate([demands.forced[units].astype(float), np.zeros(n_needs)]),
-            np.concatenate([np.ones(n_units), np.full(n_needs, np.inf if may_lack else 0.0)]),
+            np.concatenate(
+                [
+                    np.ones(n_units),
+                    np.full(n_needs, np.inf if may_lack else 0.0),
+                ]
+            ),
         ),
         options={"time_limit": LONGEST_DECISION},
     )

@@ -52,13 +52,15 @@ class Search:
         """
         self.quadratics = quadratics
         self.caches = caches
+        # Room for n_select columns is reserved at once; factors never grow beyond it.
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
         self.rules = rules
         self.costs = costs
-        self.required = forced  # as the user asked for, also in a search that is restarted
+        # as the user asked for, also in a search that is restarted
+        self.required = forced
         self.q = sum(p.q for p in quadratics)
         self.eps = max(p.eps for p in quadratics)
         self.selected: list[int] = []  # in the order of selection
@@ -73,9 +75,15 @@ class Search:
 
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
+        # Only forced features enter, so rules and costs have nothing left to decide.
         n_select = int(forced.sum())
         search = Search(
-            self.quadratics, self.caches, n_select, self.allowed, forced, self.copies
+            self.quadratics,
+            self.caches,
+            n_select,
+            self.allowed,
+            forced,
+            self.copies,
         )
         search.required = self.required
         return search
@@ -93,7 +101,8 @@ class Search:
         """Return the feature to select next, None if no feature is left."""
         waiting = self.forced & ~self.is_selected
         if waiting.any():
-            return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+            gains = np.where(waiting, self.gains(), -1.0)
+            return best_feature(gains, self.eps)
         left = self.allowed & ~self.is_selected
         for rules in self._rules_to_try():
             # near copies only if nothing else is possible
@@ -106,13 +115,20 @@ class Search:
     def _rules_to_try(self) -> list[Sequence[Rule]]:
         """All rules, and without the soft ones, in case those leave nothing."""
         hard = [rule for rule in self.rules if not rule.soft]
-        return [self.rules] if len(hard) == len(self.rules) else [self.rules, hard]
+        if len(hard) == len(self.rules):
+            return [self.rules]
+        return [self.rules, hard]
 
-    def _best_under(self, rules: Sequence[Rule], features: Mask) -> int | None:
+    def _best_under(
+        self,
+        rules: Sequence[Rule],
+        features: Mask,
+    ) -> int | None:
         """Of some features (d,) the permitted one of the largest gain, or gain per cost."""
         refused: list[int] = []
         scores = per_cost(self.gains(), self.costs)
         while True:
+            # Masks are asked for again after each refusal: it may rule out further features.
             eligible = features.copy()
             for rule in rules:
                 mask = rule.allowed(self)
@@ -144,6 +160,7 @@ class Search:
     def select(self, j: int) -> None:
         """Select feature j, whose Gram columns are at hand."""
         self.selected.append(j)
+        # Before j is marked as selected, because gains of selected features are 0.
         self.decreases.append(float(self.gains()[j]))
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
@@ -152,6 +169,7 @@ class Search:
             rule.entered(self, j)
         if self.copies is not None:
             copies = self.copies.of(j)
+            # The first selected feature that it copies is reported, also if others follow.
             copies = copies[~self.is_selected[copies]]
             self.copy_of[copies[self.copy_of[copies] < 0]] = j
 
@@ -183,8 +201,10 @@ class Search:
             if mask is not None:
                 eligible = eligible & mask
         priority = np.where(eligible, scores, -1.0)
+        # Forced features enter in any case: their columns are certain to be needed.
         priority[self.forced & ~self.is_selected] = np.inf
         predicted = self._predicted(priority, j)
+        # Set after the prediction, which may well select what is at hand already.
         priority[self.caches[0].features] = -1.0
         priority[j] = np.inf
         if predicted is None:
@@ -217,7 +237,10 @@ class Search:
     def _predicted(self, priority: Float64, j: int) -> Indices | None:
         """Features that will probably be selected next; None without estimates of G."""
         if j not in self._estimated:
-            features = promising_features(priority, penalty_dominates=self._penalty_dominates)
+            features = promising_features(
+                priority,
+                penalty_dominates=self._penalty_dominates,
+            )
             self._estimated = features
             self._estimates = _estimates(self.quadratics, features)
         if self._estimates is None:
@@ -225,7 +248,8 @@ class Search:
         features = self._estimated
         for estimate, cache in zip(self._estimates, self.caches):
             _insert_known_columns(estimate, features, cache)
-        n_steps = min(self.n_select - len(self.selected), MAX_BATCH) + N_EXTRA
+        n_needed = self.n_select - len(self.selected)
+        n_steps = min(n_needed, MAX_BATCH) + N_EXTRA
         found = predict_columns(
             [factor.restricted_to(features, n_steps) for factor in self.factors],
             self._estimates,
@@ -254,7 +278,8 @@ class Search:
         if is_copy.any() and distinct.size:
             gains[is_copy] = np.minimum(gains[is_copy], distinct.min())
         by_gain = np.lexsort((is_copy, -gains))
-        order = np.concatenate([selected, by_gain[~self.is_selected[by_gain]]])
+        others = by_gain[~self.is_selected[by_gain]]
+        order = np.concatenate([selected, others])
         # Two features may say together what neither says alone, so a next gain can exceed the
         # last one. Scores stay below it, as the order does. But features that the user asked
         # for entered whatever their gains, and bound nothing.
@@ -288,7 +313,8 @@ def grow(search: Search, monitor: Monitor | None = None) -> None:
             return
         if not search.has_column(j):
             search.fetch(j)
-            continue  # residuals were recomputed: ask again which feature is best
+            # residuals were recomputed: ask again which feature is best
+            continue
         search.select(j)
         if monitor is not None:
             n_selected = len(search.selected)
@@ -297,7 +323,10 @@ def grow(search: Search, monitor: Monitor | None = None) -> None:
                 return
 
 
-def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Floats] | None:
+def _estimates(
+    quadratics: Sequence[Quadratic],
+    features: Indices,
+) -> list[Floats] | None:
     """Estimates of G among some features, one per quadratic; None unless all have one."""
     found = []
     for quadratic in quadratics:
@@ -308,10 +337,15 @@ def _estimates(quadratics: Sequence[Quadratic], features: Indices) -> list[Float
     return found
 
 
-def _insert_known_columns(estimate: Floats, features: Indices, cache: ColumnCache) -> None:
+def _insert_known_columns(
+    estimate: Floats,
+    features: Indices,
+    cache: ColumnCache,
+) -> None:
     """Write columns that are known exactly into an estimate (m, m) of G, in place."""
     for place, feature in enumerate(features.tolist()):
         if feature in cache:
             column = cache[feature][features]
+            # G is symmetric: a column is also a row.
             estimate[:, place] = column
             estimate[place] = column

@@ -11,12 +11,22 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from semfs._typing import FeaturesLike, Float64, Indices, Mask
-from semfs.attributes import AttributeTable, align_attributes, constant_attributes
+from semfs.attributes import (
+    AttributeTable,
+    align_attributes,
+    constant_attributes,
+)
 from semfs.method.alternating import solve_alternating
 from semfs.method.batches import is_corrected
 from semfs.method.forward import forward_selection
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Objective, Quadratic, Solution, reduce_rank
+from semfs.method.objective import (
+    Monitor,
+    Objective,
+    Quadratic,
+    Solution,
+    reduce_rank,
+)
 from semfs.method.panel import Panel
 from semfs.rows import MemoryRows, Preprocessing, in_memory
 from semfs.selectors.calibration import CalibrationSample
@@ -28,7 +38,12 @@ from semfs.selectors.inputs import (
     check_range_of_attributes,
 )
 from semfs.selectors.knowledge import further_knowledge
-from semfs.selectors.rules import ClassLevels, PanelRules, outside_levels, panel_rules
+from semfs.selectors.rules import (
+    ClassLevels,
+    PanelRules,
+    outside_levels,
+    panel_rules,
+)
 from semfs.validation import (
     ParameterError,
     ParameterWarning,
@@ -119,17 +134,21 @@ class Candidates:
             ruled_out["exclude"] = excluded
         if only is not None:
             among = feature_indices("candidates", only, d, names)
-            ruled_out["candidates"] = np.setdiff1d(np.arange(d), np.union1d(among, forced))
+            kept = np.union1d(among, forced)
+            ruled_out["candidates"] = np.setdiff1d(np.arange(d), kept)
         for rule, features in outside.items():
             ruled_out[rule] = np.setdiff1d(features, forced)
         for rule, features in ruled_out.items():
+            # Other rules gave way to what is included. A feature that is included and
+            # excluded stays in both lists, and `check` refuses it.
             if rule != "exclude":
                 excluded = np.union1d(excluded, features)
         return cls(constant, forced, excluded, ruled_out)
 
     def check(self, k: int, names: Sequence[str] | None = None) -> None:
         """Raise unless k features can be selected among these."""
-        both = np.intersect1d(self.forced, self.excluded)  # by the user, only
+        # by the user, only
+        both = np.intersect1d(self.forced, self.excluded)
         if both.size:
             name = feature_name(int(both[0]), names)
             message = f": feature {name!r} is excluded as well. Remove it from one of the two."
@@ -139,6 +158,7 @@ class Candidates:
             message = f"has {n} features, more than n_features_to_select={k}."
             raise ParameterError("include", message)
         if len(self.excluded) == len(self.constant):
+            # The rule that keeps out most features is the one to blame.
             rule = max(self.ruled_out, key=lambda rule: len(self.ruled_out[rule]))
             if rule == "exclude":
                 message = "holds every feature: nothing is left to select."
@@ -178,12 +198,16 @@ def attribute_targets(
     if params.attributes is None:
         return None, None
     A = table.values
+    # The intercept takes up the mean over classes; the rest is what features explain.
     if params.fit_intercept:
         A = A - A.mean(axis=0)
     return reduce_rank(A)
 
 
-def squared_label_weight(label_weight: float, targets: Float64 | None) -> float:
+def squared_label_weight(
+    label_weight: float,
+    targets: Float64 | None,
+) -> float:
     """Return the squared weight w of the labels next to targets (C, r): [A, √w I].
 
     With ``label_weight`` β the labels carry β times as much as the table: indicators of C
@@ -194,7 +218,9 @@ def squared_label_weight(label_weight: float, targets: Float64 | None) -> float:
         return 0.0
     C = len(targets)
     spread = float(((targets - targets.mean(axis=0)) ** 2).sum())
-    return label_weight * spread / (C - 1) if spread > 0.0 else label_weight
+    if spread > 0.0:
+        return label_weight * spread / (C - 1)
+    return label_weight
 
 
 def seen_objective(
@@ -253,17 +279,23 @@ def solve(
         tol=params.tol,
         n_inner=params.n_inner,
         step=params.step,
-        s_init=np.where(candidates.allowed, s, 0.0),  # where s starts at 0 it stays there
+        # where s starts at 0 it stays there
+        s_init=np.where(candidates.allowed, s, 0.0),
         monitor=monitor,
     )
 
 
-def _with_whole_groups(candidates: Candidates, panel: Panel | None) -> Mask:
+def _with_whole_groups(
+    candidates: Candidates,
+    panel: Panel | None,
+) -> Mask:
     """Features (d,) that may be selected: of a group also those of one value only."""
     allowed = candidates.allowed
     if panel is None or panel.unit_of is None:
         return allowed
     unit_of = panel.unit_of
+    # A group enters as a whole, so a constant feature enters with its group; by itself it
+    # would never be selected.
     n_allowed = np.bincount(unit_of[allowed])
     has_allowed = np.zeros(int(unit_of.max()) + 1, dtype=bool)
     has_allowed[: len(n_allowed)] = n_allowed > 0
@@ -312,13 +344,25 @@ class Problem:
         candidates = user_candidates(params, moments, feature_names, data.preprocessing)
         k = params._n_wanted(moments.n_features)
         # the number of groups is compared with that of included groups later
-        candidates.check(k if params.groups is None else moments.n_features, feature_names)
+        candidates.check(
+            k if params.groups is None else moments.n_features,
+            feature_names,
+        )
+        # Features that cannot be selected cannot dominate the selection either.
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         _warn_of_dominant_features(variances, feature_names)
         knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
         if params.attributes is not None:
             _note_classes_alike(params, table, knowledge["knowledge_"])
-        rules = _rules(params, moments, table, knowledge, candidates, data, feature_names)
+        rules = _rules(
+            params,
+            moments,
+            table,
+            knowledge,
+            candidates,
+            data,
+            feature_names,
+        )
         return cls(
             params=params,
             moments=moments,
@@ -341,6 +385,7 @@ class Problem:
         if self.params.solver != "direct":
             return self.params.max_iter
         panel = self.rules.panel
+        # With groups this is their number, although their features enter one by one.
         if panel is None or panel.unit_of is not None:
             return self.n_select
         return panel.most_features(self.moments.n_features)
@@ -365,7 +410,8 @@ class Problem:
         used = np.flatnonzero(solution.s)
         coef = self._in_attributes(solution.V)
         center, target_mean = self._centers()
-        within = self.objective.within(selected, _gram_among(solution, selected))
+        gram = _gram_among(solution, selected)
+        within = self.objective.within(selected, gram)
         known = {name.removesuffix("_"): value for name, value in self.knowledge.items()}
         rows = self.moments.rows
         batches = None
@@ -380,6 +426,7 @@ class Problem:
             selection=solution.s,
             coef_features=used,
             coef=coef,
+            # b = mean(A) − mean(X)' diag(s) W
             intercept=target_mean - (center * solution.s)[used] @ coef,
             objective=solution.objective,
             class_means=self.moments.means[:, selected],
@@ -403,7 +450,8 @@ class Problem:
         panel = self.rules.panel
         if panel is None or (panel.demands is None and panel.unit_of is None):
             return min(self.n_select, self.candidates.n_selectable)
-        return int(np.count_nonzero(solution.s))  # groups differ in size, budgets in reach
+        # groups differ in size, budgets in reach
+        return int(np.count_nonzero(solution.s))
 
     def _in_attributes(self, V: Float64) -> Float64:
         """Rows of V in the columns of the attribute table, without those of the labels."""
@@ -416,10 +464,17 @@ class Problem:
         n_attributes = self.table.values.shape[1]
         if not self.params.fit_intercept:
             return np.zeros(self.moments.n_features), np.zeros(n_attributes)
+        # Classes weigh in the mean of the targets as they do in that of the features.
         shares = self.objective.shares
-        return self.objective.mean, shares @ self.table.values / shares.sum()
+        return (
+            self.objective.mean,
+            shares @ self.table.values / shares.sum(),
+        )
 
-    def _normal_equations(self, solution: Solution) -> NormalEquations | None:
+    def _normal_equations(
+        self,
+        solution: Solution,
+    ) -> NormalEquations | None:
         """What W of fewer features follows from; None for "alternating"."""
         gram = solution.gram
         if gram is None or self.params.solver != "direct":
@@ -442,6 +497,7 @@ class Problem:
         for values in (allowed_scores, solution.V, solution.objective):
             if not np.isfinite(values).all():
                 raise ValueError(f"scores overflow. {RESCALE}")
+        # Equal scores in the order of the columns: sorting found nothing to go by.
         in_column_order = (np.diff(solution.order) > 0).all()
         if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
             warnings.warn(
@@ -454,7 +510,8 @@ class Problem:
         group = np.where(self.candidates.constant & (solution.s == 0.0), 2, 1)
         group[self.candidates.forced] = 0
         group[self.candidates.excluded] = 3
-        order = solution.order[np.argsort(group[solution.order], kind="stable")]
+        by_group = np.argsort(group[solution.order], kind="stable")
+        order = solution.order[by_group]
         return order, np.where(group >= 2, -np.inf, solution.scores)
 
 
@@ -469,7 +526,12 @@ def user_candidates(
     if params.min_level is not None or params.max_level is not None:
         outside = outside_levels(params, ClassLevels.of(moments, preprocessing))
     return Candidates.from_user(
-        moments, params.include, params.exclude, names, params.candidates, outside
+        moments,
+        params.include,
+        params.exclude,
+        names,
+        params.candidates,
+        outside,
     )
 
 
@@ -485,6 +547,8 @@ def _rules(
     """The rules of the panel, with unseen classes where their means are predicted."""
     unseen = None
     if params.min_per_class or params.capacity is not None:
+        # Descriptions of unseen classes may have been found of no use; then their predicted
+        # means are no ground for demands.
         note = knowledge["knowledge_"].get("unseen classes", "")
         unseen = knowledge["new_table_"] if ", used" in note else None
     levels = ClassLevels.of(moments, data.preprocessing, table, unseen)
@@ -511,12 +575,16 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
     gram = solution.gram
     if gram is None:
         return None
+    # Rows of the Gram matrix are in the order of entry, `features` are ascending.
     position = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
     places = [position.get(j, -1) for j in features.tolist()]
     return None if -1 in places else gram[np.ix_(places, places)]
 
 
-def _calibration_sample(moments: Moments, selected: Indices) -> CalibrationSample | None:
+def _calibration_sample(
+    moments: Moments,
+    selected: Indices,
+) -> CalibrationSample | None:
     """A few samples of each class, by which predictions are calibrated; None beyond memory."""
     rows = moments.rows
     n_classes = len(moments.classes)
@@ -563,7 +631,8 @@ def _note_classes_alike(
     Only their labels can separate them.
     """
     groups: dict[bytes, list[str]] = {}
-    for label, values in zip(table.classes.tolist(), table.values + 0.0):  # -0.0 is 0.0
+    # -0.0 is 0.0
+    for label, values in zip(table.classes.tolist(), table.values + 0.0):
         groups.setdefault(values.tobytes(), []).append(str(label))
     alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
     if not alike:
@@ -579,7 +648,10 @@ def _note_classes_alike(
     warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
 
 
-def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) -> None:
+def _warn_of_dominant_features(
+    variances: Float64,
+    names: Sequence[str] | None,
+) -> None:
     """Name the few features that together have nearly all of the variance (d,)."""
     total = max(float(variances.sum()), np.finfo(float).tiny)
     shares = variances / total
@@ -587,6 +659,7 @@ def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) 
     reached = np.cumsum(shares[largest])
     if reached[-1] <= DOMINANT_VARIANCE:
         return
+    # The fewest features that exceed the share, and among how many that is remarkable.
     n = 1 + int(np.argmax(reached > DOMINANT_VARIANCE))
     n_varying = np.count_nonzero(shares)
     if n_varying < (3 if n == 1 else FEATURES_PER_DOMINANT * n):
@@ -596,8 +669,9 @@ def _warn_of_dominant_features(variances: Float64, names: Sequence[str] | None) 
         text = f"{found[0]} has {reached[0]:.0%} of the variance of all features"
         remedy = "Exclude it if it is not a measurement"
     else:
-        listed = f"{', '.join(found[:-1])} and {found[-1]}"
-        text = f"{listed} together have {reached[n - 1]:.0%} of the variance of all features"
+        several = f"{', '.join(found[:-1])} and {found[-1]}"
+        share = f"{reached[n - 1]:.0%}"
+        text = f"{several} together have {share} of the variance of all features"
         remedy = "Exclude those that are not measurements"
     warnings.warn(
         f"{text} and will dominate the selection. {remedy}; scale the features to unit "

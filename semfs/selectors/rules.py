@@ -20,7 +20,12 @@ from semfs.method.markers import class_markers, within_deviation
 from semfs.method.moments import Moments
 from semfs.method.panel import Panel
 from semfs.method.quadratic import Solution
-from semfs.method.rules import Demands, cheapest_panel, feasible_panel, shortfalls
+from semfs.method.rules import (
+    Demands,
+    cheapest_panel,
+    feasible_panel,
+    shortfalls,
+)
 from semfs.rows import Preprocessing
 from semfs.validation import (
     ParameterError,
@@ -74,6 +79,7 @@ def check_rules(params: RuleParameters) -> None:
     active = [name for name in PANEL_RULES if _is_set(getattr(params, name))]
     if active and params.solver != "direct":
         raise ParameterError(active[0], 'needs solver="direct".')
+    # A swap looks at two features only; it could break a rule about the whole panel.
     if active and params.n_swaps:
         message = (
             f"exchanges features one by one, which {active[0]} does not allow. Set it to 0."
@@ -113,6 +119,8 @@ class ClassLevels:
             model = MeanModel.fit(table.values, moments.means)
             means = np.vstack([means, model.predict(unseen.values)])
             classes = [*classes, *unseen.classes.tolist()]
+        # Preprocessing multiplied features by their scale; dividing by it gives the units of
+        # the data. A feature that was multiplied by 0 has no unit to restore.
         unit = np.ones(moments.n_features)
         if preprocessing.scale is not None:
             scale = np.asarray(preprocessing.scale, dtype=np.float64)
@@ -131,9 +139,14 @@ class ClassLevels:
         return np.asarray(self.means.max(axis=0))
 
 
-def outside_levels(params: RuleParameters, levels: ClassLevels) -> dict[str, Indices]:
+def outside_levels(
+    params: RuleParameters,
+    levels: ClassLevels,
+) -> dict[str, Indices]:
     """Return the features that min_level and max_level rule out, by the rule."""
     found = {}
+    # The largest class mean decides: below the window a feature is detected in no class,
+    # above it one class alone may be more than the instrument can measure.
     highest = levels.highest()
     if params.min_level is not None:
         found["min_level"] = np.flatnonzero(highest < params.min_level)
@@ -145,7 +158,11 @@ def outside_levels(params: RuleParameters, levels: ClassLevels) -> dict[str, Ind
 # ---- parameters in all their forms ----------------------------------------------------
 
 
-def group_units(groups: Any, d: int, names: Sequence[str] | None) -> tuple[Indices, list[Any]]:
+def group_units(
+    groups: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> tuple[Indices, list[Any]]:
     """Return the unit (d,) of each feature, counted from 0, and the labels of the units.
 
     ``groups`` are d labels, or a mapping or pandas Series from names of features to labels.
@@ -162,7 +179,9 @@ def group_units(groups: Any, d: int, names: Sequence[str] | None) -> tuple[Indic
     unit_of = np.empty(d, dtype=np.intp)
     shown = []
     for j, label in enumerate(labels):
+        # NaN is the only label that differs from itself.
         alone = label is None or label != label or label == ""
+        # Tagged, because a label may be a number that is also the index of a feature.
         key: Hashable = ("feature", j) if alone else ("group", label)
         if key not in units:
             units[key] = len(units)
@@ -171,7 +190,11 @@ def group_units(groups: Any, d: int, names: Sequence[str] | None) -> tuple[Indic
     return unit_of, shown
 
 
-def feature_costs(costs: Any, d: int, names: Sequence[str] | None) -> Float64:
+def feature_costs(
+    costs: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> Float64:
     """Return the cost (d,) of each feature, from d numbers or a mapping from names."""
     values = _values_of_features("costs", costs, d, names, missing=np.nan)
     try:
@@ -191,13 +214,20 @@ def feature_costs(costs: Any, d: int, names: Sequence[str] | None) -> Float64:
 
 
 def _values_of_features(
-    parameter: str, values: Any, d: int, names: Sequence[str] | None, *, missing: Any
+    parameter: str,
+    values: Any,
+    d: int,
+    names: Sequence[str] | None,
+    *,
+    missing: Any,
 ) -> list[Any]:
     """One value per feature, from d values in order, or by name from a mapping or Series."""
     if isinstance(values, str):
         raise ParameterTypeError(parameter, f"must be one value per feature, got {values!r}.")
     if not isinstance(values, Mapping) and hasattr(values, "index") and hasattr(values, "iloc"):
         index = [str(name) for name in values.index]
+        # A Series is read by name if its index names features, else in order: pandas
+        # numbers the rows of a Series that was given no index.
         known = {str(name) for name in (() if names is None else names)}
         if not known.isdisjoint(index):
             values = dict(zip(index, values.tolist()))
@@ -248,7 +278,8 @@ class PanelRules:
     budget: float | None = None
     capacity: Float64 | None = None  # (C,)
     min_per_class: int = 0
-    not_marked: Sequence[Label] = ()  # unseen classes without enough markers
+    # unseen classes without enough markers
+    not_marked: Sequence[Label] = ()
 
     def sentences(self, solution: Solution) -> list[str]:
         """Return what each rule ruled out, or led to, and what it cost in J."""
@@ -279,7 +310,9 @@ class PanelRules:
         """Units of the selected features."""
         assert self.panel is not None
         unit_of = self.panel.unit_of
-        return np.flatnonzero(selected) if unit_of is None else np.unique(unit_of[selected])
+        if unit_of is None:
+            return np.flatnonzero(selected)
+        return np.unique(unit_of[selected])
 
     def _mask_sentence(self, rule: str, solution: Solution) -> str:
         """How many features a rule keeps out, and what the best of them would add."""
@@ -287,6 +320,7 @@ class PanelRules:
         text = f"{rule}: {len(features)} features ruled out"
         if not len(features) or solution.next_gains is None:
             return f"{text}."
+        # The gain of a feature next to the panel: how far J would fall if it entered now.
         gains = solution.next_gains[features]
         best = int(np.argmax(gains))
         J = float(solution.objective[-1])
@@ -300,6 +334,8 @@ class PanelRules:
             return f"{rule}: {text}."
         J = float(solution.objective[-1])
         start = float(solution.objective_start)
+        # J without the rule, found among the features whose Gram columns are at hand. A full
+        # search could only find less, so the increase below is the least that the rule cost.
         without = start - solution.relaxed[rule]
         if not without < J * (1.0 - 1e-9):
             return f"{rule}: {text}; it cost nothing in J."
@@ -320,6 +356,7 @@ class PanelRules:
         """The class whose capacity is used most."""
         assert self.capacity is not None
         used = self.levels.means[:, selected].sum(axis=1)
+        # A capacity of 0 is used up by nothing at all: 0/0 counts as 0.
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(np.isfinite(self.capacity), used / self.capacity, 0.0)
         fullest = int(np.argmax(np.nan_to_num(shares)))
@@ -356,6 +393,7 @@ def panel_rules(
     active = [name for name in PANEL_RULES if _is_set(getattr(params, name))]
     if not active:
         if len(forced):
+            # Features that are included need no rule, only the panel to compare with.
             k = min(params._n_wanted(d), d)
             panel = Panel(k, relaxed={"include": Panel(k)})
             rules = replace(rules, panel=panel)
@@ -376,6 +414,7 @@ class _PanelMaker:
         forced: Indices,
         names: Sequence[str] | None,
     ) -> None:
+        """Find the units, and which of them may or must be in the panel."""
         self.params = params
         self.levels = levels
         self.names = names
@@ -385,17 +424,22 @@ class _PanelMaker:
         unit_of = np.arange(d)
         if params.groups is not None:
             unit_of, self.labels = group_units(params.groups, d, names)
-            if len(self.labels) < d:  # otherwise each feature is a group by itself
+            # otherwise each feature is a group by itself
+            if len(self.labels) < d:
                 self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
+        # The indicator matrix (d, U) of the units: a product with it sums over each unit.
         columns = (np.ones(d), (np.arange(d), unit_of))
         self._sum = sp.csr_array(columns, shape=(d, self.n_units))
         forced_mask = np.zeros(d, dtype=bool)
         forced_mask[forced] = True
         self.forced = self.per_unit(forced_mask[None])[0] > 0.0
-        is_out = ~allowed & ~constant  # an excluded feature keeps its whole group out
-        some = self.per_unit((allowed & ~constant)[None])[0] > 0.0
-        self.available = some & ~(self.per_unit(is_out[None])[0] > 0.0)
+        # an excluded feature keeps its whole group out
+        is_out = ~allowed & ~constant
+        is_candidate = allowed & ~constant
+        has_candidate = self.per_unit(is_candidate[None])[0] > 0.0
+        has_excluded = self.per_unit(is_out[None])[0] > 0.0
+        self.available = has_candidate & ~has_excluded
         self.available |= self.forced
         self.count = self._count(d)
 
@@ -453,6 +497,7 @@ class _PanelMaker:
             demands, rules = self._with_quota(demands, rules, m)
         if len(demands.limits) or len(demands.needs):
             feasible = feasible_panel(demands)
+            # Predictions of unseen classes are a wish; samples of seen ones are a demand.
             if feasible is None and len(demands.needs) > self.levels.n_seen:
                 demands, rules = self._without_unseen(demands, rules)
                 feasible = feasible_panel(demands)
@@ -472,6 +517,7 @@ class _PanelMaker:
         """Cost (U,) of each unit: of its features, or by the label of its group."""
         d = self._sum.shape[0]
         costs = self.params.costs
+        # A price list may name groups: then the group has one price, not one per feature.
         if self.unit_of is not None and isinstance(costs, Mapping):
             assert self.labels is not None
             labels = [str(label) for label in self.labels]
@@ -484,6 +530,7 @@ class _PanelMaker:
         """Expected signal (C, U) of each unit in each class."""
         means = self.levels.means.copy()
         n_seen = self.levels.n_seen
+        # A negative signal would make room for others, which no instrument does.
         low = means[:n_seen].min(axis=0)
         negative = np.flatnonzero(low < 0.0)
         if negative.size:
@@ -504,6 +551,8 @@ class _PanelMaker:
         reachable = supply[:, self.available].sum(axis=1)
         needs = np.full(len(supply), float(m))
         n_seen = self.levels.n_seen
+        # More markers than there are cannot be demanded; for seen classes that is refused
+        # later, for unseen ones it is noted.
         needs[n_seen:] = np.minimum(needs[n_seen:], reachable[n_seen:])
         short = np.flatnonzero(needs < m)
         classes = [self.levels.classes[c] for c in short.tolist()]
@@ -521,7 +570,12 @@ class _PanelMaker:
 
     # ---- without one rule --------------------------------------------------------------
 
-    def _relaxed(self, panel: Panel, n_budget: int, rules: PanelRules) -> dict[str, Panel]:
+    def _relaxed(
+        self,
+        panel: Panel,
+        n_budget: int,
+        rules: PanelRules,
+    ) -> dict[str, Panel]:
         """The panel without each rule in turn, as far as that is a panel."""
         found: dict[str, Panel] = {}
         demands = panel.demands
@@ -549,9 +603,12 @@ class _PanelMaker:
         what = "features" if self.unit_of is None else "groups"
         m = int(self.params.min_per_class)
         reachable = demands.supply[:, demands.available].sum(axis=1)
-        few = np.flatnonzero(reachable < demands.needs)
-        if few.size:
-            shown = listed([f"{self.levels.classes[c]} ({reachable[c]:g})" for c in few])
+        too_few = np.flatnonzero(reachable < demands.needs)
+        # From the simplest reason to the most involved: too few markers at all, limits that
+        # are too tight without any markers, and only then markers and limits together.
+        if too_few.size:
+            classes = self.levels.classes
+            shown = listed([f"{classes[c]} ({reachable[c]:g})" for c in too_few])
             largest = int(reachable.min())
             message = f"is {m}, but fewer features mark these classes: {shown}."
             return ParameterError("min_per_class", f"{message} {_at_most(largest)}")
@@ -560,15 +617,22 @@ class _PanelMaker:
             return self._refuse_limits(limits_only, n_budget, what)
         return self._refuse_quota(demands, m, what)
 
-    def _refuse_limits(self, demands: Demands, n_budget: int, what: str) -> ParameterError:
+    def _refuse_limits(
+        self,
+        demands: Demands,
+        n_budget: int,
+        what: str,
+    ) -> ParameterError:
         """The budget or the capacity is too small for the number of units."""
         is_budget = np.arange(len(demands.limits)) < n_budget
+        # At a price of −1 each the cheapest panel is the one of the most units.
         most = cheapest_panel(replace(demands, count=None), -np.ones(self.n_units))
         n_most = None if most is None else int(most.sum())
         wanted = "the included features" if self.count is None else f"{self.count} {what}"
         without_capacity = demands.without(usage=~is_budget)
         if n_budget and feasible_panel(without_capacity) is None:
             no_limit = demands.without(usage=np.ones(len(demands.limits), dtype=bool))
+            # The first limit is the budget, so its usage are the costs.
             cheapest = cheapest_panel(no_limit, demands.usage[0])
             cost = 0.0 if cheapest is None else float(demands.usage[0][cheapest].sum())
             message = (
@@ -588,11 +652,17 @@ class _PanelMaker:
         """Whether the units that use least of one limit exceed it."""
         usage = demands.usage[row]
         fixed = float(usage[demands.forced].sum())
+        # No panel uses less than the forced units and the smallest of the others.
         free = np.sort(usage[demands.available & ~demands.forced])
         n_free = 0 if self.count is None else self.count - int(demands.forced.sum())
         return fixed + float(free[:n_free].sum()) > float(demands.most[row])
 
-    def _refuse_quota(self, demands: Demands, m: int, what: str) -> ParameterError:
+    def _refuse_quota(
+        self,
+        demands: Demands,
+        m: int,
+        what: str,
+    ) -> ParameterError:
         """Markers of all classes do not go together with the number, budget or capacity."""
         lacking = shortfalls(demands)
         shown = ""
@@ -603,12 +673,11 @@ class _PanelMaker:
             shown = f" At best these classes have fewer: {listed(texts)}."
         largest = 0
         for fewer in range(m - 1, 0, -1):
-            if (
-                feasible_panel(replace(demands, needs=np.minimum(demands.needs, fewer)))
-                is not None
-            ):
+            reduced = replace(demands, needs=np.minimum(demands.needs, fewer))
+            if feasible_panel(reduced) is not None:
                 largest = fewer
                 break
+        # At a price of 1 each the cheapest panel is the smallest that meets all needs.
         enough = cheapest_panel(replace(demands, count=None), np.ones(self.n_units))
         remedy = _at_most(largest)
         if enough is not None and self.count is not None and int(enough.sum()) > self.count:
