@@ -92,6 +92,7 @@ def predict_file(
     )
     names = source.reader.row_names
     index = None if names is None else pandas.Index(names, name="sample")
+    # rows without names are counted from 0, as pandas does
     if index is None:
         index = pandas.RangeIndex(len(columns["class"]), name="sample")
     frame: pd.DataFrame = pandas.DataFrame(columns, index=index)
@@ -110,7 +111,8 @@ def _check_out(data: Path, out: Path) -> None:
         raise ParameterError("out", f": {out} must end in {', '.join(ENDINGS)}.")
     if ending == ".h5ad" and data.suffix.lower() != ".h5ad":
         raise ParameterError(
-            "out", f": {out} can be written for .h5ad data only. Choose .csv or .parquet."
+            "out",
+            f": {out} can be written for .h5ad data only. Choose .csv or .parquet.",
         )
     check_apart((out,), (data,))
 
@@ -130,10 +132,12 @@ def _write_annotated(
     """Copy an .h5ad file and add columns (n,) to its obs."""
     pandas = import_optional("pandas", "data", what="An .h5ad file")
     h5py: Any = import_optional("h5py", "data", what="An .h5ad file")
+    # copied as a file: matrices may be larger than memory
     shutil.copyfile(data, path)
     added = {}
     for name, values in columns.items():
         is_text = values.dtype.kind == "O"
+        # categories, as in `annotate`: files store each name once
         added[f"{key}_{name}"] = pandas.Categorical(values) if is_text else values
     with h5py.File(path, "r+") as file:
         add_columns(file["obs"], added)

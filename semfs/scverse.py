@@ -131,12 +131,16 @@ def select_genes(
     (964, 3)
     """
     genes = as_genes(adata)
+    # a view is refused, too: layer, raw and symbols are parameters here
     if genes is None or genes is adata:
-        raise TypeError(f"select_genes needs an AnnData object, got {type(adata).__name__}.")
+        found = type(adata).__name__
+        raise TypeError(f"select_genes needs an AnnData object, got {found}.")
     if copy:
+        # a backed object can be copied into another file only
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     genes = view(adata, layer, use_raw, gene_symbols)
-    labels = genes.labels(groupby)  # refuses a wrong name before descriptions are looked for
+    # refuses a wrong name before descriptions are looked for
+    labels = genes.labels(groupby)
     labels = without_rare_classes(labels, "min_cells", min_cells)
     table = None
     if attributes is not None:
@@ -144,6 +148,7 @@ def select_genes(
         table = AttributeTable.from_any(attributes, described).to_frame()
     batches = None if batch_key is None else genes.labels(batch_key)
     source = open_blocks(genes, labels, batch=batches, normalize=normalize)
+    # who normalizes has counts, which are checked when they are opened
     if normalize is None:
         warn_if_scaled(source.reader, _other_matrices(genes))
     n_genes = _at_most(n_genes, source.n_features)
@@ -247,6 +252,7 @@ def annotate(
     )
     for name, values in columns.items():
         is_text = values.dtype.kind == "O"
+        # scanpy colors categories, and files store each name once
         stored = pandas.Categorical(values) if is_text else values
         adata.obs[f"{key_added}_{name}"] = stored
     return adata if copy else None
@@ -270,9 +276,15 @@ def annotation_columns(
     if unknown_rate is not None:
         refusal = {"unknown": "unknown", "unknown_rate": unknown_rate}
     labels, shares = selector.predict_top(
-        X, class_table, 2, together=together, missing_features=missing_features, **refusal
+        X,
+        class_table,
+        2,
+        together=together,
+        missing_features=missing_features,
+        **refusal,
     )
     found = {"class": _texts(labels[:, 0]), "probability": shares[:, 0]}
+    # a table of one class has no next best
     if labels.shape[1] > 1:
         found["second"] = _texts(labels[:, 1])
         found["second_probability"] = shares[:, 1]
@@ -298,14 +310,17 @@ def _other_matrices(genes: GeneMatrix) -> list[str]:
 def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
     """Return a column of var, one value per gene; missing values as None."""
     if column not in genes.var:
-        hint = did_you_mean(column, genes.var.columns) or f". Columns: {listed(genes.var)}."
-        raise ParameterError(parameter, f"is {column!r}, which is no column of var{hint}")
+        known = f". Columns: {listed(genes.var)}."
+        hint = did_you_mean(column, genes.var.columns) or known
+        message = f"is {column!r}, which is no column of var{hint}"
+        raise ParameterError(parameter, message)
     values = genes.var[column]
     return list(values.astype(object).where(values.notna(), None))
 
 
 def _at_most(n_genes: float | None, n_features: int) -> float | None:
     """Return the number of genes to select, lowered with a warning if there are fewer."""
+    # what is no number is left to SemFS, which refuses it or knows its meaning
     if not isinstance(n_genes, Real) or n_genes <= n_features:
         return n_genes
     message = f"n_genes={n_genes} is greater than the number of genes, {n_features}."
@@ -332,7 +347,8 @@ def store_columns(genes: GeneMatrix, columns: Mapping[str, np.ndarray]) -> None:
 def warn_of_other_names() -> None:
     """Warn that genes of raw and of X have no name in common."""
     message = (
-        ": no gene of raw has the name of a gene in var, so the results are in raw.var only. "
+        ": no gene of raw has the name of a gene in var, "
+        "so the results are in raw.var only. "
         "Name the column of raw.var that holds the names used in var."
     )
     warnings.warn(ParameterWarning("gene_symbols", message), stacklevel=3)
@@ -341,7 +357,11 @@ def warn_of_other_names() -> None:
 # ---- checks of cells and classes ------------------------------------------------------
 
 
-def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None) -> Labels:
+def without_rare_classes(
+    labels: Labels,
+    parameter: str,
+    min_samples: int | None,
+) -> Labels:
     """Return labels in which samples of rare classes are left out, and name these classes.
 
     Without ``min_samples`` nothing is left out, and classes with fewer than 5 samples are named
@@ -361,7 +381,8 @@ def without_rare_classes(labels: Labels, parameter: str, min_samples: int | None
         remedy = f"Each counts as much as a large class. Set it to {limit} to leave them out."
         warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
         return labels
-    warnings.warn(ParameterWarning(parameter, f"{found} They are not used."), stacklevel=3)
+    problem = ParameterWarning(parameter, f"{found} They are not used.")
+    warnings.warn(problem, stacklevel=3)
     return labels.leave_out([labels.classes[c] for c in rare])
 
 
@@ -371,6 +392,7 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
         return
     # A few hundred cells from four places of the file, zeros left out.
     values = reader.some_values()
+    # log-normalized values and counts are never negative
     if not len(values) or not np.isfinite(values).all() or values.min() >= 0:
         return
     low, high = SCALED_DEVIATIONS
@@ -383,8 +405,8 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
     warnings.warn(
         ParameterWarning(
             "layer",
-            ": the cells look standardized (negative values, mean 0, variance 1), so that all "
-            f"genes vary alike. {remedy}.",
+            ": the cells look standardized (negative values, mean 0, variance 1), "
+            f"so that all genes vary alike. {remedy}.",
         ),
         stacklevel=3,
     )
@@ -429,7 +451,9 @@ def _storable(value: object) -> object:
     """Return a value as AnnData writes it: numbers, text, arrays of text."""
     if isinstance(value, (bool, int, float, str, np.generic)):
         return value
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1):
+    is_vector = isinstance(value, np.ndarray) and value.ndim == 1
+    if isinstance(value, (list, tuple)) or is_vector:
+        # items of a list may differ in type, which AnnData does not write
         return _texts(value)
     return str(value)
 

@@ -160,6 +160,7 @@ def select_features(
     >>> (folder / "small.csv").read_text().splitlines()[1]
     '"cat",4'
     """
+    # a path that cannot be written is refused before the fit
     _check_outputs(source, Path(out), subset)
     done = fit_features(
         source,
@@ -185,6 +186,7 @@ def write_selection(
     Returns the paths of both.
     """
     target, table_path = _check_outputs(done.source, Path(out), subset)
+    # both files appear when both are complete
     with (
         atomic_write(target) as data_file,
         atomic_write(table_path) as table_file,
@@ -198,7 +200,8 @@ def _check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, 
     """Return the paths of the reduced data and of the feature table; refuse wrong ones."""
     target, table_path = output_paths(source, out)
     if subset and target.suffix.lower() != ".h5ad":
-        raise ParameterError("subset", f"is for .h5ad files, not for {target}. Leave it out.")
+        message = f"is for .h5ad files, not for {target}. Leave it out."
+        raise ParameterError("subset", message)
     return target, table_path
 
 
@@ -233,6 +236,7 @@ def fit_features(
         with_gaps = selector.missing_values != "error"
         seen = _standardized_with_gaps(seen) if with_gaps else seen.standardized()
     factors = seen.preprocessing.scale
+    # an array has the units of the source, the fit those of the scaled source
     if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
     beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
@@ -277,13 +281,17 @@ def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
         target = out
         table = out.with_name(f"{out.stem}.features.csv")
     else:
-        message = f": {out} must end in {', '.join(ENDINGS)}, or have no ending: a folder."
+        endings = ", ".join(ENDINGS)
+        message = f": {out} must end in {endings}, or have no ending: a folder."
         raise ParameterError("out", message)
     if target.suffix.lower() == ".h5ad":
         _check_can_be_h5ad(source.reader, target)
     if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
-        message = f": {target} can hold {EXCEL_ROWS - 1} rows, the data have {source.n_rows}."
-        raise ParameterError("out", f"{message} Choose .csv or .parquet.")
+        message = (
+            f": {target} can hold {EXCEL_ROWS - 1} rows, "
+            f"the data have {source.n_rows}. Choose .csv or .parquet."
+        )
+        raise ParameterError("out", message)
     check_apart((target, table), (data,))
     return target, table
 
@@ -302,10 +310,15 @@ def _check_can_be_h5ad(reader: Reader, target: Path) -> None:
         others = ", ".join(ending for ending in ENDINGS if ending != ".h5ad")
         message = f": {target}: a table cannot be written as .h5ad. Choose one of {others}."
         raise ParameterError("out", message)
+    # a missing package is reported now, not after the fit
     import_optional("anndata", "data", what="An .h5ad file")
 
 
-def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label]) -> BlockSource:
+def _seen_samples(
+    source: BlockSource,
+    selector: SemFS,
+    unseen: Iterable[Label],
+) -> BlockSource:
     """Return the source without samples of unseen classes, labels as the attributes name them.
 
     A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
@@ -313,7 +326,8 @@ def _seen_samples(source: BlockSource, selector: SemFS, unseen: Iterable[Label])
     assert source.labels is not None
     labels = source.labels.leave_out(unseen)
     if selector.attributes is not None:
-        labels = labels.align_to(as_attribute_table(selector.attributes).classes.tolist())
+        table = as_attribute_table(selector.attributes)
+        labels = labels.align_to(table.classes.tolist())
     return source.with_labels(labels)
 
 
@@ -325,7 +339,8 @@ def _filled_with_medians(source: BlockSource) -> BlockSource:
     unknown = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(unknown):
         shown = listed(feature_names(source)[unknown].tolist())
-        raise ParameterError("impute", f": no sample has a value of {shown}. Drop them.")
+        message = f": no sample has a value of {shown}. Drop them."
+        raise ParameterError("impute", message)
     medians = np.nanmedian(X, axis=0)
     return replace(source, preprocessing=replace(source.preprocessing, fill=medians))
 
@@ -339,6 +354,7 @@ def _standardized_with_gaps(source: BlockSource) -> BlockSource:
         # the fit refuses features without any value, with their names
         warnings.simplefilter("ignore", RuntimeWarning)
         spread = np.nanstd(X[labels.codes >= 0], axis=0, dtype=np.float64)
+    # constant features stay as they are; the fit does not select them
     scale = 1.0 / np.where(spread > 0.0, spread, 1.0)
     return replace(source, preprocessing=replace(source.preprocessing, scale=scale))
 
@@ -423,7 +439,11 @@ def _feature_table(
     return pandas.DataFrame(columns, index=ranks)
 
 
-def _reasons(selector: SemFS, source: BlockSource, explanation: Explanation) -> dict[int, str]:
+def _reasons(
+    selector: SemFS,
+    source: BlockSource,
+    explanation: Explanation,
+) -> dict[int, str]:
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.
@@ -432,6 +452,7 @@ def _reasons(selector: SemFS, source: BlockSource, explanation: Explanation) -> 
     )
     for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
         reasons[feature] = "constant"
+    # a rule is a better reason than that a feature is constant, so it comes later
     for rule, features in selector._get_fitted().ruled_out.items():
         reasons.update(dict.fromkeys(features.tolist(), REASONS.get(rule, rule)))
     reasons.update(dict.fromkeys(excluded.tolist(), "excluded"))
@@ -497,6 +518,7 @@ def _named_like_var(source: BlockSource) -> BlockSource:
     if in_var.isdisjoint(ids):
         warn_of_other_names()
         return source
+    # the reader of the caller keeps its names
     renamed = copy(reader)
     renamed.feature_names = ids
     return replace(source, reader=renamed)
@@ -549,6 +571,7 @@ def _as_anndata(source: BlockSource) -> AnnData:
     row_names = reader.row_names or [str(i) for i in range(X.shape[0])]
     obs = pandas.DataFrame(index=row_names)
     if source.labels is not None:
+        # categories of .h5ad files are text; None stays a missing value
         labels = [None if label is None else str(label) for label in source.labels.array()]
         obs[reader.label or "label"] = pandas.Categorical(labels)
     var = pandas.DataFrame(index=[str(name) for name in feature_names(source)])

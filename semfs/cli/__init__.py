@@ -1,5 +1,6 @@
 """The command line: one module per group of commands, shared options, errors and printing."""
 
+# typer and rich are optional: without them one line says what to install
 try:
     import functools
     import inspect
@@ -91,6 +92,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     def guarded(**values: Any) -> None:
         """Call the command; turn what it raises into one line and an exit code."""
         try:
+            # restores showwarning, for programs that call the command
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 if takes_options:
@@ -101,6 +103,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
             complain(str(stop) or "interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
+            # an error after Ctrl-C is its consequence
             if _interrupts:
                 complain("interrupted")
                 raise typer.Exit(INTERRUPTED) from None
@@ -109,6 +112,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
             complain(message_of(error))
             raise typer.Exit(BAD_INPUT) from None
 
+    # typer reads options from the signature, here that of the dataclass
     guarded.__signature__ = inspect.signature(signature_of, eval_str=True)  # type: ignore
     return guarded
 
@@ -125,7 +129,13 @@ def _version(value: bool) -> None:
         raise typer.Exit()
 
 
-VERSION = typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+# eager: it is handled before a missing command is complained of
+VERSION = typer.Option(
+    "--version",
+    callback=_version,
+    is_eager=True,
+    help="Show the version.",
+)
 
 
 def _options(version: Annotated[bool, VERSION] = False) -> None:

@@ -28,6 +28,7 @@ def show(text: str) -> None:
 
 def complain(text: str) -> None:
     """Print one line on standard error."""
+    # messages of other packages may have several lines
     line = " ".join(text.split())
     _print_plain(Console(stderr=True, force_terminal=FORCE), f"semfs: {line}")
 
@@ -52,7 +53,11 @@ def _print_plain(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+) -> None:
     """Print a table in full, wider than the terminal if it must be: no number is cut.
 
     A column whose name starts with ``>`` is aligned to the right.
@@ -63,6 +68,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(name.lstrip(">"), justify=justify)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
+    # rich would shorten cells to the width of the terminal, so it is told another one
     console = Console(force_terminal=FORCE)
     wide = console.options.update(max_width=VERY_WIDE)
     table_width = console.measure(table, options=wide).maximum

@@ -40,7 +40,7 @@ def attributes(
     prompt: Annotated[Names, Option(help=PROMPT)] = None,
     ontology: Annotated[str | None, Option(help=ONTOLOGY)] = None,
     part_of: Annotated[bool, Option("--part-of", help=PART_OF)] = False,
-    own: Annotated[bool, Option("--own", help=OWN)] = False,
+    own_terms: Annotated[bool, Option("--own", help=OWN)] = False,
     markers: Annotated[Path | None, Option(help=MARKERS)] = None,
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None,
     template: Annotated[Path | None, Option(help=TEMPLATE)] = None,
@@ -57,6 +57,7 @@ def attributes(
     if (out is None) == (template is None):
         raise ValueError("give --out FILE for the table, or --template FILE.")
     written = out or template
+    # any of these may be a file, which must not be replaced by the result
     check_apart([written], [names, markers, ontology, encoder])
     replaced = existing([written])
 
@@ -73,7 +74,9 @@ def attributes(
             show_written([template], replaced)
             return
         if ontology is not None:
-            table = package.attributes_from_ontology(terms, ontology, own=own, part_of=part_of)
+            table = package.attributes_from_ontology(
+                terms, ontology, own=own_terms, part_of=part_of
+            )
         else:
             table = package.encode_class_names(terms, encoder, prompts=prompt or "{}")
     assert out is not None

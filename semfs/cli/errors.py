@@ -50,10 +50,10 @@ OPTIONS.update({name: f"--{name}" for name in SAME_NAME})
 
 def message_of(problem: BaseException | Warning | str) -> str:
     """Return the text of an error or warning, with the option in place of a parameter."""
-    from semfs.validation import (
-        ParameterProblem,
-    )  # it loads scikit-learn; --help need not
+    # it loads scikit-learn, which --help does not need
+    from semfs.validation import ParameterProblem
 
     if isinstance(problem, ParameterProblem):
         return problem.named(OPTIONS.get(problem.name, problem.name))
+    # errors such as MemoryError() have no text
     return str(problem) or type(problem).__name__

@@ -52,8 +52,8 @@ SPLITS = "Number of class splits: the data set's own first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
-    "Panels from files may have been designed with samples of the classes that are unseen for "
-    "the methods."
+    "Panels from files may have been designed with samples of the classes "
+    "that are unseen for the methods."
 )
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
@@ -123,7 +123,9 @@ def evaluate(options: Evaluation) -> None:
         verbose=sys.stderr.isatty(),
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
+    # notes on panels come first: they concern every score below
     summary.notes[:0] = notes
+    # `print`: rich would write escape codes or wrap lines that scripts parse
     if options.as_json:
         print(json.dumps(rows, indent=1))
     elif rows:
@@ -153,6 +155,7 @@ def _panels(paths: list[Path], data: Any) -> tuple[dict[str, list[str]], list[st
     notes = [DESIGNED] if paths else []
     for path in paths:
         features, missing = read_panel(path, data.feature_names)
+        # files of one name in two folders are told by their paths
         label = path.stem if path.stem not in found else str(path)
         found[label] = features
         if missing:
@@ -208,8 +211,9 @@ def parse_sizes(text: str) -> list[float]:
     except (ValueError, TypeError):  # not a number; 1:2:3:4 is not a range
         sizes = set()
     if not sizes or min(sizes) <= 0:
-        message = f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5, or shares: 0.1."
-        raise ValueError(message)
+        raise ValueError(
+            f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5, or shares: 0.1."
+        )
     return sorted(sizes)
 
 
@@ -274,6 +278,7 @@ def demo(
     picture_path = out / "demo.png"
     check_apart([page_path, picture_path], [])
     replaced = existing([page_path, picture_path])
+    # said before the run, while there is time to stop it
     for path in replaced:
         complain(f"{path} exists and will be replaced. Choose another folder with --out.")
 
@@ -300,7 +305,8 @@ def _print_demo(found: "Demo") -> None:
     data = found.data
     show(
         f"{facts['n_seen']} labeled lung cells of {len(facts['seen'])} types, "
-        f"{data.X.shape[1]} genes; each type is described by its {data.attributes.shape[1]} "
+        f"{data.X.shape[1]} genes; "
+        f"each type is described by its {data.attributes.shape[1]} "
         "possible ancestors in the Cell Ontology.\n"
         f"Never labeled: {facts['n_unseen']} cells of {len(data.unseen)} other types "
         f"({'; '.join(map(str, data.unseen))}).\n"

@@ -110,8 +110,8 @@ def check_descriptions(
         hint = did_you_mean(source.lower(), DESCRIPTIONS) or "."
         known = ", ".join(repr(known) for known in DESCRIPTIONS)
         raise ValueError(
-            f"--attributes: {source} does not exist{hint} Give a file, {known}, or a column of "
-            "the data that groups the classes."
+            f"--attributes: {source} does not exist{hint} "
+            f"Give a file, {known}, or a column of the data that groups the classes."
         )
 
 
@@ -126,6 +126,7 @@ def _is_column(name: str, data: Path | None, layer: str | None) -> bool:
         return False
     from semfs.rows.opening import column_labels
 
+    # formats list their columns in different ways; reading one is the common test
     try:
         column_labels(data, name, layer)
     except (ValueError, LookupError):
@@ -166,6 +167,7 @@ def described_classes(
         tables.append(attributes_from_hierarchy(pandas.DataFrame(columns)))
     if len(tables) == 1:
         return tables[0]
+    # ontologies and class names must know which classes to describe
     return combine_attributes(tables, of_samples.used().classes)
 
 

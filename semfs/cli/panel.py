@@ -35,7 +35,8 @@ def panel(options: PanelOptions) -> None:
     Example: `semfs panel cells.h5ad --label cell_type --attributes cl -k 50 -o panel.html`
     """
     if not is_page(options.out):
-        raise ValueError(f"{options.out}: the page is written as .html; choose such a name.")
+        message = "the page is written as .html; choose such a name."
+        raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report
     from semfs.select import fit_features, output_paths, write_selection
@@ -44,6 +45,7 @@ def panel(options: PanelOptions) -> None:
     outputs = [options.out, options.out.with_suffix(".csv"), options.save]
     if options.reduced is not None:
         outputs += output_paths(source, options.reduced)
+    # all files that will be written are checked before the fit
     task = prepare(options, source, outputs)
     done = fit_features(
         task.source,

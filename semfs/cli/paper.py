@@ -63,11 +63,12 @@ def reproduce(options: Reproduction) -> None:
             verbose=True,
         )
     except KeyboardInterrupt:
+        # who stops a long run must know that nothing is lost
         message = f"interrupted. What is finished is safe in {options.run_folder}"
         raise KeyboardInterrupt(f"{message}; the same command continues.") from None
     show(
-        f"{done.n_total} jobs: {done.n_before} finished before, {done.n_computed} computed in "
-        f"{done.seconds:.0f} s, {len(done.failures)} failed.\n"
+        f"{done.n_total} jobs: {done.n_before} finished before, "
+        f"{done.n_computed} computed in {done.seconds:.0f} s, {len(done.failures)} failed.\n"
         f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
     )
     for note in done.notes:
@@ -94,7 +95,8 @@ def report(
     from semfs.lab.store import DamagedStore, Store
 
     if out is not None and not is_page(out):
-        raise ValueError(f"{out}: the page is written as .html; for rows there is --csv.")
+        message = "the page is written as .html; for rows there is --csv."
+        raise ValueError(f"{out}: {message}")
     page = out or run / "report.html"
     replaced = existing([page, csv])
     try:

@@ -14,8 +14,8 @@ SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
 TABLE = "A table that describes the classes to decide among. Default: all that were described."
 TOGETHER = "Let samples help each other: use it for many samples of each class."
 UNKNOWN = (
-    "Call samples that are far from all classes 'unknown'; this share of samples of seen "
-    "classes is, by mistake."
+    "Call samples that are far from all classes 'unknown'; "
+    "this share of samples of seen classes is, by mistake."
 )
 MISSING = "If the data lack selected features: stop, or decide by the others."
 PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
@@ -49,6 +49,7 @@ def predict(options: Prediction) -> None:
     check_apart((options.out,), (options.selector, options.table))
     replaced = existing([options.out])
     selector = semfs.load(options.selector)
+    # files of semfs.save may also hold a baseline, which only selects
     if not hasattr(selector, "predict_top"):
         found = type(selector).__name__
         raise ValueError(f"{options.selector} holds a {found}, which names no classes.")

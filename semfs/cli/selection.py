@@ -50,16 +50,16 @@ EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
 PER_CLASS_HELP = "At least so many of the selected features mark each class."
 GROUPS = (
-    "Features selected together; -k then counts groups: a column of var (H5AD, Zarr), or a "
-    "table of features and groups."
+    "Features selected together; -k then counts groups: "
+    "a column of var (H5AD, Zarr), or a table of features and groups."
 )
 COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
 BUDGET = "The costs add up to at most this. Without -k, select what it buys."
 MIN_LEVEL = "Leave out features whose highest class mean is lower."
 MAX_LEVEL = "Leave out features whose highest class mean is higher."
 CAPACITY = (
-    "The means of the selected features add up to at most this in every class: a number, or a "
-    "table of classes and numbers."
+    "The means of the selected features add up to at most this in every class: "
+    "a number, or a table of classes and numbers."
 )
 HIDDEN = f"Classes not to use. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
@@ -70,8 +70,9 @@ UNLABELED = (
     "or used as examples of unseen classes."
 )
 UNLABELED_FILE = (
-    "Another file of unlabeled samples, to be used as well. Features are found by name; those "
-    "it lacks are judged by the labeled samples alone."
+    "Another file of unlabeled samples, to be used as well. "
+    "Features are found by name; those it lacks are judged by the labeled "
+    "samples alone."
 )
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
@@ -82,12 +83,13 @@ COPIES = (
     "1 skips nothing; default: 0.95."
 )
 IMPUTE = (
-    "Fill missing values of a table: with the median of their column, or so that class means "
-    "are those of the values observed."
+    "Fill missing values of a table: with the median of their column, "
+    "or so that class means are those of the values observed."
 )
 BATCH_COLUMN = (
-    "Column with the batch of each sample, such as its donor or plate. What shifts all classes "
-    "of a batch alike is removed before features are selected."
+    "Column with the batch of each sample, such as its donor or plate. "
+    "What shifts all classes of a batch alike is removed before features are "
+    "selected."
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
@@ -184,7 +186,11 @@ class Task:
     replaced: list[Path]
 
 
-def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | None]) -> Task:
+def prepare(
+    options: Selection,
+    source: "BlockSource",
+    outputs: Sequence[Path | None],
+) -> Task:
     """Return the selector and the samples that the options mean.
 
     What can be refused is refused here, before anything long begins.
@@ -212,9 +218,11 @@ def prepare(options: Selection, source: "BlockSource", outputs: Sequence[Path | 
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
         attributes=table,
+        # progress is for people, not for log files
         verbose=int(sys.stderr.isatty()),
         include=features["include"] or None,
         exclude=features["exclude"] or None,
+        # a list that matches nothing leaves no candidate; None leaves all
         candidates=None if options.candidates is None else features["candidates"],
         groups=_feature_values("groups", options.groups, source),
         costs=_feature_values("costs", options.costs, source),
@@ -259,7 +267,13 @@ def open_source(options: Selection) -> "BlockSource":
     if options.unlabeled_names is not None:
         # Then all labels are read as they are: these names may have commas.
         reading["no_label"] = ()
-    source = open_blocks(options.data, options.label, key=options.layer, drop=drop, **reading)
+    source = open_blocks(
+        options.data,
+        options.label,
+        key=options.layer,
+        drop=drop,
+        **reading,
+    )
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
     if options.normalize is None:
@@ -304,8 +318,8 @@ def _with_usable_labels(
     if labels.n_unlabeled and options.unlabeled != "use":
         if options.unlabeled is None:
             complain(
-                f"{labels.n_unlabeled} samples without a label are not used. Use them as "
-                "examples of unseen classes with --unlabeled use."
+                f"{labels.n_unlabeled} samples without a label are not used. "
+                "Use them as examples of unseen classes with --unlabeled use."
             )
         # Left out of the fit; the rows are still written.
         codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
@@ -387,8 +401,9 @@ def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[
     if both:
         feature = min(both)
         name = feature if names is None else names[feature]
-        message = f"{name!r} is in --include and in --exclude. Take it out of one of them."
-        raise ValueError(message)
+        raise ValueError(
+            f"{name!r} is in --include and in --exclude. Take it out of one of them."
+        )
     return found
 
 
@@ -415,7 +430,10 @@ def _feature_values(
     return list(frame_column(reader.path, reader.frame, text))
 
 
-def _capacity(text: str | None, source: "BlockSource") -> float | dict[Any, float] | None:
+def _capacity(
+    text: str | None,
+    source: "BlockSource",
+) -> float | dict[Any, float] | None:
     """Return the number that --capacity is, or those of a table of classes."""
     from semfs.validation import is_file
 
@@ -424,6 +442,7 @@ def _capacity(text: str | None, source: "BlockSource") -> float | dict[Any, floa
     if not is_file(text):
         return _as_number("capacity", "every class", text)
     assert source.labels is not None
+    # the table has text, while labels of the data may be numbers
     label_of = {str(label): label for label in source.labels.classes}
     table = _two_columns("capacity", Path(text), set(label_of))
     return {
@@ -438,14 +457,18 @@ def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
 
     from semfs.validation import ParameterError
 
+    # utf-8-sig, because Excel begins CSV files with a byte order mark
     with path.open(newline="", encoding="utf-8-sig") as file:
         text = file.read()
+    # comma last: names and decimal numbers may contain one
     delimiter = next((mark for mark in "\t;," if mark in text), ",")
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if any(row)]
+    lines = csv.reader(text.splitlines(), delimiter=delimiter)
+    rows = [row for row in lines if any(row)]
     if rows and rows[0][0].strip() not in known:
         rows = rows[1:]
     if not rows or min(len(row) for row in rows) < 2:
-        raise ParameterError(parameter, f": {path} needs two columns, names and values.")
+        message = f": {path} needs two columns, names and values."
+        raise ParameterError(parameter, message)
     return {row[0].strip(): row[1].strip() for row in rows}
 
 
@@ -472,10 +495,11 @@ def _number_of_features(options: Selection, n_features: int) -> float | None:
         wanted = DEFAULT_SIZE
     if wanted > n_features:
         complain(
-            f"-k {wanted:g} is greater than the number of features ({n_features}). All of "
-            "them are kept."
+            f"-k {wanted:g} is greater than the number of features ({n_features}). "
+            "All of them are kept."
         )
         return n_features
+    # -k is a float for typer, and SemFS takes floats for shares
     return int(wanted) if float(wanted).is_integer() else wanted
 
 
@@ -532,8 +556,9 @@ def print_selection(done: "FileSelection") -> None:
     selector: SemFS = done.selector
     selected = done.features["feature"][done.features["selected"]].tolist()
     show(
-        f"Selected {len(selected)} of {len(done.features)} features on {done.n_rows} samples "
-        f"of {len(selector.classes_)} classes. Best: {', '.join(selected[:5])}"
+        f"Selected {len(selected)} of {len(done.features)} features "
+        f"on {done.n_rows} samples of {len(selector.classes_)} classes. "
+        f"Best: {', '.join(selected[:5])}"
     )
     for name, text in selector.knowledge_.items():
         show(f"  {name}: {text}")

@@ -157,6 +157,7 @@ def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
     with warnings.catch_warnings():
         # the data are opened once more for their features, and then warnings are shown
         warnings.simplefilter("ignore")
+        # "unknown" may be the name of a batch or level: only blanks are missing
         _, labels = open_reader(data, name, key, no_label=("",))
     assert labels is not None
     return labels
@@ -167,6 +168,7 @@ def table_columns(data: DataLike, name: object, key: str | None = None) -> list[
     is_table = isinstance(data, (str, Path)) or is_frame(data)
     if not isinstance(name, str) or not is_table:
         return []
+    # arrays and AnnData keep labels beside the features, tables among them
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reader, _ = open_reader(data, (), key)
@@ -219,7 +221,10 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
 
 
 def open_unlabeled(
-    data: DataLike, preprocessing: Preprocessing | None = None, *, keep_missing: bool = False
+    data: DataLike,
+    preprocessing: Preprocessing | None = None,
+    *,
+    keep_missing: bool = False,
 ) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
@@ -232,6 +237,7 @@ def open_unlabeled(
         preprocessing = replace(preprocessing, normalize=_normalize_of(data))
     # the layer of the fit, unless these samples say by themselves which matrix is meant
     layer = preprocessing.layer if has_layers(data) else None
+    # an empty tuple stands for labels that are not wanted; pairs always bring theirs
     reader, _ = _opened(
         data,
         None if is_pairs(data) else (),
@@ -248,8 +254,9 @@ def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
     absent = [str(name) for name in wanted if name not in position]
     if absent:
         raise ValueError(
-            f"{len(absent)} of the columns that were fitted are not among the {len(position)} "
-            f"of X: {listed(absent)}. Pass data that have them; of AnnData, "
+            f"{len(absent)} of the columns that were fitted "
+            f"are not among the {len(position)} of X: {listed(absent)}. "
+            "Pass data that have them; of AnnData, "
             "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
         )
     return np.array([position[name] for name in wanted], dtype=np.intp)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     SampledColumns = tuple[Floats, Indices, Floats | None]
 
 
+# Protocols instead of base classes: sources of a cluster or a device share little code with
+# those in memory, and a source need not import this module to be one.
 class RowSource(Protocol):
     """Labeled samples that can be summed up."""
 
@@ -103,6 +105,8 @@ class RowSource(Protocol):
         ...
 
 
+# Sources at hand may be passed over as often as the method likes; those beyond memory are slow
+# to read, so they return all their sums of one reading together (`OutOfCoreSource.sums`).
 class SummableSource(RowSource, Protocol):
     """Samples that are summed up in one call, because they are at hand."""
 

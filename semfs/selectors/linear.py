@@ -129,7 +129,10 @@ class LinearSelector(RankingSelector):
         self._fitted = fitted
         for name, value in fitted.attributes().items():
             is_array = isinstance(value, np.ndarray)
-            setattr(self, name, like(value, X) if is_array and X is not None else value)
+            # scikit-learn's rule for array API input: arrays come back in kind
+            if is_array and X is not None:
+                value = like(value, X)
+            setattr(self, name, value)
 
     def _get_fitted(self) -> Fitted:
         """What the last fit learned; selectors that were loaded know it by their attributes."""
@@ -149,9 +152,11 @@ class LinearSelector(RankingSelector):
         check_is_fitted(self)
         counts = np.asarray(to_numpy(self.marks_)).sum(axis=1)
         classes = self.class_table_.classes.tolist()
+        # marks of described unseen classes are rows after those of the seen ones
         if len(counts) > len(classes) and self.new_table_ is not None:
             classes += self.new_table_.classes.tolist()
-        return pandas.Series(counts, index=pandas.Index(classes, name="class"), name="markers")
+        index = pandas.Index(classes, name="class")
+        return pandas.Series(counts, index=index, name="markers")
 
     @property
     def attribute_names_in_(self) -> LabelArray:
@@ -165,12 +170,14 @@ class LinearSelector(RankingSelector):
         relative = self.penalty_scale in RELATIVE_SCALES
         return {
             "n_select": self._n_columns(n_features) if direct else None,
+            # a small penalty does not hide the rounding errors of float32 products
             "precise": not relative or self.gamma < SAFE_RELATIVE_PENALTY,
             "verbose": self.verbose,
         }
 
     def _n_columns(self, n_features: int) -> int:
         """About how many Gram columns will be needed, for plans of passes over the data."""
+        # a budget decides during the fit; a wrong guess costs passes, not correctness
         if self.n_features_to_select is None:
             return min(N_BOUGHT, n_features)
         return self._n_wanted(n_features)
@@ -244,6 +251,7 @@ class LinearSelector(RankingSelector):
             found = table.classes[scores.argmax(axis=1)]
             return _with_unknown(found, scores.max(axis=1) < lowest, unknown)
 
+        # batches are given by row number, which a lazy chunk does not know
         if is_dask(X) and batch is None:
             return self._map_lazily(X, best_class)
         return _concatenated(map(best_class, blocks), X)
@@ -362,6 +370,7 @@ class LinearSelector(RankingSelector):
         labels = []
         shares = []
         for P, scores in model.predictions(blocks, table, together=together):
+            # stable: of equally likely classes the first is named, as by argmax
             best = np.argsort(-P, axis=1, kind="stable")[:, :n]
             found = table.classes[best]
             refused = np.zeros(found.shape, dtype=bool)
@@ -449,6 +458,7 @@ class LinearSelector(RankingSelector):
             return model, table, self._selected(X, method), slice(None)
         assert names is not None
         self._warn_of_missing(names[support], present)
+        # `present` (k,) counts selected features, `kept` (d,) all of them
         kept = support.copy()
         kept[np.flatnonzero(support)[~present]] = False
         blocks = self._named_blocks(X, kept)
@@ -458,10 +468,11 @@ class LinearSelector(RankingSelector):
         """Name the selected features that X lacks."""
         missing = [str(name) for name in names[~present]]
         if not present.any():
-            raise ParameterError("X", f"has none of the {len(missing)} selected features.")
+            message = f"has none of the {len(missing)} selected features."
+            raise ParameterError("X", message)
         warnings.warn(
-            f"X lacks {len(missing)} of {len(names)} selected features, which are left out of "
-            f"the decision: {listed(missing)}.",
+            f"X lacks {len(missing)} of {len(names)} selected features, "
+            f"which are left out of the decision: {listed(missing)}.",
             stacklevel=4,
         )
 
@@ -470,8 +481,10 @@ class LinearSelector(RankingSelector):
         names = self.feature_names_in_
         blocks = selected_blocks(X, kept, names, self._preprocessing())
         if blocks is None:
+            # only frames in memory have names and are not read in blocks
             frame: Any = X
-            blocks = iter([frame[[str(name) for name in names[kept]]].to_numpy()])
+            columns = [str(name) for name in names[kept]]
+            blocks = iter([frame[columns].to_numpy()])
         return self._finite_blocks(blocks, names[kept])
 
     def _lowest_score(
@@ -482,13 +495,17 @@ class LinearSelector(RankingSelector):
         unknown_rate: float,
     ) -> float:
         """The score below which the best class of a sample is none."""
+        # no score is lower than -inf, so that every sample gets a class
         if unknown is None:
             return -np.inf
         check_number("unknown_rate", unknown_rate, at_least=0)
         if unknown_rate > 1:
-            raise ParameterError("unknown_rate", f"is a share, at most 1, got {unknown_rate}.")
+            message = f"is a share, at most 1, got {unknown_rate}."
+            raise ParameterError("unknown_rate", message)
+        # otherwise nobody could tell refused samples from those of the class
         if unknown in table.classes.tolist():
-            raise ParameterError("unknown", f"is {unknown!r}, which is one of the classes.")
+            message = f"is {unknown!r}, which is one of the classes."
+            raise ParameterError("unknown", message)
         return model.lowest_score(table, unknown_rate)
 
     def _map_selected(
@@ -515,7 +532,10 @@ class LinearSelector(RankingSelector):
         return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
     def _without_offsets(
-        self, blocks: Iterator[Float64], batches: Labels, present: Mask | slice = slice(None)
+        self,
+        blocks: Iterator[Float64],
+        batches: Labels,
+        present: Mask | slice = slice(None),
     ) -> Iterator[Float64]:
         """Yield blocks (r, k) minus the offsets of their samples' batches, where known.
 
@@ -530,11 +550,13 @@ class LinearSelector(RankingSelector):
         for Z in blocks:
             rows = slice(n_done, n_done + len(Z))
             n_done = rows.stop
+            # the last row stays 0: the code -1 of samples without a batch finds it
             offsets = np.zeros((len(batches.classes) + 1, Z.shape[1]))
             for b, batch in enumerate(batches.classes):
                 if batch in place:
                     offsets[b] = fitted[place[batch]]
-            codes = batches.codes[rows]  # the last row, 0, is for samples without a batch
+            codes = batches.codes[rows]
+            # X is read in blocks, so that its length is known only at the end
             if len(codes) < len(Z):
                 raise ValueError(
                     f"X has {n_done} samples or more, but batch has {len(batches)} values."
@@ -551,7 +573,8 @@ class LinearSelector(RankingSelector):
         if blocks is None:
             yield _dense(self._selected_in_memory(X, method))
             return
-        yield from self._finite_blocks(blocks, None if names is None else names[support])
+        selected_names = None if names is None else names[support]
+        yield from self._finite_blocks(blocks, selected_names)
 
     def _finite_blocks(
         self, blocks: Iterator[Matrix], names: LabelArray | None
@@ -559,6 +582,7 @@ class LinearSelector(RankingSelector):
         """Yield blocks (r, k) in float64; NaN and infinity are refused, with the name."""
         for block in blocks:
             Z = _dense(block)
+            # check_all_finite looks for the place, and raises in any case
             if not np.isfinite(Z).all():
                 check_all_finite(Z, None if names is None else names.tolist())
             yield Z
@@ -579,6 +603,7 @@ class LinearSelector(RankingSelector):
         unseen = self.new_table_
         if class_table is not None:
             given = as_attribute_table(class_table)
+            # indicators of seen classes cannot describe another class
             if _are_labels(seen) and set(given.names) != set(seen.names):
                 message = (
                     "needs a selector that was fitted to attributes: this one knows labels."
@@ -589,7 +614,8 @@ class LinearSelector(RankingSelector):
         if unseen is None:
             return seen
         labels = label_array([*seen.classes.tolist(), *unseen.classes.tolist()])
-        return AttributeTable(np.vstack([seen.values, unseen.values]), labels, seen.names)
+        values = np.vstack([seen.values, unseen.values])
+        return AttributeTable(values, labels, seen.names)
 
     # ---- transformations -------------------------------------------------------------
 
@@ -657,9 +683,9 @@ class LinearSelector(RankingSelector):
         fitted = self.class_table_.classes.tolist()
         if found != fitted:
             raise ValueError(
-                f"explain needs rows of the {len(fitted)} classes that were fitted, from "
-                f"{fitted[0]!r} to {fitted[-1]!r}; found {len(found)}, from {found[0]!r} "
-                f"to {found[-1]!r}."
+                f"explain needs rows of the {len(fitted)} classes that were fitted, "
+                f"from {fitted[0]!r} to {fitted[-1]!r}; "
+                f"found {len(found)}, from {found[0]!r} to {found[-1]!r}."
             )
 
 
@@ -678,10 +704,15 @@ def _dense(Z: Matrix) -> Float64:
     return np.asarray(dense, dtype=np.float64)
 
 
-def _with_unknown(labels: LabelArray, refused: Mask, unknown: Label | None) -> LabelArray:
+def _with_unknown(
+    labels: LabelArray,
+    refused: Mask,
+    unknown: Label | None,
+) -> LabelArray:
     """Labels, of any shape, with ``unknown`` in place of those that are refused."""
     if unknown is None:
         return labels
+    # as objects: text beside numbers, or longer text, would be converted or cut
     found = np.where(refused, object_array([unknown]), labels.astype(object))
     return label_array(found.ravel().tolist()).reshape(labels.shape)
 

@@ -34,12 +34,14 @@ def fill_with_class_means(
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
         shown = listed([_name(j, names) for j in infinite.tolist()])
-        raise ParameterError("X", f"contains infinity, which is no missing value: {shown}.")
+        message = f"contains infinity, which is no missing value: {shown}."
+        raise ParameterError("X", message)
     missing = np.isnan(X)
     features = np.flatnonzero(missing.any(axis=0))
     if not len(features):
         return X
     observed = ~missing[:, features]
+    # zeros in the gaps leave sums as they are; NaN would spread to all of them
     values = np.where(observed, X[:, features], 0.0).astype(np.float64)
     if weights is None:
         weights = np.ones(len(X))
@@ -47,6 +49,7 @@ def fill_with_class_means(
     shares = weights @ observed / weights.sum()
     centers = means[codes]
     deviations = np.where(observed, values - centers, 0.0)
+    # X belongs to the caller
     filled = X.copy()
     filled[:, features] = centers + deviations / np.sqrt(shares)
     return filled
@@ -67,18 +70,21 @@ def _class_means(
     unknown: list[str] = []
     for code in range(n_classes):
         members = np.flatnonzero(codes == code)
+        # the fit ignores samples of weight 0, so their gaps do no harm
         if not weights[members].any():
             continue
         totals = weights[members] @ observed[members]
         empty = features[totals == 0]
-        unknown += [f"{_name(j, names)} (class {classes[code]})" for j in empty.tolist()]
+        for j in empty.tolist():
+            unknown.append(f"{_name(j, names)} (class {classes[code]})")
         sums = weights[members] @ values[members]
         np.divide(sums, totals, out=means[code], where=totals > 0)
     if unknown:
         raise ParameterError(
             "missing_values",
-            ': "class-mean" needs a value of each feature in each class. There is none of: '
-            f"{listed(unknown)}. Leave these features or these classes out.",
+            ': "class-mean" needs a value of each feature in each class. '
+            f"There is none of: {listed(unknown)}. "
+            "Leave these features or these classes out.",
         )
     return means
 
@@ -90,9 +96,11 @@ def fill_with_means(X: Floats, default: Float64) -> Floats:
     """
     missing = np.isnan(X)
     n_observed = (~missing).sum(axis=0)
+    # `initial` is for X without any feature
     if n_observed.min(initial=len(X)) == len(X):
         return X
     sums = np.where(missing, 0.0, X).sum(axis=0, dtype=np.float64)
+    # np.where computes both branches: 0/0 would warn where the default is taken
     means = np.where(n_observed > 0, sums / np.maximum(n_observed, 1), default)
     return np.where(missing, means.astype(X.dtype), X)
 

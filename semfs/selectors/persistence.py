@@ -110,6 +110,7 @@ def save(selector: BaseEstimator, path: PathLike) -> Path:
         "semfs_version": semfs.__version__,
         "selector": writer.selector(selector),
     }
+    # bytes, because a text array of numpy takes four of them per character
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     path = Path(path)
     with atomic_write(path) as beside, beside.open("wb") as file:
@@ -135,8 +136,10 @@ def load(path: PathLike) -> Any:
     path = open_existing(path)
     with file_errors(path, FORMAT_NAME):
         _check_archive(path)
+        # copies, because mapped arrays would change with the file
         arrays = {name: np.array(array) for name, array in read_npz(path).items()}
         text = arrays.pop("header").tobytes().decode("utf-8")
+        # plain JSON first: another format is refused before its values are made
         header = json.loads(text)
         _check_header(path, header)
         # the hook is called for inner objects first, so that it sees values, not JSON
@@ -157,8 +160,9 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save, because it is no .npz archive. Pickled "
-            "selectors are not read, because that runs code: fit again and use semfs.save."
+            f"{path} is not a file of semfs.save, because it is no .npz archive. "
+            "Pickled selectors are not read, because that runs code: "
+            "fit again and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
@@ -169,7 +173,8 @@ def _check_archive(path: Path) -> None:
             if not known_name or compressed:
                 name = item.filename[:SHOWN_CHARACTERS]
                 raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
-        damaged = archive.testzip()  # read_npz maps stored arrays without looking at checksums
+        # read_npz maps stored arrays without looking at checksums
+        damaged = archive.testzip()
     if damaged is not None:
         raise FileError(f"{path} is damaged: {damaged!r} has changed. Copy it again.")
 
@@ -179,11 +184,12 @@ def _check_header(path: Path, header: Json) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT_NAME:
         raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
     version = header.get("format_version")
+    # not isinstance, because true of JSON is an int of Python, too
     if type(version) is not int or not 1 <= version <= FORMAT:
         writer = header.get("semfs_version")
         raise FileError(
-            f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; semfs "
-            f"{semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
+            f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; "
+            f"semfs {semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
         )
     selector = header.get("selector")
     if not isinstance(selector, dict) or selector.get("is") != "selector":
@@ -257,7 +263,12 @@ class AttributeTableKind(Kind):
             "names": value.names,
         }
 
-    def make(self, values: Any, classes: Any, names: Any) -> Any:  # type: ignore[override]
+    def make(  # type: ignore[override]
+        self,
+        values: Any,
+        classes: Any,
+        names: Any,
+    ) -> Any:
         return AttributeTable(values, classes, names)
 
 
@@ -278,6 +289,7 @@ class MomentsKind(Kind):
         return isinstance(value, Moments)
 
     def parts(self, value: Moments) -> Mapping[str, Any]:
+        # precise: whoever loads it may choose a penalty that needs all digits
         compact = value.compact(precise=True)
         return {name: getattr(compact, name) for name in self.fields}
 
@@ -330,7 +342,11 @@ class PolarsKind(Kind):
         columns = [column.to_numpy() for column in value.get_columns()]
         return {"names": value.columns, "columns": columns}
 
-    def make(self, names: list[str], columns: list[Any]) -> Any:  # type: ignore[override]
+    def make(  # type: ignore[override]
+        self,
+        names: list[str],
+        columns: list[Any],
+    ) -> Any:
         polars = import_optional("polars", "data", what="A table in this file")
         return polars.DataFrame(dict(zip(names, columns)))
 
@@ -369,8 +385,8 @@ class _Writer:
         name = type(selector).__name__
         if _selector_type(name) is not type(selector):
             raise TypeError(
-                f"save writes selectors of semfs ({', '.join(sorted(TYPES))}), got {name}. "
-                "Of a pipeline, save the selector step."
+                f"save writes selectors of semfs ({', '.join(sorted(TYPES))}), "
+                f"got {name}. Of a pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
         state = {
@@ -389,6 +405,7 @@ class _Writer:
         """JSON of one value; ``where`` is the parameter or attribute that holds it."""
         if isinstance(value, np.generic):
             value = value.item()
+        # exact types: an object of a subclass would come back as something else
         if value is None or type(value) in (bool, int, float, str):
             return value
         if type(value) in (list, range):
@@ -400,11 +417,12 @@ class _Writer:
                 return {"is": kind.tag, **written}
         if hasattr(value, "__dlpack__"):  # an array, perhaps on another device
             return self.array(np.asarray(to_numpy(value)), where)
+        # best_estimator_ of SemFSCV is a selector itself
         if type(value).__name__ in TYPES:
             return self.selector(value)
         raise TypeError(
-            f"{where} holds a {type(value).__module__}.{type(value).__name__}, which save does "
-            "not write. Use numbers, text, arrays, frames or dicts of them."
+            f"{where} holds a {type(value).__module__}.{type(value).__name__}, "
+            "which save does not write. Use numbers, text, arrays, frames or dicts of them."
         )
 
     def array(self, array: npt.NDArray[Any], where: str) -> dict[str, Any]:
@@ -444,8 +462,12 @@ class _Reader:
     """Turns JSON back into values. ``makers`` is all that a file can ask for."""
 
     def __init__(
-        self, path: Path, arrays: dict[str, npt.NDArray[Any]], format_version: int
+        self,
+        path: Path,
+        arrays: dict[str, npt.NDArray[Any]],
+        format_version: int,
     ) -> None:
+        """Read with the members of the archive, by name, and the version of its header."""
         self.path = path
         self.arrays = arrays
         self.format_version = format_version
@@ -494,15 +516,16 @@ class _Reader:
         if unknown:
             name = min(unknown)[:SHOWN_CHARACTERS]
             raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
+        # only SemFS and SemFSCV have this parameter
         if self.format_version == 1 and "label_weight" in known_params:
             params = _params_of_format_1(params, state)
         selector = estimator(**params)
         for key, value in state.items():
+            # a file must not replace methods and properties of the class
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
-                raise FileError(
-                    f"{self.path}: {key[:SHOWN_CHARACTERS]!r} is no fitted attribute. Refused."
-                )
+                shown = key[:SHOWN_CHARACTERS]
+                raise FileError(f"{self.path}: {shown!r} is no fitted attribute. Refused.")
             setattr(selector, key, value)
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
@@ -511,7 +534,10 @@ class _Reader:
         return selector
 
 
-def _params_of_format_1(params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+def _params_of_format_1(
+    params: dict[str, Any],
+    state: dict[str, Any],
+) -> dict[str, Any]:
     """Parameters of today that give the selection of SemFS as it was with format 1.
 
     Its label weight was the square of what indicators were multiplied by. Now it is relative to
@@ -520,6 +546,7 @@ def _params_of_format_1(params: dict[str, Any], state: dict[str, Any]) -> dict[s
     params = {**DEFAULTS_OF_FORMAT_1, **params}
     weight = params["label_weight"]
     table = state.get("class_table_")
+    # labels that weigh nothing, or are alone, have no scale to convert
     if not weight or params.get("attributes") is None:
         return params
     if not isinstance(table, AttributeTable):

@@ -332,6 +332,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         >>> SemFS(1).fit(X, y, batch=donor).get_support(indices=True)
         array([0])
         """
+        # a fit that fails leaves the selector as it was
         with self._all_or_nothing():
             self._check_parameters()
             found = FitInput.from_user(
@@ -397,19 +398,26 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         with self._all_or_nothing():
             self._check_parameters()
             if self.missing_values != "error":
-                message = ' is "class-mean", which needs all samples at once. Use fit.'
-                raise ParameterError("missing_values", message.strip())
+                # gaps are filled with class means, which samples to come would change
+                message = 'is "class-mean", which needs all samples at once. Use fit.'
+                raise ParameterError("missing_values", message)
             first = collected is None
             found = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
-            if not first and found.batched != getattr(self, "moments_have_batches_", False):
+            had_batches = getattr(self, "moments_have_batches_", False)
+            if not first and found.batched != had_batches:
                 raise ValueError("partial_fit needs batch in every call, or in none.")
             data = found.summed(self._sum_options(found.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labeled rows only. Drop the others, or use fit."
                 )
-            align_attributes(self.attributes, data.classes)  # refuse before adding
-            moments = data.moments.copy() if collected is None else collected + data.moments
+            # classes without a description are refused before their samples are added
+            align_attributes(self.attributes, data.classes)
+            if collected is None:
+                # a copy, because the caller may fill the same array for the next call
+                moments = data.moments.copy()
+            else:
+                moments = collected + data.moments
             self.moments_ = moments
             self.moments_have_batches_ = found.batched
             # batches that are the classes so far may be separated by samples to come
@@ -429,6 +437,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         """Build the problem, solve it, and set all fitted attributes."""
         names = getattr(self, "feature_names_in_", None)
         problem = Problem.from_data(self, data, names)
+        # callbacks begin only now, because the problem knows the number of steps
         context = self._init_callback_context(max_subtasks=problem.n_steps)
         context.call_on_fit_task_begin(estimator=self, X=data.X, y=y)
         monitor = self._monitor(context, problem, data.X, y)
@@ -446,13 +455,19 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         described = described_classes(self.attributes)
         labels = Labels.of(moments.classes)
         if labels.mark_unlabeled(described).n_unlabeled:
-            raise ValueError(  # sums cannot be taken apart
-                f"some rows have the label {UNLABELED}, which means unlabeled, and were summed"
-                " up with others. Mark them by None or NaN, or pass labels and rows apart."
+            # their sum does not say which clusters they form
+            raise ValueError(
+                f"some rows have the label {UNLABELED}, which means unlabeled, "
+                "and were summed up with others. "
+                "Mark them by None or NaN, or pass labels and rows apart."
             )
 
     def _monitor(
-        self, context: CallbackContext, problem: Problem, X: Matrix | None, y: Any
+        self,
+        context: CallbackContext,
+        problem: Problem,
+        X: Matrix | None,
+        y: Any,
     ) -> Monitor | None:
         """What the solver calls after each step: callbacks and `verbose` lines."""
         has_callbacks = bool(getattr(self, "_skl_callbacks", []))
@@ -462,7 +477,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         width = len(str(n_steps))
 
         def monitor(
-            step: int, J: float, feature: int | None, solution: Callable[[], Solution]
+            step: int,
+            J: float,
+            feature: int | None,
+            solution: Callable[[], Solution],
         ) -> bool:
             """Report a step; True asks the solver to stop."""
             if self.verbose:
@@ -473,12 +491,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             # One task per step. The solver owns the loop, so a task is announced when done.
             name = "feature" if self.solver == "direct" else "iteration"
             task = context.subcontext(task_name=name)
+
+            def fitted_attributes() -> dict[str, Any]:
+                """Fitted attributes after this step, computed if a callback asks."""
+                return problem.fitted(solution()).attributes()
+
             task.call_on_fit_task_begin(estimator=self, X=X, y=y)
             return task.call_on_fit_task_end(
                 estimator=self,
                 X=X,
                 y=y,
-                reconstruction_attributes=lambda: problem.fitted(solution()).attributes(),
+                reconstruction_attributes=fitted_attributes,
             )
 
         return monitor
@@ -495,5 +518,6 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 raise ParameterError(name, "needs attributes, with the same columns.")
             if self.solver != "direct":
                 raise ParameterError(name, 'needs solver="direct".')
+        # its linear systems are singular without a penalty if features are dependent
         if self.solver == "alternating" and self.gamma == 0:
             raise ParameterError("gamma", 'must be positive with solver="alternating".')

@@ -229,6 +229,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
             settings = self._settings(moments.counts, table)
+            # values that SemFS refuses are refused now, not after hours of folds
             for params in ({}, *settings):
                 self._semfs(1, params)._check_parameters()
             splits = self._splits(moments)
@@ -258,6 +259,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         shared = SemFS().get_params().keys() & self.get_params(deep=False).keys()
         values = {name: getattr(self, name) for name in shared}
         values["n_features_to_select"] = k
+        # lines of every fit in every fold would bury those of the settings
         values["verbose"] = 0
         values.update(params)
         return SemFS(**values)
@@ -287,9 +289,14 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _default_settings(self, counts: Float64) -> list[Setting]:
         """The default grid, without what makes no difference to these classes."""
-        grid: dict[str, Any] = {"gamma": (0.2, 2.0, 20.0), "fit_intercept": (True, False)}
+        grid: dict[str, Any] = {
+            "gamma": (0.2, 2.0, 20.0),
+            "fit_intercept": (True, False),
+        }
+        # without attributes labels are the only targets, whatever they weigh
         if self.attributes is not None:
             grid["label_weight"] = (0.0, 1.0)
+        # classes of one size weigh the same in both ways
         if np.ptp(counts) > 0:
             grid["class_weight"] = (None, "balanced")
         return list(ParameterGrid(grid))
@@ -300,14 +307,17 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             k = min(self._n_wanted(d), d)
             if self.n_features_to_select is None:
                 k = self._n_bought(d)
+            # settings are compared by their mean over sizes: half the size steadies it
             return sorted({max(1, k // 2), k})
-        largest = min(AUTO_MOST if self.max_features is None else self.max_features, d)
+        most = AUTO_MOST if self.max_features is None else self.max_features
+        largest = min(most, d)
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
 
     def _n_bought(self, d: int) -> int:
         """Number of features that the budget buys at their mean cost."""
         names = getattr(self, "feature_names_in_", None)
         mean = float(feature_costs(self.costs, d, names).mean())
+        # features that cost nothing are all bought
         n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
         return max(1, min(n_bought, AUTO_MOST, d))
 
@@ -321,9 +331,11 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         codes = moments.rows.codes
         splits = self.cv
         if isinstance(splits, numbers.Integral):
+            # one held-out class alone could not be separated from anything
             n_folds = min(int(splits), C // 2)
             splits = ClassKFold(n_folds, shuffle=True, random_state=self.random_state)
         if hasattr(splits, "split"):
+            # splitters over classes look at y only, so codes can stand for X
             splits = splits.split(codes, codes)
         found = []
         for rows, rows_out in splits:
@@ -350,8 +362,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         ks = self._numbers_of_features(moments.n_features)
         k = ks[-1]
         if not splits:
-            only = settings[0] if len(settings) == 1 else self._current_params(settings[0])
-            return only, k
+            # nothing can be compared: several settings give way to the current one
+            if len(settings) == 1:
+                return settings[0], k
+            return self._current_params(settings[0]), k
         # many small matrices: threads would spend their time waiting for each other
         with threadpool_limits(1, user_api="blas"):
             selectors = [self._semfs(k, params) for params in settings]
@@ -375,9 +389,11 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
         The shape is (settings, folds, numbers). A callback may stop it after a fold.
         """
+        # one seed for all: settings differ by their features, not by K-means starts
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         scores = np.empty((len(settings), len(folds), len(ks)))
-        features = np.unique(np.concatenate([path for _, paths in folds for path in paths]))
+        all_paths = [path for _, paths in folds for path in paths]
+        features = np.unique(np.concatenate(all_paths))
         codes = moments.rows.codes
         # all columns that clustering will ask for, in one pass over X
         columns = _columns(moments.rows.X, features)
@@ -388,6 +404,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             X = columns[rows]
             known: dict[bytes, float] = {}  # equal questions are asked once
             for i, j in np.ndindex(len(settings), len(ks)):
+                # sorted: the same features in another order are the same question
                 places = np.searchsorted(features, np.sort(paths[i][: ks[j]]))
                 key = places.tobytes()
                 if key not in known:
@@ -414,12 +431,15 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         mean = scores[best].mean(axis=0)
         # some folds are harder than others, whatever the number: compare within folds
         lag = scores[best][:, [int(np.argmax(mean))]] - scores[best]
+        # a callback may have left one fold, of which ddof=1 would make nan
         error = lag.std(axis=0, ddof=int(n_folds > 1)) / np.sqrt(n_folds)
         self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": error}
         self.n_splits_ = n_folds
         if self.n_features_to_select != "auto":
             return settings[best], ks[-1]
-        return settings[best], ks[int(np.argmax(lag.mean(axis=0) <= error))]
+        # numbers ascend, and argmax finds the first that is close enough
+        close = lag.mean(axis=0) <= error
+        return settings[best], ks[int(np.argmax(close))]
 
     def _best(self, by_fold: Float64, settings: list[Setting]) -> int:
         """The setting of the highest mean score; of the default grid only if it is clear.
@@ -432,6 +452,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             return best
         current = self._current_params(settings[0])
         same = [i for i, params in enumerate(settings) if params == current]
+        # parameters that are not in the grid have no score to be compared with
         if not same:
             return best
         lead = by_fold[best] - by_fold[same[0]]
@@ -445,9 +466,15 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         ks = self._numbers_of_features(final.n_features_in_)
         fitted = final._get_fitted()
         gains = np.maximum(fitted.scores[fitted.order[: ks[-1]]], 0.0)
-        share = np.cumsum(gains) / max(float(gains.sum()), np.finfo(float).tiny)
+        # features without any gain make the share 0, not 0/0
+        total = max(float(gains.sum()), np.finfo(float).tiny)
+        share = np.cumsum(gains) / total
         mean = share[np.minimum(np.array(ks), len(share)) - 1]
-        self.curve_ = {"n_features": np.array(ks), "mean": mean, "se": np.zeros(len(ks))}
+        self.curve_ = {
+            "n_features": np.array(ks),
+            "mean": mean,
+            "se": np.zeros(len(ks)),
+        }
         self.cv_results_ = {}
         self.best_score_ = float("nan")
         self.n_splits_ = 0
@@ -458,6 +485,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     def _adopt(self, final: SemFS, params: Setting) -> None:
         """Behave as the refitted selector from here on."""
+        # names of an earlier fit must not outlive a fit to data without names
         self.__dict__.pop("feature_names_in_", None)
         for name, value in vars(final).items():
             if name.endswith("_") or name in FIT_STATE:
@@ -467,6 +495,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         self.n_features_ = int(final.get_support().sum())
 
     def _check_parameters(self) -> None:
+        """Raise if parameters contradict each other, or `cv` makes no folds."""
         super()._check_parameters()
         if self.n_features_to_select is None and self.budget is None:
             message = "may be None only with a budget. Give a number of features, or a budget."
@@ -475,6 +504,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             if self.n_features_to_select == "auto" and getattr(self, name) is not None:
                 message = f'"auto" does not go together with {name}. Give a number.'
                 raise ParameterError("n_features_to_select", f": {message}")
+        # text is iterable, too, but never a list of splits
         is_splits = hasattr(self.cv, "split") or isinstance(self.cv, Iterable)
         if isinstance(self.cv, str) or not is_splits:
             check_integer("cv", self.cv, 2)
@@ -496,5 +526,6 @@ def _results(settings: list[Setting], by_fold: Float64) -> dict[str, Any]:
     mean = by_fold.mean(axis=1)
     out["mean_test_score"] = mean
     out["std_test_score"] = by_fold.std(axis=1)
+    # equal scores share the better rank, as in GridSearchCV
     out["rank_test_score"] = 1 + np.array([(mean > value).sum() for value in mean])
     return out
