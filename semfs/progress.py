@@ -35,6 +35,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._begin = time.monotonic()
+        # So that the first step prints a line at once.
         self._last_line = -SECONDS_BETWEEN_LINES
         self._bar = _rich_bar(self.unit) if self.verbose else None
         if self._bar is not None:

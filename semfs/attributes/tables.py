@@ -120,6 +120,7 @@ class AttributeTable:
                 f"{len(wanted)}. Describe all classes by the same attributes."
             )
         same_names = set(names) == set(wanted) and len(set(names)) == len(names)
+        # Numbers of columns carry no meaning: then position is all there is to match by.
         if not same_names and not (_are_names(names) and _are_names(wanted)):
             return replace(self, names=fitted.names)
         missing = sorted(set(wanted) - set(names))
@@ -293,6 +294,7 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     """Return what to say of classes without a row: the first one, and what may be meant."""
     label = missing[0]
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    # Reversed, so that of two labels with the same letters the first one is kept.
     by_letters = {_letters(item): item for item in reversed(known)}
     near = difflib.get_close_matches(_letters(label), by_letters, n=1, cutoff=0.75)
     hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
@@ -343,6 +345,7 @@ def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
     varies = _varies(A)
     findings = [
         ("size", f"{n_classes} classes × {n_attributes} attributes"),
+        # Centered rows add up to 0, so that at most C - 1 of them are independent.
         ("rank", f"{rank} of at most {min(n_classes - 1, n_attributes)}"),
     ]
     for name in table.names[~varies]:
@@ -394,6 +397,7 @@ def _equal_pairs(rows: Float64, names: Sequence[Label]) -> list[tuple[Label, Lab
     """Return neighboring pairs of names within each group of equal rows."""
     scale = np.abs(rows).max(initial=0.0) or 1.0
     rounded = np.round(rows / scale / _EQUAL).astype(np.int64)
+    # Rounded rows are equal if their bytes are: one pass instead of all pairs.
     groups: dict[bytes, list[Label]] = {}
     for row, name in zip(rounded, names):
         groups.setdefault(row.tobytes(), []).append(name)

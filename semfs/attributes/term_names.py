@@ -183,6 +183,7 @@ class _WordIndex:
             if not matches:
                 given_weight += _UNKNOWN_WEIGHT
                 continue
+            # The most common match: a beginning of many words must not count as a rare word.
             weight = min(self._weight(match) for match in matches)
             given_weight += weight
             credit_of: dict[int, float] = {}
@@ -241,6 +242,7 @@ def _ids_by_key(terms: Terms) -> dict[str, list[str]]:
         enter(by_obsolete if term.obsolete else by_name, term.name, id_)
         for name in term.other_names:
             enter(by_obsolete if term.obsolete else by_synonym, name, id_)
+    # In a union the last entry wins.
     return by_obsolete | by_synonym | by_name | by_id
 
 

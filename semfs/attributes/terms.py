@@ -45,6 +45,7 @@ def read_terms(ontology: PathLike, part_of: bool) -> Terms:
     if ontology == "cl":
         return _cell_ontology(part_of)
     path = open_existing(ontology)
+    # The content decides, not the suffix; a byte order mark may come first.
     with path.open("rb") as file:
         start = file.read(100).removeprefix(b"\xef\xbb\xbf").lstrip()
     with file_errors(path, "ontology"):

@@ -83,6 +83,7 @@ def _read_batch(path: Path) -> npt.NDArray[np.uint8]:
             f"{path} has {size} bytes, not a multiple of {_RECORD}. It is truncated: download "
             "it again."
         )
+    # Mapped: pixels are read from the disk only if they are asked for.
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
     highest = records[:, 0].max()
     if highest > 9:

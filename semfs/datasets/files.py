@@ -79,8 +79,10 @@ def load_table(
         )
     if table is None:
         table = AttributeTable.from_any("labels", classes).to_frame()
+    # Classes that the file names belong to its own labels, not to another column.
     if not len(unseen) and not label:
         unseen = stored_unseen
+    # Text files have the label "3" where the table may have the number 3.
     labels = source.labels.align_to(table.index)
     with file_errors(path, "data set"):
         X = source.load()[0]

@@ -138,6 +138,7 @@ def run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray
     silent = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
     with one_thread, unchecked, silent:
         for start in starts:
+            # tol=0: a run ends when no sample changes its cluster, or after MAX_ITER.
             kmeans = KMeans(
                 n_clusters,
                 init=X[start],
@@ -165,6 +166,7 @@ def starting_rows(
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
         raise ValueError(f"{n_samples} rows cannot start {n_clusters} clusters. Pass more.")
+    # A generator or None is drawn from once; all repeats follow from this seed.
     if isinstance(random_state, numbers.Integral):
         seed = random_state
     else:
@@ -303,12 +305,14 @@ def _accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
     accuracy = float(table[matched].sum() / n_samples)
 
     # I(classes; clusters) = H(classes) + H(clusters) - H(both), divided by the larger entropy.
+    # entr(p) = -p log p, which is 0 at p = 0.
     entropy_classes = entr(table.sum(axis=1) / n_samples).sum()
     entropy_clusters = entr(table.sum(axis=0) / n_samples).sum()
     mutual_info = entropy_classes + entropy_clusters - entr(table / n_samples).sum()
     largest = max(entropy_classes, entropy_clusters)
     if largest == 0:  # one class and one cluster: they agree
         return accuracy, 1.0
+    # Rounding errors may leave the ratio just outside of 0 to 1.
     return accuracy, float(np.clip(mutual_info / largest, 0.0, 1.0))
 
 
@@ -357,6 +361,7 @@ def knn_balanced_accuracy(
         )
     classifier = KNeighborsClassifier(n_neighbors).fit(X_train, train_codes)
     predicted = classifier.predict(X_test)
+    # A class that was not trained has code -1, which is never predicted.
     recognized = predicted == _codes_among(test_classes, train_classes)[test_codes]
     hits = np.bincount(test_codes, weights=recognized)
     recalls = hits / np.bincount(test_codes)

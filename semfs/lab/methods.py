@@ -386,6 +386,7 @@ def prepare(
     """
     params = dict(params)
     selector = _set_size(method.new_selector(), max(ks))
+    # Before rows are drawn: labels become the same numbers for every sample of rows.
     split = _samples_for(method, selector, split)
     max_samples = params.pop("max_rows", None)
     if max_samples is not None and max_samples < len(split.y):

@@ -314,6 +314,7 @@ class Store:
         with self._errors(), self._db:
             # One transaction, so that count and records are of the same moment.
             self._db.execute("BEGIN")
+            # user_version is a number in the file's header that SQLite leaves to applications.
             n_expected = self._db.execute("PRAGMA user_version").fetchone()[0]
             records = self._db.execute(_SELECT_RECORDS).fetchall()
         if len(records) != n_expected:
@@ -487,6 +488,7 @@ else:
     def _lock_byte(file: IO[bytes], position: int) -> bool:
         """Lock one byte of a file; False if another process has locked it."""
         try:
+            # Bytes beyond the end of a file can be locked, too: the file stays empty.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position)
         except (BlockingIOError, PermissionError):
             return False

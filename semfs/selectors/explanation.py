@@ -189,6 +189,7 @@ class Explanation:
         if not len(found):
             raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
         figure, ax = _figure(4.2, 1.0 + 0.17 * len(found))
+        # axes count upward, tables downward: the first bar is at the top
         places = np.arange(len(found))[::-1]
         frequency = found["frequency"].astype(float)
         interval = [frequency - found["low"], found["high"] - frequency]
@@ -255,6 +256,7 @@ def explain_selection(
     features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)
     total_gain = float(features["gain"].clip(lower=0.0).sum())
     features["share"] = features["gain"] / max(total_gain, np.finfo(float).tiny)
+    # without moments, weights are all that is known of a feature
     carried = weights if moments is None else correlations
     features["carries"] = [_carried(row, attributes) for row in carried]
     features["separates"] = [_separated(row, classes) for row in levels]
@@ -320,6 +322,7 @@ def _weights(
     spread = table.values.std(axis=0)
     weights = np.asarray(selector.coef_)[selected]
     weights = weights * np.asarray(selector.selection_)[selected, None]
+    # a constant attribute separates nothing: its weight counts as 0
     weights = weights / np.where(spread > 0, spread, np.inf)
     if moments is None:
         return weights
@@ -418,6 +421,7 @@ def _markers(selector: "LinearSelector", means: Float64, within: Float64) -> Mas
 def _total_correlations(means: Float64, within: Float64) -> Float64:
     """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
     centered = means - means.mean(axis=1, keepdims=True)
+    # total covariance = within classes + of the class means, each of which weighs 1/C
     covariance = within + centered @ centered.T / means.shape[1]
     deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     correlations = _ratios(covariance, np.outer(deviations, deviations))
@@ -458,6 +462,7 @@ def _copies(
     if moments is None:
         return []
     scatter = moments.scatter_columns(selected)
+    # S_within = S − Σ_c n_c (m_c − m)(m_c − m)', the sum written as root' root
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
     within = scatter - root.T @ root[:, selected]
     diag = moments.scatter_diag
@@ -489,6 +494,7 @@ def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
     if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
+    # two classes drawn from two are the same two, or one of them twice
     return len(moments.classes) > 2
 
 
@@ -531,6 +537,7 @@ def _selection_counts(
         times = np.bincount(rng.integers(0, n_classes, n_classes), minlength=n_classes)
         if np.count_nonzero(times) < 2:
             continue  # there is nothing to separate a single class from
+        # a class that is drawn twice gets twice its weight: no sample is copied
         drawn = (times * weights).tolist()
         semfs.class_weight = dict(zip(moments.classes.tolist(), drawn))
         counts[folds.paths(all_classes)[0]] += 1
@@ -562,6 +569,7 @@ def _stability(
     table = frame(
         {
             "frequency": hits / max(n_bootstraps, 1),
+            # at 0 and 1 the interval is extended to the end, as is usual (Brown et al. 2001)
             "low": np.where(hits == 0, 0.0, low),
             "high": np.where(misses == 0, 1.0, high),
             "chosen": np.isin(features, selected),

@@ -579,6 +579,7 @@ def _has_nonfinite(X: DataLike) -> bool:
             values = matrix.data
         else:
             values = np.asarray(to_numpy(matrix), dtype=np.float64)
+        # an empty matrix has neither
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -602,6 +603,7 @@ def _split(
     if batches is not None:
         labels = pair_labels(labels, batches)
     make_rows = DeviceRows if is_foreign(X) else MemoryRows
+    # codes are class numbers from 0; UNLABELED and LEFT_OUT are negative
     hidden = labels.codes == UNLABELED
     if not hidden.any():
         rows = make_rows(X, labels.codes.astype(np.intp), checked)
@@ -711,6 +713,7 @@ def _unlabeled_source(
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
     elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
+        # labels that it may have must not be used
         source = _without_labels(X_unlabeled)
     else:
         opened = X_unlabeled
@@ -789,6 +792,7 @@ def _unlabeled_in_memory(
 def _spread(X: Any, present: Mask) -> Matrix:
     """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
     if sp.issparse(X):
+        # column g of X becomes the g-th column that is present; values and rows stay
         indices = np.flatnonzero(present)[X.indices]  # X is CSR
         return sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
     out = np.zeros((len(X), len(present)), dtype=X.dtype)
@@ -968,6 +972,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
     # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
+    # B = X'A has the size of the product; coefficients have that of the ratio A / X
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
             raise ValueError(
