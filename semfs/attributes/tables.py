@@ -94,7 +94,11 @@ class AttributeTable:
         """Return the table as a pandas frame (C, m) indexed by class label."""
         pandas = import_optional("pandas", "data", what="A frame")
         labels = pandas.Index(self.classes, tupleize_cols=False)  # a tuple may be a label
-        return pandas.DataFrame(self.values, index=labels, columns=self.names)
+        return pandas.DataFrame(
+            self.values,
+            index=labels,
+            columns=self.names,
+        )
 
     def rows_of(self, classes: Iterable[Label]) -> Self:
         """Return the rows of the given classes, in that order."""
@@ -104,7 +108,11 @@ class AttributeTable:
         if missing:
             raise ValueError(_missing_message(missing, list(position)))
         rows = [position[label] for label in wanted]
-        return replace(self, values=self.values[rows], classes=label_array(wanted))
+        return replace(
+            self,
+            values=self.values[rows],
+            classes=label_array(wanted),
+        )
 
     def columns_of(self, fitted: Self, what: str) -> Self:
         """Return the attributes of another table, in its order.
@@ -128,7 +136,11 @@ class AttributeTable:
             found = ", ".join(names)
             raise ValueError(f"{what} has no attribute {missing[0]!r}, found: {found}.")
         columns = [names.index(name) for name in wanted]
-        return replace(self, values=self.values[:, columns], names=fitted.names)
+        return replace(
+            self,
+            values=self.values[:, columns],
+            names=fitted.names,
+        )
 
 
 #: Everything that `AttributeTable.from_any` reads besides None.
@@ -296,7 +308,12 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
     # Reversed, so that of two labels with the same letters the first one is kept.
     by_letters = {_letters(item): item for item in reversed(known)}
-    near = difflib.get_close_matches(_letters(label), by_letters, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(
+        _letters(label),
+        by_letters,
+        n=1,
+        cutoff=0.75,
+    )
     hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"

@@ -145,7 +145,12 @@ class TermIndex:
             if not self.terms[ids[0]].obsolete
         }
         key = _key(name)
-        near = difflib.get_close_matches(key, in_use, n=1, cutoff=_SIMILAR_NAMES)
+        near = difflib.get_close_matches(
+            key,
+            in_use,
+            n=1,
+            cutoff=_SIMILAR_NAMES,
+        )
         if not near:
             return None
         ratio = difflib.SequenceMatcher(None, near[0], key).ratio()
@@ -213,7 +218,12 @@ class _WordIndex:
             longer = [known for known in self.entries if known.startswith(word)]
             if longer:
                 return dict.fromkeys(longer, _PREFIX_CREDIT)
-        similar = difflib.get_close_matches(word, self.entries, n=3, cutoff=_SIMILAR_WORDS)
+        similar = difflib.get_close_matches(
+            word,
+            self.entries,
+            n=3,
+            cutoff=_SIMILAR_WORDS,
+        )
         return dict.fromkeys(similar, _SIMILAR_CREDIT)
 
 

@@ -121,7 +121,11 @@ def _read_obo_or_owl(path: Path, part_of: bool) -> Terms:
         warnings.simplefilter("ignore")  # what pronto does not understand is not needed here
         try:
             # import_depth=0: other ontologies that it imports are not downloaded
-            content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
+            content = pronto.Ontology(
+                str(path),
+                import_depth=0,
+                encoding="utf-8",
+            )
         except KeyError as error:
             raise _incomplete(path, error.args[0]) from error
         wholes = []

@@ -99,6 +99,7 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
 def _load_lung() -> ZeroShotDataset:
     """Return cells of Tabula Sapiens, stored as counts with the totals of all genes."""
     arrays = _read_bundled("lung_tabula_sapiens.npz")
+    # Totals of all genes that were measured, not of the 2,000 that are stored.
     per_cell = 1e4 / arrays["totals"]
     X = np.log1p(arrays["counts"] * per_cell[:, None]).astype(np.float32)
     types = arrays["cell_types"].tolist()

@@ -68,7 +68,13 @@ def load_table(
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
     # Any: what a source offers is decided by the file
-    source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
+    source: Any = open_blocks(
+        path,
+        label,
+        key=layer,
+        drop=drop,
+        normalize=normalize,
+    )
     classes = source.labels.classes
     table, stored_unseen = class_descriptions(path, attributes, classes)
     if table is None and attributes is None:
@@ -178,4 +184,8 @@ def _npz_table(
     else:
         columns = [f"a{j}" for j in range(A.shape[1])]
     pandas = import_optional("pandas", "data", what="A data set")
-    return pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
+    return pandas.DataFrame(
+        A.astype(np.float64),
+        index=classes,
+        columns=columns,
+    )

@@ -84,7 +84,12 @@ def cluster_scores(
     (array([1., 1.]), array([1., 1.]))
     """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
-        samples = check_array(X, accept_sparse=True, dtype=np.float64, order="C")
+        samples = check_array(
+            X,
+            accept_sparse=True,
+            dtype=np.float64,
+            order="C",
+        )
     if sp.issparse(samples):
         samples = samples.toarray(order="C")
     largest = float(np.abs(samples).max(initial=0.0))
@@ -209,7 +214,12 @@ def cluster_scorer(
         metric = "accuracy"
     check_option("metric", metric, ("accuracy", "nmi"))
     # A partial function can be pickled, which scikit-learn needs for n_jobs.
-    return partial(_mean_score, metric=metric, n_repeats=n_repeats, random_state=random_state)
+    return partial(
+        _mean_score,
+        metric=metric,
+        n_repeats=n_repeats,
+        random_state=random_state,
+    )
 
 
 def _mean_score(
@@ -349,7 +359,11 @@ def knn_balanced_accuracy(
     0.75
     """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
-        X_train = check_array(X_train, accept_sparse="csr", dtype=np.float64)
+        X_train = check_array(
+            X_train,
+            accept_sparse="csr",
+            dtype=np.float64,
+        )
         X_test = check_array(X_test, accept_sparse="csr", dtype=np.float64)
     train_classes, train_codes = encode_labels(y_train, n_samples=X_train.shape[0])
     test_classes, test_codes = encode_labels(y_test, n_samples=X_test.shape[0])

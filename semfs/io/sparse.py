@@ -208,7 +208,12 @@ def array_reader(array: Any, path: Path | None = None) -> Reader:
         matrix = array if by_columns else array.tocsr()
         arrays = (matrix.data, matrix.indices, matrix.indptr)
         open_arrays = partial(_itself, arrays)
-        return SparseReader(open_arrays, matrix.shape, by_columns=by_columns, path=path)
+        return SparseReader(
+            open_arrays,
+            matrix.shape,
+            by_columns=by_columns,
+            path=path,
+        )
     reader = ArrayReader(partial(_itself, array), path)
     # pickling a memory map would send all of it
     reader.shared = not isinstance(array, np.memmap)

@@ -50,7 +50,13 @@ class HighlyVariableGenes(SelectorMixin, BaseEstimator):
 
     def fit(self, X: Matrix, y: LabelsLike | None = None) -> Self:
         """Rank the genes of X (n, d), logarithms of normalized counts; y is ignored."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=np.float64,
+            ensure_min_samples=2,
+        )
         smallest = X.min()
         largest = X.max()
         if smallest < 0 or largest > LARGEST_LOGARITHM:

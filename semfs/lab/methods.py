@@ -310,7 +310,14 @@ def _semfs(
 ) -> Method:
     """A variant of SemFS."""
     fixed = FixedParams(tuple(params.items()))
-    return Method(name, label, SemFS, fixed, attributes=attributes, has_objective=True)
+    return Method(
+        name,
+        label,
+        SemFS,
+        fixed,
+        attributes=attributes,
+        has_objective=True,
+    )
 
 
 def _methods() -> list[Method]:

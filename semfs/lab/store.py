@@ -444,7 +444,12 @@ def _is_intact(record: Record) -> bool:
 
 def _connect(path: str) -> sqlite3.Connection:
     """Open a database in which every statement is a transaction unless we begin one."""
-    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+    db = sqlite3.connect(
+        path,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        uri=True,
+    )
     # Bytes that are not UTF-8 must reach the checksum, which then finds the damage.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db

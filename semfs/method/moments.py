@@ -234,7 +234,11 @@ class Moments:
         """Return the same moments with the scatter matrix in place of the samples."""
         if self.rows is None:
             return self
-        return replace(self, rows=None, scatter_matrix=self.scatter(precise=precise))
+        return replace(
+            self,
+            rows=None,
+            scatter_matrix=self.scatter(precise=precise),
+        )
 
     # ---- reading --------------------------------------------------------------------
 
@@ -273,7 +277,13 @@ class Moments:
         relevant[columns] = True
         far = bool(self._farther_than(FAR)[relevant].any())
         rows: RowSource = self.rows
-        return rows.gram_columns(columns, self.mean, self.total, far=far, precise=precise)
+        return rows.gram_columns(
+            columns,
+            self.mean,
+            self.total,
+            far=far,
+            precise=precise,
+        )
 
     def scatter(self, *, precise: bool = False) -> Float64:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
@@ -281,7 +291,12 @@ class Moments:
             return self.scatter_matrix
         near = not self._farther_than(NEAR)[~self.constant()].any()
         rows: RowSource = self.rows
-        return rows.scatter(self.mean, self.total, precise=precise, near=near)
+        return rows.scatter(
+            self.mean,
+            self.total,
+            precise=precise,
+            near=near,
+        )
 
     def within_estimate(self, features: Indices) -> Floats | None:
         """Return an estimate of the within-class scatter (m, m) of some features.

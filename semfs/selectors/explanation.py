@@ -166,7 +166,12 @@ class Explanation:
             markersize=3,
             label="together",
         )
-        ax.set_xticks(ranks, _plain_text(share.index), rotation=90, fontsize=7)
+        ax.set_xticks(
+            ranks,
+            _plain_text(share.index),
+            rotation=90,
+            fontsize=7,
+        )
         ax.set(ylabel="share of the decrease of J", ylim=(0, 1.05))
         ax.legend(fontsize=8)
         ax.grid(alpha=0.3, axis="y")
@@ -177,10 +182,26 @@ class Explanation:
         values = self.attributes
         k, m = values.shape
         figure, ax = _figure(1.8 + 0.24 * m, 1.5 + 0.2 * k)
-        image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-        ax.set_xticks(range(m), _plain_text(values.columns), rotation=90, fontsize=7)
+        image = ax.imshow(
+            values,
+            cmap="RdBu",
+            vmin=-1,
+            vmax=1,
+            aspect="auto",
+        )
+        ax.set_xticks(
+            range(m),
+            _plain_text(values.columns),
+            rotation=90,
+            fontsize=7,
+        )
         ax.set_yticks(range(k), _plain_text(values.index), fontsize=7)
-        figure.colorbar(image, ax=ax, label="correlation over seen classes", shrink=0.8)
+        figure.colorbar(
+            image,
+            ax=ax,
+            label="correlation over seen classes",
+            shrink=0.8,
+        )
         return figure
 
     def plot_stability(self) -> "Figure":
@@ -351,7 +372,12 @@ def _standardized(columns: Float64) -> Float64:
 
 def _ratios(products: Float64, scale: Float64) -> Float64:
     """Products divided by their scale; 0 where that is 0."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0.0)
+    return np.divide(
+        products,
+        scale,
+        out=np.zeros_like(scale),
+        where=scale > 0.0,
+    )
 
 
 def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:

@@ -845,7 +845,13 @@ def _open(
     if kind is Kind.DASK:
         return dask_rows(X, y, sample_weight)
     missing = "keep" if keep_missing else "error"
-    return open_blocks(X, y, sample_weight=sample_weight, drop=drop, missing_values=missing)
+    return open_blocks(
+        X,
+        y,
+        sample_weight=sample_weight,
+        drop=drop,
+        missing_values=missing,
+    )
 
 
 def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
