@@ -131,7 +131,15 @@ def _bundled(
     """Return a bundled data set from its expression matrix and what is stored beside it."""
     y = arrays["cell_types"][arrays["codes"]]
     table = _read_bundled_table(f"{name.split('_')[0]}_attributes.csv")
-    return ZeroShotDataset(name, X, y, table, UNSEEN[short_name], arrays["genes"], info)
+    return ZeroShotDataset(
+        name,
+        X,
+        y,
+        table,
+        UNSEEN[short_name],
+        arrays["genes"],
+        info,
+    )
 
 
 def _read_bundled(file_name: str) -> dict[str, npt.NDArray]:

@@ -61,7 +61,13 @@ def load_cifar10(
         X = features_or_none(features, len(y))
     n_train = len(y) - len(batches[-1])
     info = {"train": np.arange(n_train), "test": np.arange(n_train, len(y))}
-    return ZeroShotDataset("CIFAR10", X, y, _descriptions(folder, attributes), info=info)
+    return ZeroShotDataset(
+        "CIFAR10",
+        X,
+        y,
+        _descriptions(folder, attributes),
+        info=info,
+    )
 
 
 def _find_folder(root: Path) -> Path:

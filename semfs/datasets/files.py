@@ -102,7 +102,14 @@ def load_table(
     values = X.data if sparse.issparse(X) else X
     if not np.isfinite(values).all():
         check_all_finite(X, source.feature_names, str(path))
-    return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
+    return ZeroShotDataset(
+        path.stem,
+        X,
+        labels.array(),
+        table,
+        unseen,
+        source.feature_names,
+    )
 
 
 def load_npz(path: PathLike) -> ZeroShotDataset:

@@ -70,7 +70,12 @@ class SparseReader(Reader):
         if path is not None:
             # each row has an entry of indptr in the file; columns need not leave a trace
             what = f"a matrix of {self.n_features} columns"
-            check_declared_size(path, what, self.n_features * COLUMN_BYTES, stored_size(path))
+            check_declared_size(
+                path,
+                what,
+                self.n_features * COLUMN_BYTES,
+                stored_size(path),
+            )
         data = self._arrays[0]
         self.n_values = data.shape[0]
         check_matrix(path or "X", self.shape, data.dtype)

@@ -106,13 +106,7 @@ def evaluate(
     )
     names = [method.name for method in _without_repetition(chosen, data)]
     jobs, notes = plan([Experiment("clustering", names)], runner)
-    summary = run(
-        jobs,
-        store,
-        runner.compute,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
     rows = store.rows()
     if uses_unlabeled:
         summary.notes.append(HALVED.format(", ".join(uses_unlabeled)))

@@ -142,7 +142,15 @@ class Moments:
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        return cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.eps)
+        return cls(
+            classes,
+            counts,
+            means,
+            np.maximum(diag, 0.0),
+            rows,
+            None,
+            rows.eps,
+        )
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Any, LabelsLike]]) -> Moments:
@@ -209,7 +217,12 @@ class Moments:
             )
         kept = np.array([label in wanted for label in known])
         rows: MemoryRows = self.rows.keep_classes(kept)
-        return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
+        return self.from_checked(
+            rows.X,
+            rows.codes,
+            self.classes[kept],
+            rows.weights,
+        )
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""

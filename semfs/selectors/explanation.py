@@ -271,7 +271,13 @@ def explain_selection(
         n_bootstraps = 0
     counts = None
     if n_bootstraps and moments is not None:
-        counts = _selection_counts(selector, selected, moments, n_bootstraps, random_state)
+        counts = _selection_counts(
+            selector,
+            selected,
+            moments,
+            n_bootstraps,
+            random_state,
+        )
     stability = _stability(selector, selected, counts, n_bootstraps)
 
     features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)

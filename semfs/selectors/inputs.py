@@ -149,7 +149,14 @@ class Samples:
             known = source.labels_known().labels
             assert known is not None
             batches = Labels(batches.classes, batches.codes[known.codes != LEFT_OUT])
-        return cls(X, labels.checked(), weights, names, preprocessing_of(source), batches)
+        return cls(
+            X,
+            labels.checked(),
+            weights,
+            names,
+            preprocessing_of(source),
+            batches,
+        )
 
     @classmethod
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
@@ -274,7 +281,14 @@ class FitInput:
                     estimator, source, X_unlabeled, beside_batch, described, reset
                 )
             samples = Samples.load(source)
-        return cls._of_samples(estimator, samples, X_unlabeled, beside_batch, described, reset)
+        return cls._of_samples(
+            estimator,
+            samples,
+            X_unlabeled,
+            beside_batch,
+            described,
+            reset,
+        )
 
     @classmethod
     def _of_samples(
@@ -292,7 +306,12 @@ class FitInput:
         X = training_matrix(estimator, original, samples.names, reset=reset)
         # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
-            rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
+            rows, hidden, classes = _split(
+                X,
+                samples.labels,
+                samples.weights,
+                samples.batches,
+            )
             if fills_gaps(estimator):
                 names = getattr(estimator, "feature_names_in_", None)
                 rows, hidden = _without_gaps(rows, hidden, classes, names)
@@ -372,7 +391,13 @@ class FitInput:
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
-            return TrainingData(moments, unlabeled, source.X, self.preprocessing, self.batched)
+            return TrainingData(
+                moments,
+                unlabeled,
+                source.X,
+                self.preprocessing,
+                self.batched,
+            )
         # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
@@ -414,7 +439,12 @@ class FitInput:
         assert self.classes is not None
         assert not beyond_memory(rows)
         with place_of_nan(self.original, self.feature_names):
-            return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
+            return range_checked_moments(
+                rows.X,
+                rows.codes,
+                self.classes,
+                rows.weights,
+            )
 
     def _stream(
         self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
@@ -786,7 +816,12 @@ def _unlabeled_in_memory(
         ),
         stacklevel=2,
     )
-    return UnlabeledRows(_spread(checked[:, places[present]], present), codes, None, present)
+    return UnlabeledRows(
+        _spread(checked[:, places[present]], present),
+        codes,
+        None,
+        present,
+    )
 
 
 def _spread(X: Any, present: Mask) -> Matrix:

@@ -322,7 +322,13 @@ def _clusters_in_memory(
         X_seen = _features_of(X_seen, present)
         X_drawn = _features_of(X_drawn, present)
     X_seen, X_drawn = _alike(X_seen, X_drawn)
-    clusters, found = cluster_unlabeled(X_seen, codes_seen, X_drawn, n_new_classes, sizes)
+    clusters, found = cluster_unlabeled(
+        X_seen,
+        codes_seen,
+        X_drawn,
+        n_new_classes,
+        sizes,
+    )
     labels[drawn] = np.where(found >= 0, found, UNLABELED)
     # the other samples join the clusters that were found in the drawn ones
     is_used[drawn] = False
@@ -446,7 +452,12 @@ def _streamed_clusters(
         clusters = clusters.with_batches(offsets)
     named = rows.assign(clusters)
     if batches_of_rows is not None and offsets is not None:
-        moments = _corrected_clusters(named, batches_of_rows, offsets, unlabeled.options)
+        moments = _corrected_clusters(
+            named,
+            batches_of_rows,
+            offsets,
+            unlabeled.options,
+        )
     else:
         sums = named.sums(**unlabeled.options)
         moments = Moments.from_sums(*sums).without_empty_classes()
