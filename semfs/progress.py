@@ -34,12 +34,18 @@ class Progress:
         self._bar: RichProgress | None = None
 
     def __enter__(self) -> Self:
+        """Start the clock, and the bar if standard error is a terminal."""
         self._begin = time.monotonic()
+        # So that the first step prints a line at once.
         self._last_line = -SECONDS_BETWEEN_LINES
         self._bar = _rich_bar(self.unit) if self.verbose else None
         if self._bar is not None:
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=self.total, note="")
+            self._task = self._bar.add_task(
+                self.label,
+                total=self.total,
+                note="",
+            )
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -110,6 +110,7 @@ def _texts(
         valid = [isinstance(text, str) and text.strip() != "" for text in texts]
         if not texts or not all(valid):
             raise ValueError(f"class {label!r} has an empty name or description.")
+        # Not str.format: other braces in a prompt are text.
         filled.append([t.replace("{}", text) for t in templates for text in texts])
     return filled
 
@@ -180,6 +181,7 @@ def _load_wordllama() -> Encoder:
 def _average_words(path: Path, texts: list[str]) -> Float64:
     """Return the mean vector of each text's words; warn of words without a vector."""
     words_of_texts = [_WORD.findall(text) for text in texts]
+    # Vectors are found in lower case; the warning shows words as they were written.
     spelling = {word.lower(): word for words in words_of_texts for word in words}
     with file_errors(path, "word-vector"):
         vectors = _read_vectors(path, set(spelling))

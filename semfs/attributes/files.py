@@ -175,6 +175,7 @@ def attributes_from_markers(
         rows = _marker_frame(markers)
     if rows.shape[1] < 2 or not len(rows):
         raise ValueError(f"markers has {len(rows)} rows of {rows.shape[1]} cells; {_MARKERS}.")
+    # A pair may be listed twice with one weight; with two weights it is refused below.
     rows = rows.iloc[:, :3].map(_stripped).drop_duplicates()
     weights = _marker_weights(rows)
     class_codes, classes = pandas.factorize(rows.iloc[:, 0].astype(object))
@@ -182,7 +183,11 @@ def attributes_from_markers(
     values = np.zeros((len(classes), len(names)))
     values[class_codes, marker_codes] = weights
     labels = Labels.of(classes).as_int().array() if in_file else classes
-    return pandas.DataFrame(values, index=labels.tolist(), columns=names.tolist())
+    return pandas.DataFrame(
+        values,
+        index=labels.tolist(),
+        columns=names.tolist(),
+    )
 
 
 def _stripped(cell: object) -> object:
@@ -232,6 +237,7 @@ def _marker_file(path: Path) -> pd.DataFrame:
     if frame.shape[1] < 2:
         return frame
     first_name = frame.columns[0]
+    # Without a header the first pair is taken for one, and its class occurs below it.
     if first_name in columns[first_name]:
         raise FileError(
             f"{path} starts with class {first_name!r}; a header line was expected. "

@@ -44,7 +44,9 @@ def clean_name(name: str) -> str:
     >>> clean_name("002.Laysan_Albatross"), clean_name("pickUpTruck")
     ('Laysan Albatross', 'pick Up Truck')
     """
+    # A number in front, as in "002.Laysan_Albatross".
     without_number = re.sub(r"^\d+[._\s-]+(?=\D)", "", str(name))
+    # Between words of "pickUpTruck", but not before the letter of "typeB".
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", without_number)
     words = re.sub(r"[_+/\\|.:;,]+", " ", spaced).split()
     return " ".join(words) or str(name)
@@ -87,6 +89,7 @@ def read_names(source: str) -> list[str] | dict[str, str]:
     if all(len(row) == 1 for row in rows):
         return [row[0] for row in rows]
     if separator == "," and _commas_belong_to_names(text, rows):
+        # The lines as they are written: csv has cut names at their commas.
         kept = set(lines)
         written = enumerate(text.splitlines(), start=1)
         return [line.strip().strip('"') for number, line in written if number in kept]
@@ -102,7 +105,11 @@ def _split(line: str, separator: str) -> list[str]:
 def _cells_of_lines(text: str, separator: str) -> dict[int, list[str]]:
     """Return the cells of each line that is not empty, by its number from 1."""
     lines = {}
-    reader = csv.reader(text.splitlines(), delimiter=separator, skipinitialspace=True)
+    reader = csv.reader(
+        text.splitlines(),
+        delimiter=separator,
+        skipinitialspace=True,
+    )
     for number, row in enumerate(reader, start=1):
         cells = [cell.strip() for cell in row]
         if any(cells):

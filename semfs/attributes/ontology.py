@@ -165,6 +165,7 @@ def _ancestor_table(ids: list[str], terms: Terms, *, keep_given: bool) -> pd.Dat
     above = {id_: ancestors(id_, terms) for id_ in ids}
     columns = set().union(*above.values())
     if not keep_given:
+        # Classes above a given one, itself excepted.
         shared = set().union(*(found - {id_} for id_, found in above.items()))
         columns -= set(ids) - shared
     indicators = {

@@ -94,7 +94,11 @@ class AttributeTable:
         """Return the table as a pandas frame (C, m) indexed by class label."""
         pandas = import_optional("pandas", "data", what="A frame")
         labels = pandas.Index(self.classes, tupleize_cols=False)  # a tuple may be a label
-        return pandas.DataFrame(self.values, index=labels, columns=self.names)
+        return pandas.DataFrame(
+            self.values,
+            index=labels,
+            columns=self.names,
+        )
 
     def rows_of(self, classes: Iterable[Label]) -> Self:
         """Return the rows of the given classes, in that order."""
@@ -104,7 +108,11 @@ class AttributeTable:
         if missing:
             raise ValueError(_missing_message(missing, list(position)))
         rows = [position[label] for label in wanted]
-        return replace(self, values=self.values[rows], classes=label_array(wanted))
+        return replace(
+            self,
+            values=self.values[rows],
+            classes=label_array(wanted),
+        )
 
     def columns_of(self, fitted: Self, what: str) -> Self:
         """Return the attributes of another table, in its order.
@@ -120,6 +128,7 @@ class AttributeTable:
                 f"{len(wanted)}. Describe all classes by the same attributes."
             )
         same_names = set(names) == set(wanted) and len(set(names)) == len(names)
+        # Numbers of columns carry no meaning: then position is all there is to match by.
         if not same_names and not (_are_names(names) and _are_names(wanted)):
             return replace(self, names=fitted.names)
         missing = sorted(set(wanted) - set(names))
@@ -127,7 +136,11 @@ class AttributeTable:
             found = ", ".join(names)
             raise ValueError(f"{what} has no attribute {missing[0]!r}, found: {found}.")
         columns = [names.index(name) for name in wanted]
-        return replace(self, values=self.values[:, columns], names=fitted.names)
+        return replace(
+            self,
+            values=self.values[:, columns],
+            names=fitted.names,
+        )
 
 
 #: Everything that `AttributeTable.from_any` reads besides None.
@@ -293,8 +306,14 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     """Return what to say of classes without a row: the first one, and what may be meant."""
     label = missing[0]
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+    # Reversed, so that of two labels with the same letters the first one is kept.
     by_letters = {_letters(item): item for item in reversed(known)}
-    near = difflib.get_close_matches(_letters(label), by_letters, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(
+        _letters(label),
+        by_letters,
+        n=1,
+        cutoff=0.75,
+    )
     hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
@@ -343,6 +362,7 @@ def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
     varies = _varies(A)
     findings = [
         ("size", f"{n_classes} classes × {n_attributes} attributes"),
+        # Centered rows add up to 0, so that at most C - 1 of them are independent.
         ("rank", f"{rank} of at most {min(n_classes - 1, n_attributes)}"),
     ]
     for name in table.names[~varies]:
@@ -394,6 +414,7 @@ def _equal_pairs(rows: Float64, names: Sequence[Label]) -> list[tuple[Label, Lab
     """Return neighboring pairs of names within each group of equal rows."""
     scale = np.abs(rows).max(initial=0.0) or 1.0
     rounded = np.round(rows / scale / _EQUAL).astype(np.int64)
+    # Rounded rows are equal if their bytes are: one pass instead of all pairs.
     groups: dict[bytes, list[Label]] = {}
     for row, name in zip(rounded, names):
         groups.setdefault(row.tobytes(), []).append(name)

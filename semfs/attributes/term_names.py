@@ -145,7 +145,12 @@ class TermIndex:
             if not self.terms[ids[0]].obsolete
         }
         key = _key(name)
-        near = difflib.get_close_matches(key, in_use, n=1, cutoff=_SIMILAR_NAMES)
+        near = difflib.get_close_matches(
+            key,
+            in_use,
+            n=1,
+            cutoff=_SIMILAR_NAMES,
+        )
         if not near:
             return None
         ratio = difflib.SequenceMatcher(None, near[0], key).ratio()
@@ -183,6 +188,7 @@ class _WordIndex:
             if not matches:
                 given_weight += _UNKNOWN_WEIGHT
                 continue
+            # The most common match: a beginning of many words must not count as a rare word.
             weight = min(self._weight(match) for match in matches)
             given_weight += weight
             credit_of: dict[int, float] = {}
@@ -212,7 +218,12 @@ class _WordIndex:
             longer = [known for known in self.entries if known.startswith(word)]
             if longer:
                 return dict.fromkeys(longer, _PREFIX_CREDIT)
-        similar = difflib.get_close_matches(word, self.entries, n=3, cutoff=_SIMILAR_WORDS)
+        similar = difflib.get_close_matches(
+            word,
+            self.entries,
+            n=3,
+            cutoff=_SIMILAR_WORDS,
+        )
         return dict.fromkeys(similar, _SIMILAR_CREDIT)
 
 
@@ -241,6 +252,7 @@ def _ids_by_key(terms: Terms) -> dict[str, list[str]]:
         enter(by_obsolete if term.obsolete else by_name, term.name, id_)
         for name in term.other_names:
             enter(by_obsolete if term.obsolete else by_synonym, name, id_)
+    # In a union the last entry wins.
     return by_obsolete | by_synonym | by_name | by_id
 
 

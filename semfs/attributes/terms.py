@@ -45,6 +45,7 @@ def read_terms(ontology: PathLike, part_of: bool) -> Terms:
     if ontology == "cl":
         return _cell_ontology(part_of)
     path = open_existing(ontology)
+    # The content decides, not the suffix; a byte order mark may come first.
     with path.open("rb") as file:
         start = file.read(100).removeprefix(b"\xef\xbb\xbf").lstrip()
     with file_errors(path, "ontology"):
@@ -120,7 +121,11 @@ def _read_obo_or_owl(path: Path, part_of: bool) -> Terms:
         warnings.simplefilter("ignore")  # what pronto does not understand is not needed here
         try:
             # import_depth=0: other ontologies that it imports are not downloaded
-            content = pronto.Ontology(str(path), import_depth=0, encoding="utf-8")
+            content = pronto.Ontology(
+                str(path),
+                import_depth=0,
+                encoding="utf-8",
+            )
         except KeyError as error:
             raise _incomplete(path, error.args[0]) from error
         wholes = []

@@ -113,6 +113,8 @@ class ZeroShotDataset:
         X_seen = self.X[~unseen]
         X_unseen = self.X[unseen]
         if self.scale:
+            # Not centered, so that sparse samples stay sparse. Unseen samples must not decide
+            # on the scale: they are not there when features are selected.
             scaler = StandardScaler(with_mean=False).fit(X_seen)
             X_seen = scaler.transform(X_seen)
             X_unseen = scaler.transform(X_unseen)
@@ -133,6 +135,7 @@ class ZeroShotDataset:
         rng = check_random_state(random_state)
         for _ in range(n_splits):
             drawn = rng.permutation(len(self.classes))[:n_unseen]
+            # Sorted, so that the same set of classes is always the same split.
             yield self.with_unseen(self.classes[np.sort(drawn)])
 
     def every_split(self, n_seen: int = 2) -> Iterator[Self]:

@@ -99,6 +99,7 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
 def _load_lung() -> ZeroShotDataset:
     """Return cells of Tabula Sapiens, stored as counts with the totals of all genes."""
     arrays = _read_bundled("lung_tabula_sapiens.npz")
+    # Totals of all genes that were measured, not of the 2,000 that are stored.
     per_cell = 1e4 / arrays["totals"]
     X = np.log1p(arrays["counts"] * per_cell[:, None]).astype(np.float32)
     types = arrays["cell_types"].tolist()
@@ -130,7 +131,15 @@ def _bundled(
     """Return a bundled data set from its expression matrix and what is stored beside it."""
     y = arrays["cell_types"][arrays["codes"]]
     table = _read_bundled_table(f"{name.split('_')[0]}_attributes.csv")
-    return ZeroShotDataset(name, X, y, table, UNSEEN[short_name], arrays["genes"], info)
+    return ZeroShotDataset(
+        name,
+        X,
+        y,
+        table,
+        UNSEEN[short_name],
+        arrays["genes"],
+        info,
+    )
 
 
 def _read_bundled(file_name: str) -> dict[str, npt.NDArray]:

@@ -61,7 +61,13 @@ def load_cifar10(
         X = features_or_none(features, len(y))
     n_train = len(y) - len(batches[-1])
     info = {"train": np.arange(n_train), "test": np.arange(n_train, len(y))}
-    return ZeroShotDataset("CIFAR10", X, y, _descriptions(folder, attributes), info=info)
+    return ZeroShotDataset(
+        "CIFAR10",
+        X,
+        y,
+        _descriptions(folder, attributes),
+        info=info,
+    )
 
 
 def _find_folder(root: Path) -> Path:
@@ -83,6 +89,7 @@ def _read_batch(path: Path) -> npt.NDArray[np.uint8]:
             f"{path} has {size} bytes, not a multiple of {_RECORD}. It is truncated: download "
             "it again."
         )
+    # Mapped: pixels are read from the disk only if they are asked for.
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
     highest = records[:, 0].max()
     if highest > 9:

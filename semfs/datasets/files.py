@@ -68,7 +68,13 @@ def load_table(
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
     # Any: what a source offers is decided by the file
-    source: Any = open_blocks(path, label, key=layer, drop=drop, normalize=normalize)
+    source: Any = open_blocks(
+        path,
+        label,
+        key=layer,
+        drop=drop,
+        normalize=normalize,
+    )
     classes = source.labels.classes
     table, stored_unseen = class_descriptions(path, attributes, classes)
     if table is None and attributes is None:
@@ -79,8 +85,10 @@ def load_table(
         )
     if table is None:
         table = AttributeTable.from_any("labels", classes).to_frame()
+    # Classes that the file names belong to its own labels, not to another column.
     if not len(unseen) and not label:
         unseen = stored_unseen
+    # Text files have the label "3" where the table may have the number 3.
     labels = source.labels.align_to(table.index)
     with file_errors(path, "data set"):
         X = source.load()[0]
@@ -94,7 +102,14 @@ def load_table(
     values = X.data if sparse.issparse(X) else X
     if not np.isfinite(values).all():
         check_all_finite(X, source.feature_names, str(path))
-    return ZeroShotDataset(path.stem, X, labels.array(), table, unseen, source.feature_names)
+    return ZeroShotDataset(
+        path.stem,
+        X,
+        labels.array(),
+        table,
+        unseen,
+        source.feature_names,
+    )
 
 
 def load_npz(path: PathLike) -> ZeroShotDataset:
@@ -176,4 +191,8 @@ def _npz_table(
     else:
         columns = [f"a{j}" for j in range(A.shape[1])]
     pandas = import_optional("pandas", "data", what="A data set")
-    return pandas.DataFrame(A.astype(np.float64), index=classes, columns=columns)
+    return pandas.DataFrame(
+        A.astype(np.float64),
+        index=classes,
+        columns=columns,
+    )

@@ -44,6 +44,7 @@ def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matri
         path = open_existing(source)
         X = _read_matrix(path)
         name = str(path)
+        # A square matrix is taken as it is: its shape does not tell.
         is_turned = X.ndim == 2 and X.shape[0] != n_rows and X.shape[1] == n_rows
         if path.suffix == ".mat" and is_turned:
             X = X.T

@@ -84,7 +84,12 @@ def cluster_scores(
     (array([1., 1.]), array([1., 1.]))
     """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
-        samples = check_array(X, accept_sparse=True, dtype=np.float64, order="C")
+        samples = check_array(
+            X,
+            accept_sparse=True,
+            dtype=np.float64,
+            order="C",
+        )
     if sp.issparse(samples):
         samples = samples.toarray(order="C")
     largest = float(np.abs(samples).max(initial=0.0))
@@ -138,6 +143,7 @@ def run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray
     silent = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
     with one_thread, unchecked, silent:
         for start in starts:
+            # tol=0: a run ends when no sample changes its cluster, or after MAX_ITER.
             kmeans = KMeans(
                 n_clusters,
                 init=X[start],
@@ -165,6 +171,7 @@ def starting_rows(
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
         raise ValueError(f"{n_samples} rows cannot start {n_clusters} clusters. Pass more.")
+    # A generator or None is drawn from once; all repeats follow from this seed.
     if isinstance(random_state, numbers.Integral):
         seed = random_state
     else:
@@ -207,7 +214,12 @@ def cluster_scorer(
         metric = "accuracy"
     check_option("metric", metric, ("accuracy", "nmi"))
     # A partial function can be pickled, which scikit-learn needs for n_jobs.
-    return partial(_mean_score, metric=metric, n_repeats=n_repeats, random_state=random_state)
+    return partial(
+        _mean_score,
+        metric=metric,
+        n_repeats=n_repeats,
+        random_state=random_state,
+    )
 
 
 def _mean_score(
@@ -303,12 +315,14 @@ def _accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
     accuracy = float(table[matched].sum() / n_samples)
 
     # I(classes; clusters) = H(classes) + H(clusters) - H(both), divided by the larger entropy.
+    # entr(p) = -p log p, which is 0 at p = 0.
     entropy_classes = entr(table.sum(axis=1) / n_samples).sum()
     entropy_clusters = entr(table.sum(axis=0) / n_samples).sum()
     mutual_info = entropy_classes + entropy_clusters - entr(table / n_samples).sum()
     largest = max(entropy_classes, entropy_clusters)
     if largest == 0:  # one class and one cluster: they agree
         return accuracy, 1.0
+    # Rounding errors may leave the ratio just outside of 0 to 1.
     return accuracy, float(np.clip(mutual_info / largest, 0.0, 1.0))
 
 
@@ -345,7 +359,11 @@ def knn_balanced_accuracy(
     0.75
     """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
-        X_train = check_array(X_train, accept_sparse="csr", dtype=np.float64)
+        X_train = check_array(
+            X_train,
+            accept_sparse="csr",
+            dtype=np.float64,
+        )
         X_test = check_array(X_test, accept_sparse="csr", dtype=np.float64)
     train_classes, train_codes = encode_labels(y_train, n_samples=X_train.shape[0])
     test_classes, test_codes = encode_labels(y_test, n_samples=X_test.shape[0])
@@ -357,6 +375,7 @@ def knn_balanced_accuracy(
         )
     classifier = KNeighborsClassifier(n_neighbors).fit(X_train, train_codes)
     predicted = classifier.predict(X_test)
+    # A class that was not trained has code -1, which is never predicted.
     recognized = predicted == _codes_among(test_classes, train_classes)[test_codes]
     hits = np.bincount(test_codes, weights=recognized)
     recalls = hits / np.bincount(test_codes)

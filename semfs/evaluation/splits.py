@@ -78,7 +78,11 @@ class ClassKFold(_ClassSplitter):
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
         """Return K splits; the test classes of each are one fold."""
-        folds = KFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        folds = KFold(
+            self.n_splits,
+            shuffle=self.shuffle,
+            random_state=self.random_state,
+        )
         n_classes = len(classes)
         # KFold has at least 2 folds, so that fewer classes than this can never be split.
         fewest = 2 * MIN_CLASSES

@@ -53,6 +53,7 @@ OPENERS: dict[str, Opener] = {
 }
 #: Formats that are folders: a test of the folder, and the function that opens it.
 FOLDERS: list[tuple[Callable[[Path], bool], Opener]] = [
+    # The first test that holds decides: AnnData in Zarr is a Zarr folder, too.
     (is_anndata_zarr, open_anndata_zarr),
     (is_zarr, open_zarr),
     (is_tenx_folder, open_mtx),
@@ -107,6 +108,7 @@ def _open(data: Any, request: Request) -> tuple[Reader, Labels | None]:
     genes = as_genes(data)
     if genes is not None:
         return open_genes(genes, request)
+    # Whatever can be sliced like an array: numpy, memory maps, h5py, scipy.sparse.
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
         return array_reader(data), None
     raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
@@ -121,6 +123,8 @@ def _opener(path: Path) -> Opener:
     else:
         open_existing(path)
         both = "".join(path.suffixes[-2:]).lower()
+        # Both first: "a.csv.gz" is a table, ".gz" alone says nothing. In "a.b.npy" the dot
+        # is part of the name, and the last suffix decides.
         for suffix in (both, path.suffix.lower()):
             if suffix in OPENERS:
                 return OPENERS[suffix]

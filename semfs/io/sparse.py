@@ -70,7 +70,12 @@ class SparseReader(Reader):
         if path is not None:
             # each row has an entry of indptr in the file; columns need not leave a trace
             what = f"a matrix of {self.n_features} columns"
-            check_declared_size(path, what, self.n_features * COLUMN_BYTES, stored_size(path))
+            check_declared_size(
+                path,
+                what,
+                self.n_features * COLUMN_BYTES,
+                stored_size(path),
+            )
         data = self._arrays[0]
         self.n_values = data.shape[0]
         check_matrix(path or "X", self.shape, data.dtype)
@@ -86,6 +91,7 @@ class SparseReader(Reader):
         form = "CSC" if self.by_columns else "CSR"
         where = f"{self.path or 'X'}: inconsistent {form} matrix of shape {self.shape}"
         damaged = "The file is probably damaged; copy it again."
+        # as an index False is 0, the rows of CSR, and True is 1, the columns of CSC
         length = self.shape[self.by_columns] + 1
         if len(indptr) != length:
             raise FileError(
@@ -118,6 +124,7 @@ class SparseReader(Reader):
         n_rows, n_features = self.shape
         limit = n_rows if self.by_columns else n_features
         self._check_positions(positions, limit)
+        # scipy wants one type for both arrays; 32 bits take half the memory
         index_dtype = np.int32 if max(limit, high - low) < 2**31 else np.int64
         starts = (indptr[first : last + 1] - low).astype(index_dtype)
         parts = (values, positions.astype(index_dtype, copy=False), starts)
@@ -191,6 +198,7 @@ class SparseReader(Reader):
     def some_values(self) -> Floats:
         """Return stored values at a few places."""
         data = self._arrays[0]
+        # a matrix without stored values has nothing else to concatenate
         found = [np.zeros(0)]
         with self._file_errors():
             for first in range(0, self.n_values, self.n_values // PLACES + 1):
@@ -205,7 +213,12 @@ def array_reader(array: Any, path: Path | None = None) -> Reader:
         matrix = array if by_columns else array.tocsr()
         arrays = (matrix.data, matrix.indices, matrix.indptr)
         open_arrays = partial(_itself, arrays)
-        return SparseReader(open_arrays, matrix.shape, by_columns=by_columns, path=path)
+        return SparseReader(
+            open_arrays,
+            matrix.shape,
+            by_columns=by_columns,
+            path=path,
+        )
     reader = ArrayReader(partial(_itself, array), path)
     # pickling a memory map would send all of it
     reader.shared = not isinstance(array, np.memmap)

@@ -275,6 +275,7 @@ class TableReader(Reader):
         # types are given: a column of whole numbers may hold 0.5 further down
         pa = import_optional("pyarrow")
         types = dict.fromkeys(self.order, pa.string())
+        # this order: flags are among the columns, and need another type
         types.update(dict.fromkeys(self.columns, pa.float64()))
         types.update(dict.fromkeys(self.flags, pa.bool_()))
         csv_format = ds.CsvFileFormat(**csv_options(self.path, types))
@@ -305,6 +306,7 @@ class TableReader(Reader):
         if self.path is None:
             return Labels.of(values).strip_blank()
         labels = labels_in_file(values, f"{self.path}: {self.label}", no_label)
+        # a text file has no types: labels 0, 1, 2 in it are meant as numbers
         return labels.as_int() if self.kind == "csv" else labels
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
@@ -357,6 +359,7 @@ class TableReader(Reader):
                         for batch in file.iter_batches(step, [group], self.columns):
                             yield first, batch
                             first += batch.num_rows
+                    # also after a group that was passed over
                     first = end
 
     @cached_property
@@ -407,6 +410,7 @@ class TableReader(Reader):
             for name in self.columns:
                 column = batch.column(name)
                 if name in self.flags:
+                    # a flag is never NaN or infinite: only empty cells count
                     counts[name] += column.null_count
                     continue
                 values = column.to_numpy(zero_copy_only=False).astype(np.float64)

@@ -179,6 +179,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
         for label, of_label in values.items()
         if label not in incomplete
     }
+    # Equal means are ordered by label, so that the order of the rows does not matter.
     order = sorted(means, key=lambda label: (-fmean(means[label].values()), label))
     fair = [label for label in order if not is_oracle(label)]
     oracles = [label for label in order if is_oracle(label)]
@@ -209,6 +210,7 @@ def _lead(means: _Means, label: str, other: str) -> Interval:
 def _standing(means: _Means, label: str, fair: Sequence[str]) -> Standing:
     """The standing of a method: its rival is the best other one, itself if there is none."""
     by_split = list(means[label].values())
+    # `fair` is sorted, best first. Oracles are no rivals: nobody can use them.
     rival = next((other for other in fair if other != label), label)
     sd = stdev(by_split) if len(by_split) > 1 else None
     return Standing(label, fmean(by_split), sd, _lead(means, label, rival))

@@ -204,6 +204,7 @@ def _score_all_genes(split: SplitData, seed: int) -> Result:
     """The score of all genes, shown at every k as a line for reference."""
     d = split.X.shape[1]
     scores = score_features(split, {d: np.arange(d)}, N_REPEATS, seed)
+    # It does not depend on k: a horizontal line.
     return Result(dict.fromkeys(KS, scores[d]), 0.0)
 
 
@@ -304,10 +305,23 @@ def _draw_curves(figure: SubFigure, demo: Demo) -> None:
             # A reference, not a selection: dotted and without markers.
             style = ":" if name == ALL_GENES else f"{shape}-"
             means = [mean for _, mean, *_ in points]
-            ax.plot(range(len(KS)), means, style, color=color_of[name], ms=4, label=name)
+            ax.plot(
+                range(len(KS)),
+                means,
+                style,
+                color=color_of[name],
+                ms=4,
+                label=name,
+            )
         _finish_axes(ax, panel)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2,
+        fontsize=8,
+    )
 
 
 def _draw_leads(figure: SubFigure, demo: Demo) -> None:
@@ -320,10 +334,22 @@ def _draw_leads(figure: SubFigure, demo: Demo) -> None:
             means = [mean for _, mean, *_ in points]
             halves = [half for _, _, half, _ in points]
             style: dict[str, Any] = {"fmt": "o", "ms": 4, "capsize": 3}
-            ax.errorbar(positions, means, halves, color=color_of[name], label=name, **style)
+            ax.errorbar(
+                positions,
+                means,
+                halves,
+                color=color_of[name],
+                label=name,
+                **style,
+            )
         ax.axhline(0, color="0.4", lw=0.8)
         _finish_axes(ax, panel)
-    figure.axes[0].legend(frameon=False, title=f"{OURS}, over", title_fontsize=8, fontsize=8)
+    figure.axes[0].legend(
+        frameon=False,
+        title=f"{OURS}, over",
+        title_fontsize=8,
+        fontsize=8,
+    )
 
 
 def _finish_axes(ax: Axes, panel: Panel) -> None:
@@ -350,11 +376,31 @@ def _draw_dots(ax: Axes, demo: Demo) -> None:
         text.set(color=colors(LINES)[OURS], weight="bold")
     ax.axhline(n_seen - 0.5, color="0.4", lw=0.8)
     ax.set_title(f"The {n_genes} genes selected first, by cell type (bold: never labeled)")
-    ax.set(xlim=(-0.7, n_genes - 0.3), ylim=(len(types) - 0.4, -0.6), axisbelow=True)
+    ax.set(
+        xlim=(-0.7, n_genes - 0.3),
+        ylim=(len(types) - 0.4, -0.6),
+        axisbelow=True,
+    )
     ax.grid(alpha=0.3)
-    ax.figure.colorbar(dots, ax=ax, label="mean expression", fraction=0.03, pad=0.02)
-    handles, labels = dots.legend_elements("sizes", num=[0.2, 0.6, 1.0], func=_share_of_area)
-    ax.legend(handles, labels, title="share of cells", bbox_to_anchor=(0, 0), loc="upper right")
+    ax.figure.colorbar(
+        dots,
+        ax=ax,
+        label="mean expression",
+        fraction=0.03,
+        pad=0.02,
+    )
+    handles, labels = dots.legend_elements(
+        "sizes",
+        num=[0.2, 0.6, 1.0],
+        func=_share_of_area,
+    )
+    ax.legend(
+        handles,
+        labels,
+        title="share of cells",
+        bbox_to_anchor=(0, 0),
+        loc="upper right",
+    )
 
 
 def _share_of_area(area: ArrayLike) -> ArrayLike:

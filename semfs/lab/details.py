@@ -134,6 +134,7 @@ def seen_confusion(X: Matrix, y: Any, seed: int) -> Confusion:
     held_out = np.zeros(len(codes), dtype=bool)
     for code in range(len(classes)):
         samples = rng.permutation(np.flatnonzero(codes == code))
+        # One sample at least stays: without neighbors of its class none could be recognized.
         n_held_out = min(len(samples) - 1, max(1, round(HELD_OUT * len(samples))))
         held_out[samples[:n_held_out]] = True
     Z = _dense(X)
@@ -152,6 +153,7 @@ def unseen_confusion(X: Matrix, y: Any, starts: Indices) -> Confusion:
     table = np.zeros((n_classes, n_classes))
     for clusters in run_kmeans(_dense(X), starts, n_classes):
         counts = np.zeros((n_classes, n_classes))
+        # add.at counts repeated pairs, of which `counts[i, j] += 1` would add one only.
         np.add.at(counts, (codes, clusters), 1.0)
         # Column c becomes the cluster that is matched with class c.
         _, matched = linear_sum_assignment(counts, maximize=True)

@@ -162,6 +162,7 @@ def _without_repetition(
     Such a table says nothing about unseen classes, so the numbers would be those of "semfs".
     """
     table = data.attributes
+    # Asked for alone, it is run all the same: no other method has its numbers.
     if len(methods) == 1 or not np.array_equal(table, np.eye(len(table))):
         return methods
     return [method for method in methods if method is not METHODS["semfs-described"]]

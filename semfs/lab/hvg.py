@@ -50,7 +50,13 @@ class HighlyVariableGenes(SelectorMixin, BaseEstimator):
 
     def fit(self, X: Matrix, y: LabelsLike | None = None) -> Self:
         """Rank the genes of X (n, d), logarithms of normalized counts; y is ignored."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=np.float64,
+            ensure_min_samples=2,
+        )
         smallest = X.min()
         largest = X.max()
         if smallest < 0 or largest > LARGEST_LOGARITHM:
@@ -103,6 +109,7 @@ def _normalized_dispersions(mean: Float64, variance: Float64) -> Float64:
     sizes = np.bincount(bins, minlength=N_BINS)
     centers = np.bincount(bins, dispersion, N_BINS) / np.maximum(sizes, 1)
     squares = np.bincount(bins, (dispersion - centers[bins]) ** 2, N_BINS)
+    # With n - 1, as pandas (and so scanpy) computes a standard deviation.
     spreads = np.sqrt(squares / np.maximum(sizes - 1, 1))
     # A bin of equal dispersions, or of one gene, has no spread: scanpy's convention for one.
     degenerate = spreads[bins] == 0
@@ -116,4 +123,5 @@ def _normalized_dispersions(mean: Float64, variance: Float64) -> Float64:
 def _equal_width_bins(values: Float64) -> Indices:
     """The bin (d,) of each value: N_BINS of equal width, each with its right edge."""
     edges = np.linspace(values.min(), values.max(), N_BINS + 1)
+    # edges[b] < v <= edges[b + 1] is bin b; the smallest value is moved into bin 0.
     return np.clip(np.searchsorted(edges, values, side="left") - 1, 0, N_BINS - 1)

@@ -310,7 +310,14 @@ def _semfs(
 ) -> Method:
     """A variant of SemFS."""
     fixed = FixedParams(tuple(params.items()))
-    return Method(name, label, SemFS, fixed, attributes=attributes, has_objective=True)
+    return Method(
+        name,
+        label,
+        SemFS,
+        fixed,
+        attributes=attributes,
+        has_objective=True,
+    )
 
 
 def _methods() -> list[Method]:
@@ -386,6 +393,7 @@ def prepare(
     """
     params = dict(params)
     selector = _set_size(method.new_selector(), max(ks))
+    # Before rows are drawn: labels become the same numbers for every sample of rows.
     split = _samples_for(method, selector, split)
     max_samples = params.pop("max_rows", None)
     if max_samples is not None and max_samples < len(split.y):

@@ -40,6 +40,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if not lines:
         raise FileError(f"{path} is empty. Write the name of one feature per line.")
     known = {str(name) for name in feature_names}
+    # The sign that occurs on most lines; names are seldom written with one.
     delimiter = max(",;\t", key=lambda sign: sum(sign in line for line in lines))
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
     # Of names that contain the delimiter whole lines are names, too.

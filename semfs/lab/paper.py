@@ -130,8 +130,20 @@ def reproduce(
         # Timings are taken one at a time, after everything else.
         compared = [job for job in jobs if not _is_timed(job)]
         timed = [job for job in jobs if _is_timed(job)]
-        summary += run(compared, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
-        summary += run(timed, store, runner.compute, n_jobs=1, verbose=verbose)
+        summary += run(
+            compared,
+            store,
+            runner.compute,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        summary += run(
+            timed,
+            store,
+            runner.compute,
+            n_jobs=1,
+            verbose=verbose,
+        )
         return summary
 
 

@@ -279,6 +279,7 @@ def _in_one_pool(
                 job = busy.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenProcessPool):
+                    # It takes no further job; all jobs under way raise the same error.
                     is_whole = False
                 if error is None:
                     yield future.result()

@@ -87,6 +87,7 @@ def plan(
                 jobs += _jobs_at(place, method, experiment, runner)
                 if experiment.oracle:
                     grid_jobs += _grid_jobs_at(place, method, experiment, runner)
+    # Synthetic data are not in it, and are sorted as the first split.
     order = {place: i for i, place in enumerate(runner.sizes)}
     for part in (jobs, grid_jobs):
         # Jobs of one split follow each other: workers keep its samples in memory.

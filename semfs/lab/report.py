@@ -192,7 +192,11 @@ def _environment() -> jinja2.Environment:
     """The template engine, which escapes everything that is not marked "trusted"."""
     jinja2 = import_optional("jinja2", "plots", what="The report")
     markupsafe = import_optional("markupsafe", "plots", what="The report")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     # NaN is not JSON; `tojson` writes <, >, &, ' and U+2028 as escapes.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     environment.filters.update(
@@ -284,6 +288,7 @@ def _csv_entry(value: object) -> object:
     """A value in CSV; names come from files, and a spreadsheet must not run them."""
     flat = _flat(value)
     if isinstance(flat, str) and flat.startswith(FORMULA_STARTS):
+        # To a spreadsheet a leading apostrophe marks text.
         return f"'{flat}"
     return flat
 
@@ -291,5 +296,10 @@ def _csv_entry(value: object) -> object:
 def _flat(value: object) -> object:
     """A value as an entry of a table: lists and mappings as JSON."""
     if isinstance(value, Mapping | list | tuple):
-        return json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+        return json.dumps(
+            value,
+            sort_keys=True,
+            default=str,
+            ensure_ascii=False,
+        )
     return value

@@ -113,7 +113,12 @@ class Runner:
         seed = self.protocol.seed
         selector, samples = prepare(method, dict(job.params), split, ks, seed)
         start = time.perf_counter()
-        features_by_k, fitted = fit_selector(selector, samples, ks, method.uses_unlabeled)
+        features_by_k, fitted = fit_selector(
+            selector,
+            samples,
+            ks,
+            method.uses_unlabeled,
+        )
         seconds = time.perf_counter() - start
         extra = _facts_of_fit(job, fitted)
         n_repeats = self.protocol.n_repeats

@@ -79,5 +79,6 @@ def _summarize(runs: Float64) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of each measure from runs (2, n_repeats)."""
     n_repeats = runs.shape[1]
     means = runs.mean(axis=1)
+    # ddof=1 divides by n - 1, which is 0 for a single run.
     sds = runs.std(axis=1, ddof=1 if n_repeats > 1 else 0)
     return {name: (float(mean), float(sd)) for name, mean, sd in zip(SCORE_NAMES, means, sds)}

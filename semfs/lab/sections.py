@@ -233,6 +233,7 @@ def _features_cell(
     if len(lists) == 1:
         return lists[0]
     # Best ranks first, so that of features with equal counts the better one comes first.
+    # Counter keeps the order of first occurrence among equal counts.
     by_rank = zip_longest(*lists)
     counts = Counter(name for names in by_rank for name in names if name)
     most_common = counts.most_common(MOST_FEATURES)
@@ -363,7 +364,11 @@ def _with_largest_k(rows: Sequence[Row]) -> list[Row]:
     # Sorted by k, so that the row with the largest k is the one that stays.
     for row in sorted(rows, key=lambda row: row["k"] or 0):
         names = ("dataset", "split", "label", "params", "seed")
-        identity = json.dumps([row.get(name) for name in names], sort_keys=True, default=str)
+        identity = json.dumps(
+            [row.get(name) for name in names],
+            sort_keys=True,
+            default=str,
+        )
         largest[identity] = row
     return list(largest.values())
 

@@ -70,7 +70,15 @@ class SplitData:
     def of(cls, data: ZeroShotDataset, name: str = GIVEN) -> Self:
         """Return the samples of a data set, split as it says."""
         X, y, X_unseen, y_unseen = data.split()
-        return cls(X, y, data.attributes, X_unseen, y_unseen, data.feature_names, name)
+        return cls(
+            X,
+            y,
+            data.attributes,
+            X_unseen,
+            y_unseen,
+            data.feature_names,
+            name,
+        )
 
     def names_of(self, features: Indices) -> list[str]:
         """Return the names of features given by index."""

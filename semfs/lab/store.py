@@ -314,6 +314,7 @@ class Store:
         with self._errors(), self._db:
             # One transaction, so that count and records are of the same moment.
             self._db.execute("BEGIN")
+            # user_version is a number in the file's header that SQLite leaves to applications.
             n_expected = self._db.execute("PRAGMA user_version").fetchone()[0]
             records = self._db.execute(_SELECT_RECORDS).fetchall()
         if len(records) != n_expected:
@@ -443,7 +444,12 @@ def _is_intact(record: Record) -> bool:
 
 def _connect(path: str) -> sqlite3.Connection:
     """Open a database in which every statement is a transaction unless we begin one."""
-    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+    db = sqlite3.connect(
+        path,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        uri=True,
+    )
     # Bytes that are not UTF-8 must reach the checksum, which then finds the damage.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
@@ -487,6 +493,7 @@ else:
     def _lock_byte(file: IO[bytes], position: int) -> bool:
         """Lock one byte of a file; False if another process has locked it."""
         try:
+            # Bytes beyond the end of a file can be locked, too: the file stays empty.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, position)
         except (BlockingIOError, PermissionError):
             return False

@@ -28,9 +28,12 @@ def exchange(search: Search, n_swaps: int) -> list[int]:
         trial = list(features)
         decreases = _swap_decreases(search, features)[:, place]
         j = int(np.argmax(decreases))
+        # -inf: no feature may take this place.
         if np.isfinite(decreases[j]):
             trial[place] = j
             trial, budget = _best_swaps(search, trial, budget - 1)
+        # J = q − F: the larger F is the lower J. After a success all places are tried anew,
+        # because the best replacement depends on the other features.
         if _fit(search, trial) > _fit(search, features) + SMALLEST_DECREASE * search.q:
             features = trial
             place = 0
@@ -62,6 +65,7 @@ def _swap_decreases(search: Search, features: list[int]) -> Float64:
         total += _swap_decreases_of(quadratic, cache.stacked(features), selected)
     total[~search.allowed] = -np.inf
     total[selected] = -np.inf
+    # Features that the user demands stay.
     total[:, search.forced[selected]] = -np.inf
     if search.copies is not None:
         _forbid_copies(total, selected, search.copies)
@@ -71,6 +75,7 @@ def _swap_decreases(search: Search, features: list[int]) -> Float64:
 def _forbid_copies(decreases: Float64, selected: Indices, copies: NearCopies) -> None:
     """Set decreases (d, k) to -inf where a near copy of a feature that stays would enter."""
     for place, feature in enumerate(selected.tolist()):
+        # A copy may replace the feature that it copies: then only one of the two is selected.
         others = np.arange(len(selected)) != place
         decreases[np.ix_(copies.of(feature), others)] = -np.inf
 
@@ -95,8 +100,11 @@ def _swap_decreases_of(quadratic: Quadratic, G_S: Float64, selected: Indices) ->
     inverse_diag = np.where(np.diag(P) > 0.0, np.diag(P), np.inf)
     loss = np.einsum("ij,ij->i", W, W) / inverse_diag
     squared_norms = np.einsum("ij,ij->i", R, R)[:, None]
+    # ‖R_j + c W_i‖² = ‖R_j‖² + 2c R_j·W_i + c²‖W_i‖² with c = C_ji/P_ii; the last term is
+    # c C_ji ‖W_i‖²/P_ii, and ‖W_i‖²/P_ii is the loss.
     squared_norms = squared_norms + (C / inverse_diag) * (2.0 * R @ W.T + C * loss)
     new_pivots = delta[:, None] + C**2 / inverse_diag
+    # A smaller pivot is rounding error: feature j is a combination of the ones that stay.
     independent = new_pivots > smallest[:, None]
     gains = np.zeros_like(new_pivots)
     np.divide(squared_norms, new_pivots, out=gains, where=independent)
@@ -120,4 +128,5 @@ def _inverse(K: Float64) -> Float64:
     try:
         return cho_solve(cho_factor(K), np.eye(len(K)))
     except np.linalg.LinAlgError:
+        # B_S = X_S'T lies in the range of K, so that F is the same for every solution.
         return pinvh(K)

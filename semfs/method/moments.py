@@ -128,17 +128,29 @@ class Moments:
         # far from the origin keep their digits.
         shift, sums, squares = _summed(rows).class_totals(len(classes))
         offset = sums.sum(axis=0) / total
+        # A NaN, an infinity or an overflow of any value shows in these sums. Only then all
+        # values are looked at, to name the place.
         single = rows.eps > np.finfo(np.float64).eps
         largest = np.finfo(np.float32 if single else np.float64).max
         if not (np.isfinite(offset).all() and (squares <= largest).all()):
             check_all_finite(X)
+        # Σ(x − m)² = Σ(x − s)² − n (m − s)² with the shift s and the offset m − s.
         diag = squares - total * offset**2
         if sp.issparse(X):
             diag = without_lost(diag, offset, total)
+        # An empty class has sums of 0, and gets means of 0 rather than NaN.
         means = np.divide(sums, np.maximum(counts, np.finfo(float).tiny)[:, None], out=sums)
         if shift.any():
             means += np.where(counts[:, None] > 0, shift, 0.0)
-        return cls(classes, counts, means, np.maximum(diag, 0.0), rows, None, rows.eps)
+        return cls(
+            classes,
+            counts,
+            means,
+            np.maximum(diag, 0.0),
+            rows,
+            None,
+            rows.eps,
+        )
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Any, LabelsLike]]) -> Moments:
@@ -205,7 +217,12 @@ class Moments:
             )
         kept = np.array([label in wanted for label in known])
         rows: MemoryRows = self.rows.keep_classes(kept)
-        return self.from_checked(rows.X, rows.codes, self.classes[kept], rows.weights)
+        return self.from_checked(
+            rows.X,
+            rows.codes,
+            self.classes[kept],
+            rows.weights,
+        )
 
     def without_empty_classes(self) -> Moments:
         """Return the moments without classes of zero weight."""
@@ -230,7 +247,11 @@ class Moments:
         """Return the same moments with the scatter matrix in place of the samples."""
         if self.rows is None:
             return self
-        return replace(self, rows=None, scatter_matrix=self.scatter(precise=precise))
+        return replace(
+            self,
+            rows=None,
+            scatter_matrix=self.scatter(precise=precise),
+        )
 
     # ---- reading --------------------------------------------------------------------
 
@@ -252,6 +273,7 @@ class Moments:
     @property
     def gram(self) -> Float64:
         """X'X (d, d), weighted, about the origin."""
+        # Σ x x' = Σ (x − m)(x − m)' + n m m'.
         return self.scatter(precise=True) + self.total * np.outer(self.mean, self.mean)
 
     def constant(self) -> Mask:
@@ -268,7 +290,13 @@ class Moments:
         relevant[columns] = True
         far = bool(self._farther_than(FAR)[relevant].any())
         rows: RowSource = self.rows
-        return rows.gram_columns(columns, self.mean, self.total, far=far, precise=precise)
+        return rows.gram_columns(
+            columns,
+            self.mean,
+            self.total,
+            far=far,
+            precise=precise,
+        )
 
     def scatter(self, *, precise: bool = False) -> Float64:
         """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
@@ -276,7 +304,12 @@ class Moments:
             return self.scatter_matrix
         near = not self._farther_than(NEAR)[~self.constant()].any()
         rows: RowSource = self.rows
-        return rows.scatter(self.mean, self.total, precise=precise, near=near)
+        return rows.scatter(
+            self.mean,
+            self.total,
+            precise=precise,
+            near=near,
+        )
 
     def within_estimate(self, features: Indices) -> Floats | None:
         """Return an estimate of the within-class scatter (m, m) of some features.
@@ -292,11 +325,13 @@ class Moments:
         for rows in batches(len(E), ESTIMATE_ROWS):
             E[rows] -= self.means[codes[rows, None], features]
         if weights is not None:
+            # Relative weights: the factor total / n_subset below restores the size.
             mean_weight = weights.mean() or 1.0
             E *= np.sqrt(weights / mean_weight)[:, None]
         S = E.T @ E
         m = len(features)
         inverse_diag = 1.0 / np.maximum(np.diag(S), np.finfo(S.dtype).tiny)
+        # The sum of r_ij² = S_ij² / (S_ii S_jj) over i ≠ j: the diagonal adds m ones.
         squared_correlations = float(inverse_diag @ (S**2 @ inverse_diag)) - m
         by_chance = m * (m - 1) * (1.0 / len(E) - 1.0 / max(self.total, len(E)))
         share_by_chance = by_chance / max(squared_correlations, 1e-30)
@@ -342,8 +377,10 @@ def _can_be_kept(parts: list[Moments]) -> bool:
     if any(part.rows is None or not part.rows.in_memory for part in parts):
         return False
     rows: list[MemoryRows] = [part.rows for part in parts]
+    # Dense and sparse samples cannot be stacked without converting one of them.
     if len({sp.issparse(source.X) for source in rows}) > 1:
         return False
+    # 8 d² bytes is the scatter matrix in float64.
     limit = max(KEEP_ROWS_BYTES, 8 * parts[0].n_features ** 2)
     return sum(source.nbytes for source in rows) <= limit
 

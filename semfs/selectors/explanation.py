@@ -166,7 +166,12 @@ class Explanation:
             markersize=3,
             label="together",
         )
-        ax.set_xticks(ranks, _plain_text(share.index), rotation=90, fontsize=7)
+        ax.set_xticks(
+            ranks,
+            _plain_text(share.index),
+            rotation=90,
+            fontsize=7,
+        )
         ax.set(ylabel="share of the decrease of J", ylim=(0, 1.05))
         ax.legend(fontsize=8)
         ax.grid(alpha=0.3, axis="y")
@@ -177,10 +182,26 @@ class Explanation:
         values = self.attributes
         k, m = values.shape
         figure, ax = _figure(1.8 + 0.24 * m, 1.5 + 0.2 * k)
-        image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-        ax.set_xticks(range(m), _plain_text(values.columns), rotation=90, fontsize=7)
+        image = ax.imshow(
+            values,
+            cmap="RdBu",
+            vmin=-1,
+            vmax=1,
+            aspect="auto",
+        )
+        ax.set_xticks(
+            range(m),
+            _plain_text(values.columns),
+            rotation=90,
+            fontsize=7,
+        )
         ax.set_yticks(range(k), _plain_text(values.index), fontsize=7)
-        figure.colorbar(image, ax=ax, label="correlation over seen classes", shrink=0.8)
+        figure.colorbar(
+            image,
+            ax=ax,
+            label="correlation over seen classes",
+            shrink=0.8,
+        )
         return figure
 
     def plot_stability(self) -> "Figure":
@@ -189,6 +210,7 @@ class Explanation:
         if not len(found):
             raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
         figure, ax = _figure(4.2, 1.0 + 0.17 * len(found))
+        # axes count upward, tables downward: the first bar is at the top
         places = np.arange(len(found))[::-1]
         frequency = found["frequency"].astype(float)
         interval = [frequency - found["low"], found["high"] - frequency]
@@ -249,12 +271,19 @@ def explain_selection(
         n_bootstraps = 0
     counts = None
     if n_bootstraps and moments is not None:
-        counts = _selection_counts(selector, selected, moments, n_bootstraps, random_state)
+        counts = _selection_counts(
+            selector,
+            selected,
+            moments,
+            n_bootstraps,
+            random_state,
+        )
     stability = _stability(selector, selected, counts, n_bootstraps)
 
     features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)
     total_gain = float(features["gain"].clip(lower=0.0).sum())
     features["share"] = features["gain"] / max(total_gain, np.finfo(float).tiny)
+    # without moments, weights are all that is known of a feature
     carried = weights if moments is None else correlations
     features["carries"] = [_carried(row, attributes) for row in carried]
     features["separates"] = [_separated(row, classes) for row in levels]
@@ -320,6 +349,7 @@ def _weights(
     spread = table.values.std(axis=0)
     weights = np.asarray(selector.coef_)[selected]
     weights = weights * np.asarray(selector.selection_)[selected, None]
+    # a constant attribute separates nothing: its weight counts as 0
     weights = weights / np.where(spread > 0, spread, np.inf)
     if moments is None:
         return weights
@@ -348,7 +378,12 @@ def _standardized(columns: Float64) -> Float64:
 
 def _ratios(products: Float64, scale: Float64) -> Float64:
     """Products divided by their scale; 0 where that is 0."""
-    return np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0.0)
+    return np.divide(
+        products,
+        scale,
+        out=np.zeros_like(scale),
+        where=scale > 0.0,
+    )
 
 
 def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
@@ -418,6 +453,7 @@ def _markers(selector: "LinearSelector", means: Float64, within: Float64) -> Mas
 def _total_correlations(means: Float64, within: Float64) -> Float64:
     """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
     centered = means - means.mean(axis=1, keepdims=True)
+    # total covariance = within classes + of the class means, each of which weighs 1/C
     covariance = within + centered @ centered.T / means.shape[1]
     deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     correlations = _ratios(covariance, np.outer(deviations, deviations))
@@ -458,6 +494,7 @@ def _copies(
     if moments is None:
         return []
     scatter = moments.scatter_columns(selected)
+    # S_within = S − Σ_c n_c (m_c − m)(m_c − m)', the sum written as root' root
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
     within = scatter - root.T @ root[:, selected]
     diag = moments.scatter_diag
@@ -489,6 +526,7 @@ def _can_bootstrap(moments: Moments | None) -> bool:
     """Whether the samples are in memory, of enough classes to draw from."""
     if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
+    # two classes drawn from two are the same two, or one of them twice
     return len(moments.classes) > 2
 
 
@@ -531,6 +569,7 @@ def _selection_counts(
         times = np.bincount(rng.integers(0, n_classes, n_classes), minlength=n_classes)
         if np.count_nonzero(times) < 2:
             continue  # there is nothing to separate a single class from
+        # a class that is drawn twice gets twice its weight: no sample is copied
         drawn = (times * weights).tolist()
         semfs.class_weight = dict(zip(moments.classes.tolist(), drawn))
         counts[folds.paths(all_classes)[0]] += 1
@@ -562,6 +601,7 @@ def _stability(
     table = frame(
         {
             "frequency": hits / max(n_bootstraps, 1),
+            # at 0 and 1 the interval is extended to the end, as is usual (Brown et al. 2001)
             "low": np.where(hits == 0, 0.0, low),
             "high": np.where(misses == 0, 1.0, high),
             "chosen": np.isin(features, selected),

@@ -149,7 +149,14 @@ class Samples:
             known = source.labels_known().labels
             assert known is not None
             batches = Labels(batches.classes, batches.codes[known.codes != LEFT_OUT])
-        return cls(X, labels.checked(), weights, names, preprocessing_of(source), batches)
+        return cls(
+            X,
+            labels.checked(),
+            weights,
+            names,
+            preprocessing_of(source),
+            batches,
+        )
 
     @classmethod
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
@@ -274,7 +281,14 @@ class FitInput:
                     estimator, source, X_unlabeled, beside_batch, described, reset
                 )
             samples = Samples.load(source)
-        return cls._of_samples(estimator, samples, X_unlabeled, beside_batch, described, reset)
+        return cls._of_samples(
+            estimator,
+            samples,
+            X_unlabeled,
+            beside_batch,
+            described,
+            reset,
+        )
 
     @classmethod
     def _of_samples(
@@ -292,7 +306,12 @@ class FitInput:
         X = training_matrix(estimator, original, samples.names, reset=reset)
         # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
-            rows, hidden, classes = _split(X, samples.labels, samples.weights, samples.batches)
+            rows, hidden, classes = _split(
+                X,
+                samples.labels,
+                samples.weights,
+                samples.batches,
+            )
             if fills_gaps(estimator):
                 names = getattr(estimator, "feature_names_in_", None)
                 rows, hidden = _without_gaps(rows, hidden, classes, names)
@@ -372,7 +391,13 @@ class FitInput:
                 unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
             else:
                 unlabeled = self.unlabeled
-            return TrainingData(moments, unlabeled, source.X, self.preprocessing, self.batched)
+            return TrainingData(
+                moments,
+                unlabeled,
+                source.X,
+                self.preprocessing,
+                self.batched,
+            )
         # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
         if UNLABELED in sums.classes and UNLABELED not in self.described:
@@ -414,7 +439,12 @@ class FitInput:
         assert self.classes is not None
         assert not beyond_memory(rows)
         with place_of_nan(self.original, self.feature_names):
-            return range_checked_moments(rows.X, rows.codes, self.classes, rows.weights)
+            return range_checked_moments(
+                rows.X,
+                rows.codes,
+                self.classes,
+                rows.weights,
+            )
 
     def _stream(
         self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
@@ -579,6 +609,7 @@ def _has_nonfinite(X: DataLike) -> bool:
             values = matrix.data
         else:
             values = np.asarray(to_numpy(matrix), dtype=np.float64)
+        # an empty matrix has neither
         return values.size > 0 and not np.isfinite(values).all()
     except (TypeError, ValueError):
         return False
@@ -602,6 +633,7 @@ def _split(
     if batches is not None:
         labels = pair_labels(labels, batches)
     make_rows = DeviceRows if is_foreign(X) else MemoryRows
+    # codes are class numbers from 0; UNLABELED and LEFT_OUT are negative
     hidden = labels.codes == UNLABELED
     if not hidden.any():
         rows = make_rows(X, labels.codes.astype(np.intp), checked)
@@ -711,6 +743,7 @@ def _unlabeled_source(
     if kind is Kind.DASK:
         source = unlabeled_dask_rows(X_unlabeled)
     elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
+        # labels that it may have must not be used
         source = _without_labels(X_unlabeled)
     else:
         opened = X_unlabeled
@@ -783,12 +816,18 @@ def _unlabeled_in_memory(
         ),
         stacklevel=2,
     )
-    return UnlabeledRows(_spread(checked[:, places[present]], present), codes, None, present)
+    return UnlabeledRows(
+        _spread(checked[:, places[present]], present),
+        codes,
+        None,
+        present,
+    )
 
 
 def _spread(X: Any, present: Mask) -> Matrix:
     """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
     if sp.issparse(X):
+        # column g of X becomes the g-th column that is present; values and rows stay
         indices = np.flatnonzero(present)[X.indices]  # X is CSR
         return sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
     out = np.zeros((len(X), len(present)), dtype=X.dtype)
@@ -841,7 +880,13 @@ def _open(
     if kind is Kind.DASK:
         return dask_rows(X, y, sample_weight)
     missing = "keep" if keep_missing else "error"
-    return open_blocks(X, y, sample_weight=sample_weight, drop=drop, missing_values=missing)
+    return open_blocks(
+        X,
+        y,
+        sample_weight=sample_weight,
+        drop=drop,
+        missing_values=missing,
+    )
 
 
 def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
@@ -968,6 +1013,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
     # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
+    # B = X'A has the size of the product; coefficients have that of the ratio A / X
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
             raise ValueError(

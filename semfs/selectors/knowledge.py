@@ -233,8 +233,10 @@ def _unlabeled_classes(
     n_ignored = 0
     if len(labels):
         n_ignored = n_samples - int(np.count_nonzero(labels >= 0))
+    # only the ratio counts: the seen classes keep a weight of 1
     weight = 1.0 / _weight_of_seen(n_samples - n_ignored, n_clusters)
     with np.errstate(over="ignore", invalid="ignore"):
+        # q is J without features: divided by it, problems of any unit are comparable
         factor = weight * objective.q / problem.q
     if not np.isfinite(factor):
         reason = "they differ too little, next to the labeled ones, for floating point"
@@ -250,6 +252,7 @@ def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
         return
     spread_seen = np.sqrt(seen.scatter_diag[varying] / seen.total)
     spread = np.sqrt(unlabeled.scatter_diag[varying] / unlabeled.total)
+    # medians: single features of other classes may differ by any amount
     ratio = float(np.median(spread / spread_seen))
     offset = float(np.median(np.abs(unlabeled.mean - seen.mean)[varying] / spread_seen))
     if 1.0 / OTHER_SPREAD < ratio < OTHER_SPREAD and offset < OTHER_OFFSET:
@@ -278,6 +281,7 @@ def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
     largest = float(np.abs(M).max())
     M = np.ldexp(M, -np.frexp(largest)[1])
     # J depends on the targets T (K, r) through T T' alone: K columns instead of d
+    # M M' = V Λ V', and T = V √Λ has the same product
     squares, vectors = np.linalg.eigh(M @ M.T)
     targets = vectors * np.sqrt(np.maximum(squares, 0.0))
     return Objective.from_moments(
@@ -318,8 +322,15 @@ def _clusters_in_memory(
         X_seen = _features_of(X_seen, present)
         X_drawn = _features_of(X_drawn, present)
     X_seen, X_drawn = _alike(X_seen, X_drawn)
-    clusters, found = cluster_unlabeled(X_seen, codes_seen, X_drawn, n_new_classes, sizes)
+    clusters, found = cluster_unlabeled(
+        X_seen,
+        codes_seen,
+        X_drawn,
+        n_new_classes,
+        sizes,
+    )
     labels[drawn] = np.where(found >= 0, found, UNLABELED)
+    # the other samples join the clusters that were found in the drawn ones
     is_used[drawn] = False
     others = np.flatnonzero(is_used)
     for rows in batches(len(others), ASSIGNED_AT_ONCE):
@@ -396,6 +407,7 @@ def _pairs_of(
     clusters: Indices, batches: Indices, n_clusters: int, n_batches: int
 ) -> tuple[Pairs, Indices]:
     """The pairs (cluster, batch) of samples, and the code (n,) of each sample's pair."""
+    # one number per pair: its quotient by n_batches is the cluster, its remainder the batch
     numbers, codes = np.unique(clusters * n_batches + batches, return_inverse=True)
     pairs = Pairs(
         np.arange(n_clusters),
@@ -440,7 +452,12 @@ def _streamed_clusters(
         clusters = clusters.with_batches(offsets)
     named = rows.assign(clusters)
     if batches_of_rows is not None and offsets is not None:
-        moments = _corrected_clusters(named, batches_of_rows, offsets, unlabeled.options)
+        moments = _corrected_clusters(
+            named,
+            batches_of_rows,
+            offsets,
+            unlabeled.options,
+        )
     else:
         sums = named.sums(**unlabeled.options)
         moments = Moments.from_sums(*sums).without_empty_classes()
