@@ -196,8 +196,6 @@ def prepare(
     What can be refused is refused here, before anything long begins.
     """
     import semfs
-    from semfs.rows.opening import column_labels
-    from semfs.select import open_unlabeled_file
 
     inputs = (
         options.data,
@@ -233,16 +231,7 @@ def prepare(
     )
     fitting: dict[str, Any] = given(options, "scale", "scheduler")
     fitting["unseen"] = unseen
-    if options.unlabeled_file is not None:
-        reading = given(options, "layer", "normalize", "gene_symbols")
-        keep = options.impute is not None
-        fitting["X_unlabeled"] = open_unlabeled_file(
-            options.unlabeled_file, keep_missing=keep, **reading
-        )
-        if options.batch is not None:
-            fitting["batch_unlabeled"] = column_labels(
-                options.unlabeled_file, options.batch, options.layer
-            )
+    fitting |= _unlabeled_samples(options)
     if options.impute == "median":
         fitting["impute"] = "median"
     return Task(source, selector, fitting, _settings(options, features), replaced)

@@ -639,10 +639,13 @@ class _PanelMaker:
                 f"of {self.params.budget:g} does not buy {wanted}: they cost {cost:g} or more."
             )
             return ParameterError("budget", f"{message} {_buys(n_most, what)}")
+        # Only classes with a finite capacity have a limit, in their order.
+        capacity = class_capacity(self.params.capacity, self.levels.classes)
+        limited = np.flatnonzero(np.isfinite(capacity))
         alone = [
             self.levels.classes[c]
-            for c, row in enumerate(demands.usage[n_budget:])
-            if self._too_small(demands, n_budget + c)
+            for place, c in enumerate(limited.tolist())
+            if self._too_small(demands, n_budget + place)
         ]
         of = f" of {listed(alone)}" if alone else ""
         message = f"{of} has no room for {wanted}. {_buys(n_most, what)}"

@@ -306,3 +306,11 @@ def test_candidates_by_name_and_pattern():
     assert all(name == "g1" or name[0] == "h" for name in found.get_feature_names_out())
     assert "candidates: 5 features ruled out" in found.rules_[0]
     assert np.isneginf(found.scores_[0])
+
+
+def test_a_capacity_that_is_too_small_names_its_class():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["ant", "bee", "cow"], 20)
+    X = rng.random((60, 8)) + 5.0
+    with pytest.raises(ValueError, match="capacity of cow has no room"):
+        SemFS(4, capacity={"cow": 1.0}).fit(X, y)
