@@ -647,8 +647,8 @@ class _PanelMaker:
             for place, c in enumerate(limited.tolist())
             if self._too_small(demands, n_budget + place)
         ]
-        of = f" of {listed(alone)}" if alone else ""
-        message = f"{of} has no room for {wanted}. {_buys(n_most, what)}"
+        of = f"of {listed(alone)} " if alone else ""
+        message = f"{of}has no room for {wanted}. {_buys(n_most, what)}"
         return ParameterError("capacity", message)
 
     def _too_small(self, demands: Demands, row: int) -> bool:
