@@ -1,8 +1,14 @@
 """Forward selection on the paper's 0/1 problem (Eq. 4), by pivoted Cholesky factorization.
 
+The problem of Wang et al., "Zero-shot Feature Selection via Transferring Supervised Knowledge":
+minimize J over W and a selection of k features. A `Quadratic` holds what J depends on: the Gram
+matrix G (d, d) of the features, their products B (d, r) with the targets, the value q of J when
+nothing is selected, and the penalty γ.
+
 For a set S of features the best W is closed form and J = q − F(S) with
 F(S) = tr(B_S'(G_SS + γI)⁻¹B_S). Adding a feature to S appends one column to a Cholesky factor
-of G + γI and lowers J by ‖R_j‖²/δ_j (see `PivotedCholesky`). So the greedy search is a Cholesky
+of G + γI and lowers J by ‖R_j‖²/δ_j, where R_j is the residual row of B and δ_j
+the remaining pivot (see `PivotedCholesky`). So the greedy search is a Cholesky
 factorization that is pivoted by this gain. Gains of several quadratics over the same features
 add up.
 """
@@ -43,7 +49,8 @@ def forward_selection(
 ) -> Solution:
     """Add the feature that lowers the sum of all J most, ``n_select`` times.
 
-    The selection is nested: the first k of the order are the answer for k.
+    Without swaps and rules the selection is nested: the first k of the order are the answer
+    for k. The loop is `semfs.method.search.grow`.
 
     Parameters
     ----------
@@ -63,9 +70,12 @@ def forward_selection(
     monitor : callable, optional
         Called after each step (see `Monitor`); a true answer ends the search.
     panel : Panel, optional
-        Rules of the panel; it then says how many units are selected.
+        Demands on the selection as a whole: groups, costs, a budget, markers per class. It then
+        says how many units (features, or groups of them) are selected, instead of
+        ``n_select``.
     rules : sequence of callables, optional
-        Each makes a further `Rule` of the search.
+        Each is called without arguments for every search, and returns a further `Rule`, which
+        remembers what that search selected.
 
     Returns
     -------
@@ -75,7 +85,9 @@ def forward_selection(
     Examples
     --------
     >>> G, B = np.eye(3), np.array([[1.0], [3.0], [2.0]])
-    >>> quadratic = Quadratic(20.0, B, np.diag(G), 1.0, lambda i: G[:, i], 1e-16)
+    >>> quadratic = Quadratic(
+    ...     q=20.0, B=B, diag=np.diag(G), gamma=1.0, columns=lambda i: G[:, i], eps=1e-16
+    ... )
     >>> found = forward_selection([quadratic], 2)
     >>> found.order, found.objective
     (array([1, 2, 0]), array([15.5, 13.5]))
@@ -87,20 +99,21 @@ def forward_selection(
     # What the user includes may be selected even if it is no candidate.
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
+    # A plain panel has no rules but the number of features.
     wanted = Panel(n_select) if panel is None else panel
     search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
     solution = search.solution()
     _check_finite(solution, allowed)
     if wanted.relaxed:
-        # Only now: the columns that the search fetched are all that this looks at.
+        # How much lower J would be without each rule, judged by columns that were fetched.
         solution = replace(solution, relaxed=relaxed_decreases(search, wanted))
-    if n_swaps and sum(search.decreases) > 0.0:
-        # The set is final; its ranking is a forward selection among its features.
+    if n_swaps and sum(search.decreases) > 0.0:  # otherwise no exchange can help
+        # `exchange` returns the final set. Its ranking is a forward selection among them.
         swapped = np.zeros(d, dtype=bool)
         swapped[exchange(search, n_swaps)] = True
         search = search.restarted(forced=swapped)
         grow(search)
-        solution = search.solution()
+        solution = replace(search.solution(), relaxed=solution.relaxed)
     return solution
 
 

@@ -106,7 +106,7 @@ class Search:
         left = self.allowed & ~self.is_selected
         for rules in self._rules_to_try():
             # near copies only if nothing else is possible
-            for features in (self._left(), left):
+            for features in (self._distinct_left(), left):
                 found = self._best_under(rules, features)
                 if found is not None:
                     return found
@@ -147,7 +147,7 @@ class Search:
         """Number of features selected, or of groups of them."""
         return len(self.selected)
 
-    def _left(self) -> Mask:
+    def _distinct_left(self) -> Mask:
         """Features (d,) that are not selected yet; near copies only if no others are left."""
         left = self.allowed & ~self.is_selected
         distinct = left & ((self.copy_of < 0) | self.forced)
@@ -193,9 +193,9 @@ class Search:
             self.copies.find(batch)
 
     def _batch(self, j: int) -> list[int]:
-        """Features, j included, whose columns are fetched in the next pass."""
+        """Features, j included, whose columns are fetched in the next pass over X."""
         scores = per_cost(self.gains(), self.costs)
-        eligible = self._left()
+        eligible = self._distinct_left()
         for rule in self.rules:
             mask = rule.allowed(self)
             if mask is not None:

@@ -1,4 +1,8 @@
-"""A sparse matrix stored by rows (CSR): threads unpack parts of it and sum them up."""
+"""A sparse matrix stored by rows (CSR), read in parts.
+
+A part is a range of rows of about ``plan.part_bytes`` bytes. Threads decompress parts and
+compute with them; results are combined in the order of the rows.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# Threads that unpack and sum up parts. Unpacking does not hold the interpreter's lock, so that
-# three pay on two processors; more than five only take memory.
+# Threads that decompress parts and sum them up. Decompression releases the interpreter's lock,
+# and a third thread fills the time in which others wait for the disk or the lock (measured on
+# two processors); more than five only take memory.
 MIN_PART_THREADS = 3
 MAX_PART_THREADS = 5
 
@@ -54,7 +59,11 @@ class StreamedCSR(BlockSource):
         precise: bool,
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
-        """Return the sums over all samples, and ``n_sampled`` of the samples themselves."""
+        """Return the sums over all samples, and ``n_sampled`` of the samples themselves.
+
+        ``matrix``: also form the d × d scatter matrix, whose products ``precise`` takes in
+        float64. Then blocks are dense, and no samples are kept: nothing is read again.
+        """
         if matrix:
             return self.accumulate_blocks(matrix=True, precise=precise)
         labels = self._labels()
@@ -90,14 +99,21 @@ class StreamedCSR(BlockSource):
         far: bool,
         precise: bool,
     ) -> Float64:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        """Return the columns (d, b) with these b numbers of the scatter matrix about the mean.
+
+        ``far``: some means are large against the spread of their features, so that products
+        need float64, as with ``precise``; otherwise products of a part are in the precision of
+        the file (float32 or float64) and are added up in float64. ``total``, the weight of all
+        samples, is part of the common signature: a range of a file has its own (`_total`).
+        """
         dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
 
         def multiply(rows: slice, X: Sparse) -> Float64:
             X, _, weights = self._used(rows, X)
             return csr_products(X, columns, weights, dtype)
 
-        # X'Z about the origin, from which the part of the means is subtracted
+        # The scatter is X'W X_b − total · mean mean_b', W the weights and X_b the columns asked
+        # for. Here is the second term; the first is added part by part.
         out = -self._total() * np.outer(mean, mean[columns])
         # parts are added up in order, so that every run gives the same digits
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
@@ -115,7 +131,10 @@ class StreamedCSR(BlockSource):
     def clusters_at(
         self, rows: Indices, model: ClusterModel, batches: Indices | None = None
     ) -> Indices:
-        """Return the cluster of each sample, by row numbers that ascend, and their batches."""
+        """Return the cluster of each sample at ``rows``, which ascend.
+
+        ``batches``, if given, holds the batch (donor, plate …) of each of these samples.
+        """
 
         def assign(part: slice, X: Sparse) -> Indices:
             first, last = np.searchsorted(rows, [part.start, part.stop])
@@ -157,7 +176,7 @@ class StreamedCSR(BlockSource):
         return X[used], codes[used], None if weights is None else weights[used]
 
     def _labels(self) -> Labels:
-        assert self.labels is not None  # those of files are known when these are opened
+        assert self.labels is not None  # labels of a file are read when it is opened
         return self.labels
 
     def _total(self) -> float:

@@ -32,6 +32,22 @@ def feature_name(feature: int, names: Sequence[str] | None) -> str:
     return f"x{feature}" if names is None else str(names[feature])
 
 
+#: Keys of ``knowledge_`` in earlier releases, and what they are called now.
+FORMER_KEYS = {
+    "classes to come": "unseen classes",
+    "unlabelled rows": "unlabeled samples",
+}
+
+
+class Notes(dict[str, str]):
+    """What was used, by source of information; keys of earlier releases are understood too."""
+
+    def __missing__(self, key: str) -> str:
+        if FORMER_KEYS.get(key) in self:
+            return self[FORMER_KEYS[key]]
+        raise KeyError(key)
+
+
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
     """The ridge regression whose solution W is, for features in the order they entered.
@@ -143,7 +159,7 @@ class Fitted:
             "class_table_": self.table,
             "class_means_": self.class_means,
             "within_": self.within,
-            "knowledge_": self._notes(),
+            "knowledge_": Notes(self._notes()),
             "new_table_": self.new_table,
             "target_r2_": self.target_r2,
             "n_new_classes_": self.n_new_classes,

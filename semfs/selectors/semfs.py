@@ -1,4 +1,9 @@
-"""SemFS: the scikit-learn selector. Parameters in, `Problem`, `Fitted` out."""
+"""SemFS: the scikit-learn selector.
+
+A fit turns parameters and data into a `Problem` (problem.py), solves it, and copies what was
+learned, a `Fitted` (fitted.py), to its attributes. Parameters shared with `SemFSCV`,
+predictions and explanations are in `LinearSelector` (linear.py).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,8 @@ from semfs.selectors.rules import check_rules
 from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
-#: The paper fixes neither the start, the step nor the number of inner steps; these are ours.
+#: alpha and gamma are the paper's. It fixes neither s_init, step nor n_inner: those values are
+#: our choice.
 AS_PUBLISHED: dict[str, Any] = {
     "solver": "alternating",
     "alpha": 1.0,
@@ -46,28 +52,36 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that separate classes nobody has labeled yet.
 
     Features are selected on labeled *seen* classes so that they predict the *attributes*
-    (descriptions) of a class, of which unseen classes are other combinations. The objective
-    is that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
+    (descriptions) of a class. An unseen class is a new combination of the same attributes. The
+    objective is that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
     Knowledge"::
 
         J(W, s) = ‖Y_s − X S W‖² + alpha ‖Y_s − X̄ S W‖² + gamma ‖W‖²,   S = diag(s)
 
-    with Y_s the attribute row of each sample's class and X̄ the class means.
+    with s (d,) the selection, W (d, m) the coefficients, Y_s (n, m) the attributes of each
+    sample's class, and X̄ (n, d) the samples, each replaced by the mean of its class. J depends
+    on the data through G (d, d), the Gram matrix of X and X̄ together, and their products with
+    Y_s. Unlabeled samples are clustered, and the features must separate the clusters as well.
+    A fitted selector also classifies samples, by the means of its classes (`predict`).
+
+    In the shapes below n is the number of samples, d of features, k of selected features, m of
+    attributes, C of seen classes and B of batches.
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=50
+    n_features_to_select : int, float or None, default=50
         Number of features to keep, or their share (below 1; at least one is kept). If it is
         larger than the number of features, all are kept and a warning is issued. With `groups`
-        it counts groups; None selects what the `budget` buys.
+        it counts groups. None needs a `budget`, and selects what it buys.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
         row r belongs to the integer label r. None uses the class labels themselves as
         targets, one indicator per class.
     alpha : float, default=1.0
-        Weight of the center-characteristic loss; it shrinks the within-class scatter by
-        1/(1 + alpha). 0 is the paper's SemFS/c.
+        Weight of the second term of J, the paper's center-characteristic loss. In effect it
+        reduces the scatter within classes to 1/(1 + alpha) of its size, next to that between
+        classes. 0 leaves the term out (the paper's SemFS/c).
     gamma : float, default=2.0
         Ridge penalty, in units set by `penalty_scale`. Small values select features that
         complement each other, large ones the strongest each by itself.
@@ -79,12 +93,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     fit_intercept : bool, default=True
         Whether to center X and the attributes.
     class_weight : "balanced", mapping or None, default="balanced"
-        Weight of each class. "balanced" gives every class the same weight, None every sample.
-        The scatter within classes is that of all samples alike.
+        Weight of each class. "balanced" gives the same weight to every class, None to every
+        sample. It concerns the class means; in the scatter within classes every sample counts
+        the same.
     label_weight : float, default=1.0
-        Weight of the class labels as further targets, relative to the attributes: with 1 they
-        carry as much. They separate seen classes that the attributes describe alike; 0 is the
-        paper's method. Without `attributes` it has no effect.
+        Weight of the class labels as further targets, relative to the attributes: with 1, the
+        spread of both sets of targets is the same. They separate seen classes that the
+        attributes describe alike; 0 is the paper's method. Without `attributes` it has no
+        effect.
     max_correlation : float or None, default=0.95
         With ``solver="direct"``, a feature is skipped if its correlation with a selected one,
         over the samples of the seen classes, exceeds this in absolute value. Features of
@@ -93,38 +109,42 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     target_attributes : "table", like `attributes`, or None, default="table"
         Descriptions of unseen classes: "table" are the rows of `attributes` whose class is not
         in y; or a table of the same columns. With ``solver="direct"``, features are also
-        selected to separate the predicted means of these classes. They are not used if
-        descriptions do not predict seen classes that are left out, or if there are fewer than
-        8 seen classes (see ``knowledge_``). None switches it off.
+        selected to separate the means of these classes, which kernel ridge regression predicts
+        from the descriptions. They are not used if such predictions fail for seen classes that
+        are left out one at a time (``target_r2_`` below .02), or if there are fewer than 8 seen
+        classes, too few to tell (see ``knowledge_``). None switches it off.
     n_new_classes : int, "auto" or "table", default="auto"
         Number of classes expected among unlabeled samples, if `fit` is given some. "auto"
-        chooses the number so that clusters have the same within-cluster variance as clusters
-        of the seen samples. "table" is the number of described unseen classes: choose it if
-        you know that the unlabeled samples are of these classes.
+        is the smallest number for which clusters are as narrow as those that K-means makes of
+        the seen samples, with as many clusters as seen classes. "table" is the number of
+        described unseen classes: choose it if you know that the unlabeled samples are of these
+        classes.
     include : sequence of int or str, optional
-        Features, by index or by name, that are selected before all others.
+        Features that are selected before all others: by index, or by text, which is a name, a
+        pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
+        commas.
     exclude : sequence of int or str, optional
-        Features, by index or by name, that are never selected.
+        Features that are never selected, named as in `include`.
     missing_values : {"error", "class-mean"}, default="error"
         What to do about NaN in X: refuse it, or fill a gap with the mean of the values of its
-        class. Class means are then those of the values observed, and the scatter of a feature
-        within classes is divided by the share of samples in which it was observed. A feature
-        needs a value in each class. Gaps of unlabeled samples are filled with the mean of the
-        feature among them. For dense data in memory and files that fit into it; `predict`
-        needs complete samples.
+        class. Class means are then those of the values observed. Filled gaps have no scatter,
+        so the scatter of a feature within classes is divided by the share of samples in which
+        it was observed. A feature needs a value in each class. Gaps of unlabeled samples are
+        filled with the mean of the feature among them. This needs dense data in memory, or
+        files that fit into it; `predict` needs complete samples.
     candidates : sequence of int or str, optional
-        Only these features may be selected, and those of `include`. As there, text is a name,
-        a pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
-        commas.
+        Only these features may be selected, and those of `include`; named as there. This and
+        the next parameters down to `capacity` are the rules of a panel; those from
+        `min_per_class` on need ``solver="direct"``.
     min_per_class : int, default=0
         At least so many of the selected features mark each class. A feature marks a class if
-        the mean of the class exceeds that of the other classes by a standard deviation within
-        classes, and is one of the two highest. Unseen classes with descriptions count as well,
-        by predicted means, as far as there are such features.
+        the mean of the class exceeds the mean over the other classes by a standard deviation
+        within classes, and is one of the two highest. Unseen classes with descriptions count as
+        well, by predicted means; for them fewer will do if there are not enough such features.
     groups : array-like of shape (d,), mapping or Series, optional
         Labels: features of one label are selected together, and `n_features_to_select` counts
         groups. A mapping is from names of features; those without a label stand alone.
-        `max_correlation` does not hold with groups.
+        `max_correlation` is ignored with groups.
     costs : array-like of shape (d,), mapping or Series, optional
         Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
         cost of a group is the sum over its features.
@@ -132,15 +152,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         The costs of the selected features add up to at most this. With
         ``n_features_to_select=None`` as many are selected as it buys.
     min_level, max_level : float, optional
-        Features whose highest mean of a seen class is lower, or higher, are not selected.
+        Limits for the largest class mean of a feature: features whose largest mean is outside
+        are not selected. Imaging assays lose genes that are too weak or too strong.
     capacity : float or mapping from class to float, optional
-        The means of the selected features of a class add up to at most this.
+        For each class, the means of the selected features add up to at most this, as where
+        the signals of all probes share one image.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
-        "direct" solves the paper's 0/1 problem (Eq. 4) by forward selection; its ranking is
-        nested: the first j features are the answer for j. "alternating" is the paper's
-        Algorithm 1, kept as a reference.
+        "direct" solves the paper's 0/1 problem (Eq. 4) by forward selection; without rules and
+        swaps its ranking is nested: the first j features are the answer for j. "alternating"
+        is the paper's Algorithm 1, kept as a reference.
     max_iter : int, default=20
         Largest number of rounds of "alternating".
     tol : float, default=1e-4
@@ -149,7 +171,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Projected gradient steps in each round of "alternating".
     step : {"lipschitz", "exact"} or float, default="lipschitz"
         Step length of "alternating": 1/λ_max of the Hessian, the minimizer along the
-        gradient, or a fixed length (halved while J would rise).
+        gradient, or a fixed length. A fixed length is halved while J would rise.
     s_init : array-like of shape (d,), optional
         Start of "alternating"; by default all ones.
     n_swaps : int, default=0
@@ -160,16 +182,18 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ----------
     scores_ : ndarray of shape (d,)
         Importance, larger is better: s for "alternating"; for "direct" the decrease of J
-        when the feature entered, or for features beyond the ranking their next gain.
+        when the feature entered, or, for features that were not selected, what J would fall
+        by if they entered next.
         ``-inf`` for constant and excluded columns.
     order_ : ndarray of shape (d,)
-        Feature indices, best first; constant columns last, then excluded ones.
+        Feature indices, best first; constant columns and then excluded ones at the end.
     ranking_ : ndarray of shape (d,)
         Position of each feature, 1 is best.
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
     rules_ : list of str
-        What the rules of the panel ruled out, and what each cost in J.
+        What the rules of the panel (`candidates` to `capacity`) ruled out, and what each cost:
+        how much lower J would be without it.
     coverage_ : pandas.Series
         Number of selected features that mark each class, as `min_per_class` counts them.
     marks_ : ndarray of shape (C, k)
@@ -194,14 +218,14 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Class means of the selected features.
     within_ : ndarray of shape (k, k)
         Covariance of the selected features within classes.
-    knowledge_ : dict of str
+    knowledge_ : dict from str to str
         Each source of information, whether it was used, and if not, why: the seen classes,
         and unseen classes and unlabeled samples where there were any. Also seen classes that
         are described alike, and near copies that were skipped.
-    skipped_ : dict of int
+    skipped_ : dict from int to int
         Features that were skipped as near copies, and the selected feature that each copies.
     new_table_ : AttributeTable or None
-        Descriptions of the unseen classes.
+        Descriptions of the unseen classes, None if there are none.
     target_r2_ : float
         Share of the spread of class means that descriptions predict for seen classes left
         out, at most 1; nan without descriptions of unseen classes.
@@ -215,11 +239,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
         AnnData objects that are passed to `predict` and `transform` later.
     bias_ : float
-        What the scores of seen classes are lowered by where unseen classes compete, chosen
-        when it is first needed.
+        What the scores of seen classes are lowered by where unseen classes compete. It is
+        computed when it is first needed: seen classes play unseen in turn, and the bias of the
+        largest harmonic mean of both accuracies is taken.
     calibration_sample_ : dict
         Selected features of at most 20 samples of each seen class, by which predictions are
-        calibrated; empty if no samples were at hand, and simulated ones are used.
+        calibrated; empty if no samples were at hand. Then they are calibrated by samples drawn
+        from the normal distribution of each class.
     batches_ : ndarray of shape (B,)
         Batches whose offsets were removed; empty if there were none, or only one.
     batch_offsets_ : ndarray of shape (B, k)
@@ -359,7 +385,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         self._check_parameters()
         if not isinstance(moments, Moments):
             raise TypeError(f"fit_moments needs Moments, got {type(moments).__name__}.")
-        self._refuse_marks(moments)
+        self._refuse_unlabeled_class(moments)
         with self._all_or_nothing():
             set_features(self, moments.n_features, None)
             self._forget_collected()
@@ -450,7 +476,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         )
         return self
 
-    def _refuse_marks(self, moments: Moments) -> None:
+    def _refuse_unlabeled_class(self, moments: Moments) -> None:
         """Raise if unlabeled samples were summed up as a class of their own."""
         described = described_classes(self.attributes)
         labels = Labels.of(moments.classes)
@@ -459,7 +485,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             raise ValueError(
                 f"some rows have the label {UNLABELED}, which means unlabeled, "
                 "and were summed up with others. "
-                "Mark them by None or NaN, or pass labels and rows apart."
+                "Leave them out of the moments, or use fit(X, y)."
             )
 
     def _monitor(

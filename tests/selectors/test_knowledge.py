@@ -574,3 +574,11 @@ def beyond_memory(kind, X, labels, folder):
     matrix = sp.csr_matrix(X) if kind == "csr" else sp.csc_matrix(X)
     anndata.AnnData(matrix).write_h5ad(folder / "X.h5ad")
     return (open_blocks(folder / "X.h5ad", labels, memory=8 * X.nbytes, passes="few"),)
+
+
+def test_keys_of_earlier_releases_are_understood():
+    X, y, A, _ = described_problem()
+    notes = SemFS(3, A).fit(X, y).knowledge_
+    assert notes["classes to come"] == notes["unseen classes"]
+    with pytest.raises(KeyError):
+        notes["unlabelled rows"]  # there were none
