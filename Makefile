@@ -29,8 +29,9 @@ $(LEAN): pyproject.toml | $(BIN)/python
 demo: $(if $(wildcard $(STAMP)),install,$(LEAN)) ## Choose genes for cell types nobody has labeled; writes report.html and demo.png
 	$(BIN)/semfs demo
 
+# One thread per process: the tests run in as many processes as there are processors.
 test: install ## Run the tests (the slow, browser and network ones excepted)
-	$(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not browser and not network" -n auto --dist worksteal
 
 # torch's wheel for processors alone is on its own index; without it its tests are skipped.
 test-array-api: install ## Run the tests of arrays of other libraries, with SciPy's support switched on

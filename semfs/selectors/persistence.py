@@ -37,6 +37,7 @@ from semfs.io.safety import (
 from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.rows.device import to_numpy
+from semfs.selectors.fitted import Notes
 from semfs.selectors.problem import squared_label_weight
 from semfs.system import import_optional
 
@@ -248,6 +249,18 @@ class MappingKind(Kind):
         return dict(items)
 
 
+class NotesKind(MappingKind):
+    """What was used by a fit (``knowledge_``): a mapping that understands former keys."""
+
+    tag = "notes"
+
+    def matches(self, value: Any) -> bool:
+        return isinstance(value, Notes)
+
+    def make(self, items: list[Any]) -> Notes:  # type: ignore[override]
+        return Notes(items)
+
+
 class AttributeTableKind(Kind):
     """Descriptions of classes."""
 
@@ -354,6 +367,7 @@ class PolarsKind(Kind):
 #: In the order in which they are tried.
 KINDS_OF_VALUES: tuple[Kind, ...] = (
     TupleKind(),
+    NotesKind(),  # before mappings, which it is one of
     MappingKind(),
     AttributeTableKind(),
     MomentsKind(),
