@@ -18,6 +18,7 @@ def demo():
     return run_demo(10, 2)
 
 
+@pytest.mark.slow
 def test_the_demo_prints_genes_scores_and_leads_and_writes_a_page_and_a_picture(tmp_path):
     done = CliRunner().invoke(app, ["demo", "--splits", "1", "--out", str(tmp_path / "new")])
     assert done.exit_code == 0, done.output

@@ -180,6 +180,7 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     assert (result.exit_code, "contents have changed" in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_splits_of_a_data_set_that_names_one_are_that_one_and_random_ones(tmp_path):
     X = np.random.RandomState(0).normal(size=(80, 12))
     arrays = {"X": X, "y": np.arange(80) % 8, "A": np.eye(8), "unseen": [1, 4, 6]}
@@ -206,6 +207,7 @@ def test_a_selector_of_the_user_without_objective_fails_with_a_reason(user_modul
     assert "Iterative has no objective_ after fit" in done.stderr
 
 
+@pytest.mark.slow
 def test_unlabeled_samples_need_a_run_of_their_own(toy, tmp_path):
     command = ["reproduce", "clustering", "--data", toy, "--out", tmp_path / "run"]
     command += ["--fast", "--splits", 1, "-j", 1, "-m"]

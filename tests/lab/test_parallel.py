@@ -90,6 +90,7 @@ def test_a_run_continues_and_retries_what_failed(tmp_path, monkeypatch, capfd):
     assert len(Store(tmp_path).rows()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_worker_that_dies_or_prints_costs_its_own_job_only(tmp_path, n_jobs):
     store = Store(tmp_path)
@@ -172,6 +173,7 @@ def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(
     assert _comparable(tmp_path / "killed") == _comparable(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @unix
 @pytest.mark.parametrize(
     ("command", "message"),

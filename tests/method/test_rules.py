@@ -136,6 +136,7 @@ def shares_of_optimum(make, n=30):
     return np.array(shares)
 
 
+@pytest.mark.slow
 def test_budget_is_near_the_best_of_all_panels():
     def make(rng):
         costs = rng.uniform(0.2, 2.0, 12)
@@ -162,6 +163,7 @@ def test_quota_is_near_the_best_of_all_panels():
     assert shares_of_optimum(make).mean() >= 0.9
 
 
+@pytest.mark.slow
 def test_all_demands_together_are_near_the_best_of_all_panels():
     def make(rng):
         return random_demands(rng), {}

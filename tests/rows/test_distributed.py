@@ -319,6 +319,7 @@ def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
         SemFS(5).fit(chunked(X, die), y)
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
     monkeypatch.setattr(workers, "WORKER_PATIENCE", 3.0)
     X, y, _ = make_problem(n=400)
