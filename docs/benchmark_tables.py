@@ -415,7 +415,7 @@ def prediction_table(found: dict) -> str:
 
 
 def calibrated_table(found: dict) -> str:
-    """Accuracies of predictions on splits that chose nothing, per data set."""
+    """Accuracies of predictions on the second half of the splits, per data set."""
     columns = {
         "alone": lambda row: row["alone"],
         "together": lambda row: row["together"],
