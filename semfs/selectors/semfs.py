@@ -424,7 +424,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         with self._all_or_nothing():
             self._check_parameters()
             if self.missing_values != "error":
-                # gaps are filled with class means, which samples to come would change
+                # gaps are filled with class means, which later samples would change
                 message = 'is "class-mean", which needs all samples at once. Use fit.'
                 raise ParameterError("missing_values", message)
             first = collected is None
@@ -446,7 +446,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 moments = collected + data.moments
             self.moments_ = moments
             self.moments_have_batches_ = found.batched
-            # batches that are the classes so far may be separated by samples to come
+            # classes and batches may be confounded so far; later samples can resolve this
             data = replace(data, moments=moments).corrected(refuse=False)
             if (data.moments.counts > 0).sum() > 1:
                 self._fit_data(data, y)
