@@ -92,7 +92,7 @@ def ours(split: knowledge.Split, train: Samples, test: Samples, k: int) -> dict[
     alone = class_accuracy(few.yu, selector.predict(few.Xu, new))
     found["few alone"] = alone
     found["few together"] = class_accuracy(few.yu, selector.predict_together(few.Xu, new))
-    found["gain in folds"] = selector._get_fitted().calibrated_model.gain_of_together
+    found["gain in folds"] = selector._get_fitted().calibrated_model.trial.gain
 
     X, y = test
     model = selector._get_fitted().calibrated_model

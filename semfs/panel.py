@@ -24,6 +24,7 @@ from semfs.scverse import versions
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.inputs import Kind, classify
 from semfs.selectors.linear import LinearSelector
+from semfs.selectors.selected_columns import selected_columns
 from semfs.system import import_optional
 from semfs.validation import listed
 
@@ -766,6 +767,6 @@ def _with_codes(
 ) -> Iterator[tuple[Float64, Indices]]:
     """The selected columns (r, k) of samples, block by block, each with its classes (r,)."""
     start = 0
-    for Z in selector._selected(X, "panel_report"):
+    for Z in selected_columns(selector, X, "panel_report"):
         yield Z, codes[start : start + len(Z)]
         start += len(Z)

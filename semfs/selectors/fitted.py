@@ -14,7 +14,8 @@ from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
-from semfs.selectors.calibration import CalibratedPredictor, CalibrationSample
+from semfs.selectors.calibrated import CalibratedPredictor
+from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
 from semfs.validation import listed

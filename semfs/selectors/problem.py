@@ -29,7 +29,7 @@ from semfs.method.objective import (
 )
 from semfs.method.panel import Panel
 from semfs.rows import MemoryRows, Preprocessing, in_memory
-from semfs.selectors.calibration import CalibrationSample
+from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
 from semfs.selectors.inputs import (
     NOTHING,

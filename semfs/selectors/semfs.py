@@ -1,8 +1,8 @@
 """SemFS: the scikit-learn selector.
 
 A fit turns parameters and data into a `Problem` (problem.py), solves it, and copies what was
-learned, a `Fitted` (fitted.py), to its attributes. Parameters shared with `SemFSCV`,
-predictions and explanations are in `LinearSelector` (linear.py).
+learned, a `Fitted` (fitted.py), to its attributes. Parameters shared with `SemFSCV` and
+explanations are in `LinearSelector` (linear.py), predictions in `NamingSelector` (naming.py).
 """
 
 from __future__ import annotations

@@ -3,20 +3,24 @@
 The mean of an unseen class is predicted from its description and lies beside its samples. The
 mixture moves it towards the samples that are likely to belong to it, a little more in every
 round; seen classes keep their means. Only sums over samples are needed, so that they may come
-in blocks.
+in blocks. Whether all this helps is tried on seen classes that play unseen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.special import softmax
 
 from semfs._typing import Float64, Mask
+from semfs.attributes import AttributeTable
 from semfs.io.reader import TempArray
+from semfs.selectors.calibration import ScoredSamples
+from semfs.selectors.certainty import Certainty, best_temperature
 
 #: Scores are divided by this: class assignments stay soft while means move.
 TEMPERATURE = 2.0
@@ -30,6 +34,12 @@ N_ROUNDS = 5
 KEPT_BYTES = 256 * 2**20
 #: Added to shares of classes, which may be 0.
 SMALLEST_SHARE = 1e-3
+#: Predicting together is not used if it loses more than this accuracy on seen classes that
+#: play unseen (the standard error of six folds of ten classes).
+MOST_LOSS = 0.01
+#: How much larger the temperature is where nothing can be tried: two likelihoods are added,
+#: which are right together only once.
+USUAL_STRETCH = 2.0
 
 
 class KeptBlocks:
@@ -131,3 +141,53 @@ class Mixture:
             totals += P.sum(axis=0)
             sums += P.T @ W
         return totals, sums
+
+
+@dataclass(frozen=True, eq=False)
+class TogetherTrial:
+    """Samples of seen classes that play unseen, predicted together: what does it change?"""
+
+    certainty: Certainty
+
+    @cached_property
+    def samples(self) -> list[ScoredSamples]:
+        """Samples of classes that played unseen, predicted together; none if simulated.
+
+        Simulated samples are Gaussian, as the method assumes, and would tell nothing.
+        """
+        calibration = self.certainty.calibration
+        if not calibration.sample.is_real:
+            return []
+        W = calibration.predictor.whiten(calibration.sample.Z)
+        found = []
+        for fold, alone in zip(calibration.folds, calibration.unseen_samples()):
+            group = W[calibration.plays_unseen(fold)]
+            mixture = Mixture.of_unseen(len(fold.held_out), W.shape[1])
+            fitted = mixture.fit([(group, alone.scores)])
+            found.append(replace(alone, scores=fitted.scores(group, alone.scores)))
+        return found
+
+    @cached_property
+    def gain(self) -> float:
+        """Accuracy that is gained when classes play unseen; nan if unknown."""
+        if not self.samples:
+            return float("nan")
+        together = [samples.accuracy for samples in self.samples]
+        alone = [samples.accuracy for samples in self.certainty.calibration.unseen_samples()]
+        return float(np.mean(together) - np.mean(alone))
+
+    @property
+    def helps(self) -> bool:
+        """Whether samples should be predicted together, as far as folds can tell."""
+        return not self.gain < -MOST_LOSS
+
+    @cached_property
+    def stretch(self) -> float:
+        """How much larger the temperature must be if samples are predicted together."""
+        if not self.samples:
+            return USUAL_STRETCH
+        return best_temperature(self.samples) / self.certainty.of_unseen
+
+    def temperature(self, table: AttributeTable) -> float:
+        """Return what scores of samples that are predicted together are divided by."""
+        return self.stretch * self.certainty.fold_temperature(table)

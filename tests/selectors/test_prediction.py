@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from semfs import Moments, SemFS, load, save
 from semfs.datasets import load_sample
 from semfs.method.class_means import MeanModel
-from semfs.selectors.calibration import CalibrationSample, _quantile
+from semfs.selectors.calibration_sample import CalibrationSample
+from semfs.selectors.certainty import quantile
 from semfs.selectors.together import KeptBlocks
 
 C, U, M, D = 24, 8, 6, 20  # seen classes, unseen classes, attributes, features
@@ -215,8 +216,8 @@ def test_samples_beyond_memory_are_kept_in_a_file():
 def test_samples_are_predicted_alone_where_folds_say_so(problem, fitted, monkeypatch):
     X = problem[3][0]
     model = fitted._get_fitted().calibrated_model
-    assert model.gain_of_together > 0
-    monkeypatch.setitem(model.__dict__, "gain_of_together", -0.2)
+    assert model.trial.gain > 0
+    monkeypatch.setitem(model.trial.__dict__, "gain", -0.2)
     table = new_table(problem)
     assert_array_equal(fitted.predict_together(X, table), fitted.predict(X, table))
 
@@ -268,8 +269,8 @@ def test_an_unknown_label_must_not_be_a_class(problem, fitted):
 
 
 def test_quantiles_count_weights():
-    assert _quantile([np.array([3.0, 1.0, 2.0])], [np.array([1.0, 1.0, 8.0])], 0.5) == 2.0
-    assert _quantile([], [], 0.5) == -np.inf
+    assert quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), 0.5) == 2.0
+    assert quantile(np.zeros(0), np.zeros(0), 0.5) == -np.inf
 
 
 # ---- missing features ---------------------------------------------------------------------

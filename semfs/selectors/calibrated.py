@@ -1,0 +1,118 @@
+"""`CalibratedPredictor`: a Gaussian model whose scores can be compared and trusted.
+
+It joins the model of `prediction` with what `calibration`, `certainty` and `together` learn
+about its scores from a few samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import softmax
+
+from semfs._typing import Float64, Mask
+from semfs.arrays import batches
+from semfs.attributes import AttributeTable
+from semfs.selectors.calibration import Calibration
+from semfs.selectors.calibration_sample import CalibrationSample
+from semfs.selectors.certainty import Certainty
+from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.together import KeptBlocks, Mixture, TogetherTrial
+
+#: Rows of a block of samples that are predicted together.
+ROWS_AT_ONCE = 8192
+#: Together, a sample is also compared with the means that moved, and seen classes are
+#: handicapped by this many biases more.
+MORE_BIAS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedPredictor:
+    """A `ClassPredictor` whose scores of seen and of unseen classes can be compared."""
+
+    predictor: ClassPredictor
+    given: CalibrationSample | None = None  # None: simulate one
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """What samples of seen classes tell, simulated ones if none were kept."""
+        sample = self.given
+        if sample is None:
+            predictor = self.predictor
+            sample = CalibrationSample.simulated(predictor.means, predictor.within)
+        return Calibration(self.predictor, sample)
+
+    @cached_property
+    def certainty(self) -> Certainty:
+        """Temperatures of probabilities, and thresholds of refusals."""
+        return Certainty(self.calibration)
+
+    @cached_property
+    def trial(self) -> TogetherTrial:
+        """What predicting together does to classes that play unseen."""
+        return TogetherTrial(self.certainty)
+
+    @property
+    def bias(self) -> float:
+        """What is subtracted from scores of seen classes where unseen ones compete."""
+        return self.calibration.bias
+
+    def keep_features(self, kept: Mask) -> CalibratedPredictor:
+        """Return the model of some of the features, a mask (k,), calibrated anew."""
+        given = None if self.given is None else self.given.keep_features(kept)
+        return CalibratedPredictor(self.predictor.keep_features(kept), given)
+
+    def seen(self, table: AttributeTable) -> Mask:
+        """Which classes (U,) of a table are seen ones."""
+        return self.predictor.seen_positions(table) >= 0
+
+    def scores(self, Z: Float64, table: AttributeTable) -> Float64:
+        """Return calibrated log-likelihoods (n, U) of the classes of a table."""
+        out = self.predictor.scores(Z, table)
+        seen = self.seen(table)
+        if seen.any() and not seen.all():
+            out[:, seen] -= self.bias
+        return out
+
+    def predictions(
+        self, blocks: Iterable[Float64], table: AttributeTable, *, together: bool
+    ) -> Iterator[tuple[Float64, Float64]]:
+        """Yield probabilities and scores (r, U) of samples (r, k), block by block.
+
+        Together, samples help each other: all are read before the first is predicted. Where
+        folds say that this would not help, each is predicted alone.
+        """
+        if together and not self.seen(table).all() and self.trial.helps:
+            yield from self._predictions_together(blocks, table)
+            return
+        temperature = self.certainty.temperature(table)
+        for Z in blocks:
+            scores = self.scores(Z, table)
+            yield softmax(scores / temperature, axis=1), scores
+
+    def _predictions_together(
+        self, blocks: Iterable[Float64], table: AttributeTable
+    ) -> Iterator[tuple[Float64, Float64]]:
+        """As `predictions`, by a mixture that all samples belong to."""
+        kept = KeptBlocks()
+        for Z in blocks:
+            for part in batches(len(Z), ROWS_AT_ONCE):
+                kept.append(self.predictor.whiten(Z[part]), self.scores(Z[part], table))
+        mixture = self.mixture(table).fit(kept)
+        temperature = self.trial.temperature(table)
+        for W, scores in kept:
+            yield softmax(mixture.scores(W, scores) / temperature, axis=1), scores
+
+    def mixture(self, table: AttributeTable) -> Mixture:
+        """Return what predicts samples together, not yet fitted to any."""
+        position = self.predictor.seen_positions(table)
+        seen = position >= 0
+        fixed = np.zeros((len(position), self.predictor.means.shape[1]))
+        fixed[seen] = self.predictor.whiten(self.predictor.means[position[seen]])
+        correction = np.zeros(len(position))
+        if seen.any() and not seen.all():
+            correction[seen] = -MORE_BIAS * self.bias
+        return Mixture(seen, fixed, correction)

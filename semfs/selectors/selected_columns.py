@@ -1,0 +1,169 @@
+"""Selected columns of samples that a fitted selector is asked about, block by block.
+
+Samples come as matrices, frames, AnnData, files or Dask collections. Columns are found by name
+where they have names, and samples are preprocessed as those of the fit were.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs._typing import DataLike, Float64, Mask, Matrix
+from semfs.labels import LabelArray, Labels
+from semfs.rows import device
+from semfs.rows.cluster import lazy_rows
+from semfs.rows.device import to_numpy
+from semfs.selectors.inputs import present_features, selected_blocks, training_matrix
+from semfs.selectors.ranking import RankingSelector
+from semfs.validation import ParameterError, check_all_finite, check_option, listed
+
+
+@dataclass(frozen=True, eq=False)
+class PresentColumns:
+    """Selected columns that samples have, block by block."""
+
+    blocks: Iterator[Float64]  # (r, j) each
+    present: Mask  # (k,), which of the selected features they are
+
+    @property
+    def are_all(self) -> bool:
+        """Whether no selected feature is missing."""
+        return bool(self.present.all())
+
+    def without_offsets(
+        self, batches: Labels, known: list[Any], offsets: Float64
+    ) -> Iterator[Float64]:
+        """Yield blocks minus the offsets of their samples' batches, where known.
+
+        ``offsets`` (B, k) are those of the ``known`` batches.
+        """
+        place = {batch: b for b, batch in enumerate(known)}
+        # the last row stays 0: the code -1 of samples without a batch finds it
+        of_code = np.zeros((len(batches.classes) + 1, int(self.present.sum())))
+        for code, batch in enumerate(batches.classes):
+            if batch in place:
+                of_code[code] = offsets[place[batch], self.present]
+        n_done = 0
+        for Z in self.blocks:
+            codes = batches.codes[n_done : n_done + len(Z)]
+            n_done += len(Z)
+            # X is read in blocks, so that its length is known only at the end
+            if len(codes) < len(Z):
+                raise ValueError(
+                    f"X has {n_done} samples or more, but batch has {len(batches)} values."
+                )
+            yield Z - of_code[codes]
+        if n_done != len(batches):
+            raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
+
+
+def selected_columns(selector: RankingSelector, X: DataLike, method: str) -> Iterator[Float64]:
+    """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
+    names = getattr(selector, "feature_names_in_", None)
+    support = selector._get_support_mask()
+    blocks = selected_blocks(X, support, names, selector._preprocessing())
+    if blocks is None:
+        yield dense(_columns_in_memory(selector, X, method))
+        return
+    selected_names = None if names is None else names[support]
+    yield from _finite_blocks(blocks, selected_names)
+
+
+def present_columns(
+    selector: RankingSelector, X: DataLike, missing_features: str, method: str
+) -> PresentColumns:
+    """Return the selected columns that X has: all of them, or with "ignore" perhaps fewer."""
+    check_option("missing_features", missing_features, ("error", "ignore"))
+    names = getattr(selector, "feature_names_in_", None)
+    support = selector._get_support_mask()
+    every = np.ones(int(support.sum()), dtype=bool)
+    found = None
+    if missing_features == "ignore":
+        found = present_features(X, support, names, selector._preprocessing())
+    if found is None:  # X has no names, or no feature may be missing
+        return PresentColumns(selected_columns(selector, X, method), every)
+    X, present = found
+    if present.all():
+        return PresentColumns(selected_columns(selector, X, method), every)
+    assert names is not None
+    _warn_of_missing(names[support], present)
+    # `present` (k,) counts selected features, `kept` (d,) all of them
+    kept = support.copy()
+    kept[np.flatnonzero(support)[~present]] = False
+    return PresentColumns(_named_columns(selector, X, kept), present)
+
+
+def map_lazily(selector: RankingSelector, X: Any, function: Callable[[Float64], Any]) -> Any:
+    """Return a function of the selected columns (n, k) of a Dask collection, as Dask array."""
+    selected = selector._lazily_selected(X)
+
+    def of_chunk(chunk: Matrix) -> Any:
+        Z = dense(chunk)
+        if not np.isfinite(Z).all():
+            check_all_finite(Z)
+        return function(Z)
+
+    # one sample tells type and width of the results
+    example = function(np.zeros((1, int(selector._get_support_mask().sum()))))
+    width = None if example.ndim == 1 else example.shape[1]
+    return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
+
+
+def dense(Z: Matrix) -> Float64:
+    """Return a matrix as a dense array in float64."""
+    found: Any = Z
+    if sp.issparse(found):
+        found = found.toarray()
+    return np.asarray(found, dtype=np.float64)
+
+
+def _named_columns(selector: RankingSelector, X: DataLike, kept: Mask) -> Iterator[Float64]:
+    """Yield columns (r, j) of X, found by name."""
+    names = selector.feature_names_in_
+    blocks = selected_blocks(X, kept, names, selector._preprocessing())
+    if blocks is None:
+        # only frames in memory have names and are not read in blocks
+        frame: Any = X
+        columns = [str(name) for name in names[kept]]
+        blocks = iter([frame[columns].to_numpy()])
+    return _finite_blocks(blocks, names[kept])
+
+
+def _finite_blocks(blocks: Iterator[Matrix], names: LabelArray | None) -> Iterator[Float64]:
+    """Yield blocks (r, k) in float64; NaN and infinity are refused, with the name."""
+    for block in blocks:
+        Z = dense(block)
+        # check_all_finite looks for the place, and raises in any case
+        if not np.isfinite(Z).all():
+            check_all_finite(Z, None if names is None else names.tolist())
+        yield Z
+
+
+def _columns_in_memory(selector: RankingSelector, X: DataLike, method: str) -> Matrix:
+    """The selected columns (n, k) of a matrix."""
+    device.check_same_namespace(X, selector, attribute="coef_", method=method)
+    X = training_matrix(selector, X, accept_sparse="csr", finite=True, reset=False)
+    selected = np.flatnonzero(selector._get_support_mask())
+    # only the selected columns leave the device
+    if device.is_foreign(X):
+        return to_numpy(device.take_columns(X, selected))
+    return X[:, selected]
+
+
+def _warn_of_missing(names: LabelArray, present: Mask) -> None:
+    """Name the selected features (k,) that X lacks."""
+    missing = [str(name) for name in names[~present]]
+    if not present.any():
+        message = f"has none of the {len(missing)} selected features."
+        raise ParameterError("X", message)
+    warnings.warn(
+        f"X lacks {len(missing)} of {len(names)} selected features, "
+        f"which are left out of the decision: {listed(missing)}.",
+        stacklevel=5,
+    )
