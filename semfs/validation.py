@@ -436,6 +436,8 @@ def _index_of_name(
         return index_of[name]
     if index_of:
         hint = did_you_mean(name, index_of) or ". Check the spelling."
+        if re.search(r"[*?\[]", name):
+            hint = f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
         raise ParameterError(parameter, f": no feature named {name!r}{hint}")
     if re.fullmatch(r"x\d+", name):  # as get_feature_names_out calls it
         return _checked_index(parameter, int(name[1:]), n_features)
@@ -542,7 +544,9 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
         "input_name": what,
     }
     try:
-        check_array(X, **options)
+        # scikit-learn adds up all values first; infinities of both signs make this NaN.
+        with np.errstate(invalid="ignore", over="ignore"):
+            check_array(X, **options)
     except ValueError as error:
         # Coordinates of the stored values serve dense and sparse X alike.
         found = coo_array(check_array(X, ensure_all_finite=False, **options))

@@ -1,6 +1,7 @@
 """Checks of parameters: an error knows the parameter; features are found by name."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from semfs.validation import (
     ParameterError,
     ParameterTypeError,
     ParameterWarning,
+    check_all_finite,
     check_integer,
     check_number,
     check_option,
@@ -153,3 +155,13 @@ def test_similar_words_are_suggested_whatever_their_case():
     assert did_you_mean("Cd3d", NAMES) == "; did you mean 'CD3D'?"
     assert did_you_mean("nothing", NAMES) == ""
     assert listed([1, 2, 3], 3) == "1, 2, 3"
+
+
+@pytest.mark.parametrize("values", [[np.inf, -np.inf], [np.inf, np.nan]])
+def test_infinities_of_both_signs_are_refused_without_a_runtime_warning(values):
+    X = np.ones((4, 3))
+    X[0, :2] = values
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match="contains"):
+            check_all_finite(X)

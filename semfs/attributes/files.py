@@ -95,7 +95,10 @@ def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
         empty = cell is None or cell == ""
         advice = "Fill it, or drop the column."
         if isinstance(cell, str) and " " in cell.strip():
-            advice = "Descriptions in words become numbers by encode_class_names."
+            advice = (
+                "Descriptions in words become numbers by encode_class_names "
+                f"(semfs attributes {path} -o TABLE.csv)."
+            )
         raise FileError(
             f"{path}: {'nothing' if empty else repr(cell)} in column {name!r}, row {row + 1}; "
             f"a number was expected. {advice}"

@@ -150,7 +150,10 @@ def _find_all(names: list[str], terms: Terms, source: str) -> list[str]:
     if problems:
         advice = ""
         if len(problems) > 1:
-            advice = " mapping_template lists a class for each label, to be corrected."
+            advice = (
+                " mapping_template (semfs attributes --template) lists a class for each "
+                "label, to be corrected."
+            )
         raise ValueError(f"{source}: {' '.join(problems)}{advice}")
     return [index.find(name)[0] for name in names]
 

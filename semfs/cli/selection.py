@@ -206,12 +206,17 @@ def prepare(
     check_apart(outputs, inputs)
     replaced = existing(outputs)
 
-    table, unseen = _descriptions(options, source)
-    unseen = [*_unseen_classes(options.unseen, source), *unseen]
-    source, removed = _with_usable_labels(options, source, table)
-    # A class that is left out as too rare cannot be left out once more.
-    unseen = [label for label in unseen if label not in removed]
+    unseen = _unseen_classes(options.unseen, source)
     assert source.labels is not None
+    before = set(source.labels.classes)
+    # Labels that mean "no label" need no description.
+    source = _with_unlabeled_names(options, source)
+    table, stored_unseen = _descriptions(options, source)
+    source = _with_usable_labels(options, source, table)
+    assert source.labels is not None
+    # A class that is gone, or left out as too rare, cannot be left out once more.
+    removed = before - set(source.labels.classes)
+    unseen = [label for label in [*unseen, *stored_unseen] if label not in removed]
     features = _feature_lists(options, source)
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
@@ -279,22 +284,12 @@ def _other_matrices(data: Path, used: str | None) -> list[str]:
     return [name for name in matrix_names(data) if name != used]
 
 
-def _with_usable_labels(
-    options: Selection, source: "BlockSource", table: "pd.DataFrame | None"
-) -> tuple["BlockSource", set[Any]]:
-    """Return the source with labels as the options say, and the classes that are gone.
-
-    Labels may mean that there is none, and classes may be too rare.
-    """
-    import numpy as np
-
+def _with_unlabeled_names(options: Selection, source: "BlockSource") -> "BlockSource":
+    """Return the source without the labels that --unlabeled-names lists."""
     from semfs.cli.options import words
-    from semfs.labels import LEFT_OUT, UNLABELED, Labels
-    from semfs.scverse import without_rare_classes
 
     assert source.labels is not None
     labels = source.labels
-    before = set(labels.classes)
     for text in options.unlabeled_names or ():
         # A label may contain commas itself.
         names = [text] if text in labels.classes else words(text)
@@ -302,6 +297,23 @@ def _with_usable_labels(
         for label in labels.classes:
             if str(label).casefold() in wanted:
                 labels = labels.mask_label(label)
+    return source.with_labels(labels)
+
+
+def _with_usable_labels(
+    options: Selection, source: "BlockSource", table: "pd.DataFrame | None"
+) -> "BlockSource":
+    """Return the source with labels as the options say.
+
+    Labels may be missing, and classes may be too rare.
+    """
+    import numpy as np
+
+    from semfs.labels import LEFT_OUT, UNLABELED, Labels
+    from semfs.scverse import without_rare_classes
+
+    assert source.labels is not None
+    labels = source.labels
     # -1 is scikit-learn's mark of a missing label, unless a class has this name.
     labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":
@@ -314,7 +326,7 @@ def _with_usable_labels(
         codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
-    return source.with_labels(labels), before - set(labels.classes)
+    return source.with_labels(labels)
 
 
 def _unlabeled_samples(options: Selection) -> dict[str, Any]:

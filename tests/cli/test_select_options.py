@@ -149,6 +149,29 @@ def test_labels_that_mean_none_are_named(cells, select):
     assert "no label" not in done.stderr
 
 
+def test_labels_that_mean_none_need_no_description(cells, select, tmp_path):
+    cells.obs["type"] = cells.obs["type"].cat.rename_categories({"macrophage": "doublet"})
+    ontology = tmp_path / "cells.obo"
+    terms = [("C:0", "cell", ""), ("C:1", TYPES[0], "C:0"), ("C:2", "T cell", "C:0")]
+    terms.append(("C:3", TYPES[1], "C:2"))
+    lines = ["format-version: 1.2"]
+    for id_, name, parent in terms:
+        lines += ["", "[Term]", f"id: {id_}", f"name: {name}"]
+        if parent:
+            lines.append(f"is_a: {parent}")
+    ontology.write_text("\n".join(lines) + "\n")
+    options = ("-a", str(ontology), "--unlabeled-names", "doublet")
+    done = select(cells, *options)
+    assert "on 40 samples of 2 classes." in done.stdout
+
+
+def test_a_wildcard_is_answered_with_the_prefix_of_patterns(cells, select):
+    done = select(cells, "--exclude", "MT-*", code=2)
+    assert (
+        "no feature named 'MT-*'. A pattern is a regular expression after 're:'" in done.stderr
+    )
+
+
 def test_the_warning_of_raw_counts_names_the_option(cells, select):
     cells.X = np.rint(np.expm1(cells.X) * 20)
     done = select(cells)
