@@ -5,8 +5,11 @@ renews the tables of README.md.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+
+import evidence
+from evidence import table
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 GENERATED = Path(__file__).parent / "generated"
@@ -34,16 +37,13 @@ def tables() -> dict[str, str]:
         "distributed": ("distributed", distributed_table),
         "atlas": ("atlas", atlas_table),
         "atlas-plan": ("atlas", atlas_plan),
-        "knowledge-summary": ("knowledge", knowledge_summary),
-        "knowledge-chosen": ("knowledge", lambda found: knowledge_table(found, "chosen")),
-        "knowledge-confirmed": ("knowledge", lambda found: knowledge_table(found, "confirmed")),
-        "default": ("knowledge", default_table),
-        "defaults-summary": ("defaults", defaults_summary),
-        "defaults-data": ("defaults", defaults_data),
-        "defaults-losses": ("defaults", defaults_losses),
-        "defaults-chosen": ("defaults", defaults_chosen),
-        "knowledge-predict": ("knowledge", prediction_table),
-        "knowledge-pairs": ("knowledge", pairs_table),
+        "knowledge-summary": ("knowledge", evidence.summary),
+        "knowledge-methods": ("knowledge", _with_source(evidence.methods_table)),
+        "knowledge-leads": ("knowledge", evidence.leads_table),
+        "defaults-summary": ("knowledge", _with_source(evidence.defaults_summary)),
+        "defaults-data": ("knowledge", evidence.defaults_data),
+        "defaults-losses": ("knowledge", evidence.defaults_losses),
+        "defaults-chosen": ("defaults", _with_source(evidence.choices_table)),
         "rules-worth": ("rules", rules_table),
         "rules-speed": ("rules", rules_speed_table),
         "rules-markers": ("rules", rules_markers_sentence),
@@ -68,18 +68,16 @@ def _text(file: str, table: Callable[[dict], str]) -> str:
     return table(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else ""
 
 
+def _with_source(make: Callable[[dict], str]) -> Callable[[dict], str]:
+    """The table, and below it what made the numbers."""
+    return lambda found: made_by(found, make(found))
+
+
 def made_by(found: dict, *lines: str) -> str:
     """The lines, and below them what made the numbers."""
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     made = f"<small>`{found['command']}`, {found['date']}; {versions}</small>"
     return "\n".join([*lines, "", made, ""])
-
-
-def table(head: str, rows: Iterable[str]) -> list[str]:
-    """Lines of a table of "a | b" rows under such a head; a colon in it sets numbers right."""
-    names = head.split(" | ")
-    rule = "".join("---:|" if name.endswith(":") else "---|" for name in names)
-    return [f"| {head.replace(':', '')} |", f"|{rule}", *(f"| {row} |" for row in rows)]
 
 
 def _options(row: dict) -> str:
@@ -286,136 +284,6 @@ def distributed_table(found: dict) -> str:
     return made_by(found, *lines, *table(head, rows))
 
 
-PARTS = {"chosen": "chose", "confirmed": "confirm"}
-#: What the short table shows, in its order.
-TOLD = {
-    "labels": "labeled rows of other classes",
-    "attributes": "… and descriptions of these classes",
-    "attributes, new classes described": "… and of the new classes",
-    "5 unlabeled rows per class": "… and five unlabeled rows of each new class",
-    "all unlabeled rows": "… and all unlabeled rows",
-}
-
-
-def knowledge_summary(found: dict) -> str:
-    """ACC and NMI over the best of five baselines, for growing knowledge; confirming splits."""
-    rows = {row["method"]: row for row in found["confirmed"]["five"]}
-    lines = [
-        f"{len(found['data'])} data sets, {found['confirmed']['splits']} class splits each; "
-        "1.00 is the best of five usual selectors picked in hindsight.",
-        "",
-    ]
-    ratios = {words: rows[method]["mean"] for method, words in TOLD.items()}
-    told = [f"{words} | {acc:.2f} | {nmi:.2f}" for words, (acc, nmi) in ratios.items()]
-    lines += table("what the selector knows | ACC: | NMI:", told)
-    return "\n".join(lines) + "\n"
-
-
-def knowledge_table(found: dict, part: str) -> str:
-    """Ratios to the best baseline in hindsight, per method and data set."""
-    names = list(found["data"])
-    over = {row["method"]: row["mean"] for row in found[part]["eight"]}
-    lines = [
-        f"{found[part]['splits']} class splits of each data set; ACC / NMI over the best of "
-        "five (and of eight) baselines picked in hindsight, mean over k = 10, 20, 50.",
-        "",
-    ]
-    head = ["method", "ACC (95 %):", "NMI (95 %):", "over eight:", *(f"{n}:" for n in names)]
-    rows = []
-    for row in found[part]["five"]:
-        mean, low, high = row["mean"], row["low"], row["high"]
-        both = [f"{mean[i]:.3f} ({low[i]:.2f}–{high[i]:.2f})" for i in (0, 1)]
-        eight = "{:.2f} / {:.2f}".format(*over[row["method"]])
-        each = [_pair(row["data"][name]) for name in names]
-        cells = [cell.replace(" ", "\u00a0") for cell in (*both, eight, *each)]
-        rows.append(" | ".join([row["method"], *cells]))
-    return made_by(found, *lines, *table(" | ".join(head), rows))
-
-
-def _pair(values: list) -> str:
-    return "" if values[0] != values[0] else f"{values[0]:.2f} / {values[1]:.2f}"
-
-
-def default_table(found: dict) -> str:
-    """Variants that know the seen classes alone, on the splits that chose and that confirm."""
-    parts = {part: {r["method"]: r["mean"] for r in found[part]["five"]} for part in PARTS}
-    counts = [f"{found[part]['splits']} splits that {what}" for part, what in PARTS.items()]
-    lines = ["| seen classes alone | " + " | ".join(f"{n}: ACC / NMI" for n in counts) + " |"]
-    lines.append("|---|---:|---:|")
-    known = ("labels", "attributes", *found["inductive"], "Markers")
-    rows = [m for m in parts["confirmed"] if m.split(",")[0] in known and "described" not in m]
-    for method in rows:
-        cells = ["{:.3f} / {:.3f}".format(*parts[part][method]) for part in PARTS]
-        name = f"**{method}** (default)" if method in ("labels", "attributes") else method
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return made_by(found, *lines)
-
-
-def defaults_summary(found: dict) -> str:
-    """New defaults over those before, mean of the data sets."""
-    rows = []
-    for title, row in found["confirmed"].items():
-        if row is None:
-            continue
-        cells = []
-        for i, form in enumerate(("{:.3f}", "{:.3f}", "{:+.3f}")):
-            mean, low, high = (form.format(row[part][i]) for part in ("mean", "low", "high"))
-            cells.append(f"{mean} ({low} to {high})".replace(" ", "\u00a0"))
-        counts = [each["splits"] for each in row["data"].values()]
-        rows.append(" | ".join([title, str(len(counts)), str(min(counts)), *cells]))
-    head = "told, columns | data sets: | splits: | ACC: | NMI: | seen classes:"
-    return made_by(found, *table(head, rows))
-
-
-def defaults_data(found: dict) -> str:
-    """The same for each data set: paired differences with 95 % intervals."""
-    rows = []
-    for title, row in found["confirmed"].items():
-        for name, each in (row["data"] if row else {}).items():
-            pairs = zip(each["difference"], each["half"])
-            cells = [f"{gap:+.3f} ± {half:.3f}".replace(" ", "\u00a0") for gap, half in pairs]
-            rows.append(" | ".join([title, name, *cells]))
-    return "\n".join(table("told, columns | data | ACC: | NMI: | seen classes:", rows)) + "\n"
-
-
-def defaults_losses(found: dict) -> str:
-    """Where a new default loses by more than its 95 % interval."""
-    lines = []
-    for title, row in found["confirmed"].items():
-        for name, each in (row["data"] if row else {}).items():
-            parts = zip(("ACC", "NMI", "seen classes"), each["difference"], each["half"])
-            lost = [
-                f"{what} {gap:+.3f} ± {half:.3f}" for what, gap, half in parts if gap < -half
-            ]
-            if lost:
-                lines.append(f"- {title}: {name}, {', '.join(lost)}")
-    return "\n".join(lines or ["- nowhere"]) + "\n"
-
-
-def defaults_chosen(found: dict) -> str:
-    """Other settings over the new defaults, on splits that chose them."""
-    rows = []
-    for title, choices in found["chosen"].items():
-        for what, row in choices.items():
-            if row is None:
-                continue
-            acc, nmi, seen = row["mean"]
-            cells = [f"{acc:.3f}", f"{nmi:.3f}", f"{seen:+.3f}"]
-            rows.append(" | ".join([title, what, str(len(row["data"])), *cells]))
-    head = "told, columns | instead | data sets: | ACC: | NMI: | seen classes:"
-    return "\n".join(table(head, rows)) + "\n" if rows else ""
-
-
-def prediction_table(found: dict) -> str:
-    """Zero-shot accuracy on the new classes, per data set."""
-    ways, rows = list(next(iter(found["predict"].values()))), []
-    for name, row in found["predict"].items():
-        cells = [f"{row[way]:.2f}" for way in ways]
-        rows.append(" | ".join([name, str(found["data"][name]), *cells]))
-    head = " | ".join(["data", "new classes:", *(f"{way}:" for way in ways)])
-    return "\n".join(table(head, rows)) + "\n"
-
-
 def calibrated_table(found: dict) -> str:
     """Accuracies of predictions on the second half of the splits, per data set."""
     columns = {
@@ -434,22 +302,6 @@ def calibrated_table(found: dict) -> str:
         cells = [f"{value(row):.2f}" for value in columns.values()]
         rows.append(" | ".join([name, *cells]))
     head = " | ".join(["data", *(f"{name}:" for name in columns)])
-    return "\n".join(table(head, rows)) + "\n"
-
-
-def pairs_table(found: dict) -> str:
-    """Paired differences in ACC and NMI with their 95 % intervals."""
-    names, rows = list(found["data"]), []
-    for title, row in found["pairs"].items():
-        cells = []
-        for name in names:
-            if name not in row:
-                cells.append("")
-                continue
-            (acc, nmi), (a, n) = row[name]
-            cells.append(f"{acc:+.3f} ± {a:.3f} / {nmi:+.3f} ± {n:.3f}".replace(" ", "\u00a0"))
-        rows.append(" | ".join([title, *cells]))
-    head = " | ".join(["difference", *(f"{name}:" for name in names)])
     return "\n".join(table(head, rows)) + "\n"
 
 
@@ -525,4 +377,5 @@ def rules_speed_table(found: dict) -> str:
 
 
 if __name__ == "__main__":
+    evidence.write_picture()
     README.write_text(readme_with_tables(), encoding="utf-8")

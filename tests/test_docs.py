@@ -218,3 +218,44 @@ def test_no_page_has_a_measured_figure_typed_by_hand():
             text = text.replace(definition, "")
         found = FIGURE.findall(text)
         assert found == [], f"{name}: write it into a table of docs/benchmark_tables.py"
+
+
+def test_the_table_of_the_readme_is_that_of_an_independent_script():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "tools")
+        expected = importlib.import_module("recompute_table").recomputed()
+    text = (ROOT / "README.md").read_text("utf-8")
+    block = text.split("<!-- knowledge:start -->")[1].split("<!-- knowledge:end -->")[0]
+    shown = [line.strip("| ").split(" | ")[1:] for line in block.splitlines() if "." in line]
+    shown = [[cell for cell in map(str.strip, cells) if cell.strip("| ")] for cells in shown]
+    order = ["Markers", "labeled", "SemFS, labels", "SemFS, seen classes described"]
+    order += [
+        "SemFS, described",
+        "few",
+        "SemFS, few unlabeled",
+        "unlabeled",
+        "SemFS, unlabeled",
+    ]
+    assert shown == [expected[name] for name in order]
+
+
+def test_the_picture_of_the_leads_is_that_of_the_rows():
+    found = json.loads((RESULTS / "knowledge.json").read_text("utf-8"))
+    evidence = load_module("evidence")
+    assert evidence.PICTURE.read_text("utf-8") == evidence.picture(found), (
+        "run: python docs/benchmark_tables.py"
+    )
+
+
+def test_every_cell_of_the_evidence_was_measured():
+    found = json.loads((RESULTS / "knowledge.json").read_text("utf-8"))
+    rows = [dict(zip(found["head"], row, strict=True)) for row in found["rows"]]
+    raw = {
+        (row["dataset"], row["split"], row["method"], row["k"])
+        for row in rows
+        if row["columns"] == "raw"
+    }
+    parts = [{key[i] for key in raw} for i in range(4)]
+    assert len(raw) == len(parts[0]) * len(parts[1]) * len(parts[2]) * len(parts[3])
+    assert len(parts[1]) == 10
+    assert all(0.0 <= row[s] <= 1.0 for row in rows for s in ("acc", "nmi", "seen_knn"))
