@@ -56,7 +56,7 @@ def main() -> None:
     study = Study(["clustering"], options.data, names, splits=options.splits)
     if options.small:
         study = Study(
-            ["clustering"], datasets=["blood"], methods=["semfs", "variance"], fast=True
+            ["clustering"], datasets=["lining"], methods=["semfs", "variance"], fast=True
         )
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or folder

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from blood_cells import load_blood_cells
 from sklearn.datasets import load_digits
-
-from semfs.datasets import load_sample
 
 MOST_SEEN = 300  # samples per seen class, so that no class takes all the time
 MOST_UNSEEN = 150  # samples per unseen class
@@ -58,10 +57,9 @@ def load(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | 
         data = load_digits()
         return data.data.astype(np.float32), data.target, None
     if name == "blood cells":
-        sample = load_sample("blood")
-        classes, y = np.unique(sample.y, return_inverse=True)
-        table = sample.attributes.loc[classes].to_numpy(dtype=float)
-        return np.asarray(sample.X, dtype=np.float32), y, table
+        X, labels, table = load_blood_cells()
+        classes, y = np.unique(labels, return_inverse=True)
+        return X, y, table.loc[classes].to_numpy(dtype=float)
     with np.load(folder / f"{file}.npz") as stored:
         X = stored["X"].astype(np.float32)
         y = stored["y"].astype(int)

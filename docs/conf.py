@@ -99,6 +99,5 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "logo": {"text": "semfs", "image_light": LOGO, "image_dark": LOGO},
-    "github_url": "https://github.com/semfs/semfs",
 }
 html_sidebars = {"index": [], "get-started": [], "gallery/index": [], "changelog": []}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semfs.selectors.semfs import AS_PUBLISHED, SemFS
     from semfs.selectors.semfs_cv import SemFSCV
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = ["AS_PUBLISHED", "Moments", "SemFS", "SemFSCV", "load", "save"]
 
 #: The module that defines each public name. It is imported when the name is first used, so

@@ -18,11 +18,11 @@ def described_problem():
 
 
 @pytest.fixture(scope="session")
-def blood():
+def lining():
     """The smaller bundled data set, a `ZeroShotDataset`."""
     from semfs.datasets import load_sample
 
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import anndata
 import numpy as np
 import pandas as pd
-from build_sample import write_npz
 
 H5AD_SHA256 = "e68f388be4e6dde17791cf1d6d7430f658a060ce07f3709bc4832c327ca3cb7b"
 RELEASE = "2026-03-26"
@@ -108,6 +109,18 @@ def ancestor_table(types: np.ndarray, cl_ids: np.ndarray, obo: Path) -> pd.DataF
     rows = [[int(term in line) for term in columns] for line in lines]
     table = pd.DataFrame(rows, index=types, columns=[names[term] for term in columns])
     return table.rename_axis("cell_type")
+
+
+def write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays as a compressed .npz with fixed dates, so equal input gives equal bytes."""
+    partial = path.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, array, allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, buffer.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=9)
+    os.replace(partial, path)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from semfs.baselines import RandomSelector, VarianceSelector
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores
 
-data = load_sample("blood")
+data = load_sample("lining")
 data
 
 # %%

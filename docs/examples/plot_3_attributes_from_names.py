@@ -8,7 +8,7 @@ a file of word vectors (GloVe, word2vec), or the name of a sentence model::
 
     table = encode_class_names(names)
 
-Here a bag of words does, because names of blood cells *are* descriptions: their surface markers.
+Here a bag of words does, because names of cell types *are* descriptions: "endothelial", "pneumocyte".
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ from semfs.attributes import describe_attributes, encode_class_names
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores
 
-data = load_sample("blood")
+data = load_sample("lining")
 names = [str(name) for name in data.attributes.index]
 names
 
@@ -44,7 +44,7 @@ table.astype(int)
 print(describe_attributes(table))
 
 # %%
-# Which classes do the names call similar? The T cells form a block, as they should.
+# Which classes do the names call similar? The endothelial cells form a block, as they should.
 
 values = table.to_numpy() / np.linalg.norm(table.to_numpy(), axis=1, keepdims=True)
 figure, ax = plt.subplots(figsize=(6, 5))

@@ -17,7 +17,7 @@ from semfs import SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.evaluation import ClassKFold, cluster_scorer, cluster_scores
 
-data = load_sample("blood")
+data = load_sample("lining")
 X_seen, y_seen, X_unseen, y_unseen = data.split()
 
 pipeline = Pipeline(

@@ -11,7 +11,7 @@ import pandas as pd
 from semfs import SemFS
 from semfs.datasets import load_sample
 
-data = load_sample("blood")
+data = load_sample("lining")
 X, y, _, _ = data.split()
 cells = pd.DataFrame(X, columns=data.feature_names)
 selector = SemFS(10, attributes=data.attributes).fit(cells, y)
@@ -19,8 +19,7 @@ explanation = selector.explain()
 print(explanation)
 
 # %%
-# CST3 and LYZ speak of myeloid cells, NKG7 and GNLY of cytotoxic ones, IL32 of T cells, as
-# textbooks do. The table names markers and lineages, none of these genes.
+# The table says where cells are and what they do; it names none of these genes.
 
 figure = explanation.plot_attributes()
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from semfs._typing import Floats
 from semfs.datasets.base import ZeroShotDataset
 from semfs.system import import_optional
 from semfs.validation import check_option
@@ -43,6 +41,8 @@ UNSEEN: dict[str, list[str]] = _FACTS["unseen"]
 STANDARD: dict[str, list[str]] = _FACTS["standard"]
 #: The classes of CIFAR-10 in the order of their numbers.
 CIFAR10_CLASSES: tuple[str, ...] = tuple(_FACTS["cifar10"])
+#: Genes of the smaller bundled sample: enough to choose from, few enough for quick examples.
+N_LINING_GENES = 800
 
 
 def data_folders() -> list[Path]:
@@ -64,21 +64,25 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
 
 
 def load_sample(name: str = "lung") -> ZeroShotDataset:
-    """Return one of the two bundled data sets: human lung cells or human blood cells.
+    """Return human lung cells that come with semfs, or the smaller part that lines the lung.
 
     Both hold log-normalized expression (natural log of 1 + counts scaled to 10,000 per cell),
-    float32 and dense. Sources, licences, attributes, splits and weaknesses are in
+    float32 and dense. Sources, licenses, attributes, splits and weaknesses are in
     ``docs/sample-data.md``.
 
     Parameters
     ----------
-    name : {"lung", "blood"}, default="lung"
-        "lung": 964 cells of 19 types of Tabula Sapiens (2022), seven of them unseen, 2,000
-        genes, and 56 ancestors of the types in the Cell Ontology; ``info`` has the id of each
-        type there and its compartment (``cl_ids``, ``compartments``), and the rows that were
-        not measured with 10x (``smart_seq2``). "blood": 700 cells of ten types of 10x Genomics
-        (Zheng et al. 2017), four of them unseen, 765 genes, and a table of 20 attributes, each
-        0, 0.5 ("partly") or 1, from names of the types and textbooks.
+    name : {"lung", "lining"}, default="lung"
+        "lung" has 964 cells of 19 types of Tabula Sapiens (2022), seven of them unseen, 2,000
+        genes, and 56 ancestors of the types in the Cell Ontology. ``info`` has the id of each
+        type there and its compartment (``cl_ids``, ``compartments``), and the samples that
+        were not measured with 10x (``smart_seq2``). "lining" has the 449 epithelial and
+        endothelial cells among them: ten types, four of them unseen, 800 genes, and a table
+        of 16 attributes, each 0, 0.5 ("partly") or 1, written from textbooks.
+
+    Returns
+    -------
+    ZeroShotDataset
 
     Examples
     --------
@@ -89,11 +93,18 @@ def load_sample(name: str = "lung") -> ZeroShotDataset:
     [1.0, 1.0, 0.0]
     >>> data.info["cl_ids"]["macrophage"]
     'CL:0000235'
+    >>> load_sample("lining").X.shape
+    (449, 800)
     """
-    check_option("name", name, ("lung", "blood"))
+    if name == "blood":
+        raise ValueError(
+            "the blood cells are no longer part of semfs, because their labels have no open "
+            'license. load_sample("lining") is a sample of similar size.'
+        )
+    check_option("name", name, ("lung", "lining"))
     if name == "lung":
         return _load_lung()
-    return _load_blood()
+    return _load_lining()
 
 
 def _load_lung() -> ZeroShotDataset:
@@ -108,37 +119,34 @@ def _load_lung() -> ZeroShotDataset:
         "cl_ids": dict(zip(types, arrays["cl_ids"].tolist())),
         "compartments": dict(zip(types, arrays["compartments"].tolist())),
     }
-    return _bundled("lung_tabula_sapiens", X, arrays, "lung", info)
-
-
-def _load_blood() -> ZeroShotDataset:
-    """Return cells of 10x Genomics, stored as CSR in thousandths of a log-count, exactly."""
-    arrays = _read_bundled("pbmc68k_reduced.npz")
-    values = arrays["data"] / np.float32(1000)
-    indices = arrays["indices"].astype(np.int32)
-    shape = tuple(arrays["shape"])
-    X = sparse.csr_array((values, indices, arrays["indptr"]), shape=shape).toarray()
-    return _bundled("pbmc68k_reduced", X, arrays, "blood", {})
-
-
-def _bundled(
-    name: str,
-    X: Floats,
-    arrays: dict[str, npt.NDArray],
-    short_name: str,
-    info: dict[str, object],
-) -> ZeroShotDataset:
-    """Return a bundled data set from its expression matrix and what is stored beside it."""
-    y = arrays["cell_types"][arrays["codes"]]
-    table = _read_bundled_table(f"{name.split('_')[0]}_attributes.csv")
     return ZeroShotDataset(
-        name,
+        "lung_tabula_sapiens",
         X,
-        y,
-        table,
-        UNSEEN[short_name],
+        arrays["cell_types"][arrays["codes"]],
+        _read_bundled_table("lung_attributes.csv"),
+        UNSEEN["lung"],
         arrays["genes"],
         info,
+    )
+
+
+def _load_lining() -> ZeroShotDataset:
+    """Return the epithelial and endothelial cells of the lung, with fewer genes.
+
+    The genes are those that vary most among these cells; labels have no part in it.
+    """
+    lung = _load_lung()
+    table = _read_bundled_table("lining_attributes.csv")
+    cells = np.isin(lung.y, table.index.to_numpy(dtype=lung.y.dtype))
+    variances = lung.X[cells].var(axis=0, dtype=np.float64)
+    genes = np.sort(np.argsort(-variances, kind="stable")[:N_LINING_GENES])
+    return ZeroShotDataset(
+        "lining_tabula_sapiens",
+        np.ascontiguousarray(lung.X[cells][:, genes]),
+        lung.y[cells],
+        table,
+        UNSEEN["lining"],
+        lung.feature_names[genes],
     )
 
 

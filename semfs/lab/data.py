@@ -24,7 +24,7 @@ Loader: TypeAlias = Callable[[], ZeroShotDataset]
 
 BUNDLED: dict[str, Loader] = {
     "sample": load_sample,
-    "blood": partial(load_sample, "blood"),
+    "lining": partial(load_sample, "lining"),
 }
 
 #: Endings of files that `semfs evaluate` reads, but that hold no class table as `.npz` does.
@@ -49,7 +49,7 @@ def open_data(
     Parameters
     ----------
     name : str or path
-        "sample", "blood", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file,
+        "sample", "lining", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file,
         a Zarr or 10x folder.
     label : str, optional
         Where a file has its class labels: a column, a column of ``obs``, an array.
@@ -110,7 +110,7 @@ def find_data(
     """Return loaders of the data sets of a folder by name; without a folder, of the sample.
 
     They are its ``.npz`` files with the arrays X, y and A, and its folders in the format of
-    the xlsa17 benchmark. ``wanted`` are names or beginnings of names; "sample" and "blood"
+    the xlsa17 benchmark. ``wanted`` are names or beginnings of names; "sample" and "lining"
     are bundled.
     """
     if folder is None:

@@ -166,7 +166,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     Examples
     --------
     >>> from semfs.datasets import load_sample
-    >>> X, y, _, _ = (data := load_sample("blood")).split()
+    >>> X, y, _, _ = (data := load_sample("lining")).split()
     >>> selector = SemFSCV(10, data.attributes, param_grid={"gamma": [0.1, 1.0]}).fit(X, y)
     >>> sorted(selector.best_params_), selector.transform(X).shape[1]
     (['gamma'], 10)

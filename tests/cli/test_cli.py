@@ -105,7 +105,7 @@ def test_a_wide_table_is_printed_in_full_on_a_narrow_screen_and_a_page_is_writte
     numbers = ("-k", "5:50:5", "--repeats", "1", "--splits", "1", "-j", "1")
     page = tmp_path / "page.html"
     more = ("-m", "variance", *numbers, "--out", page)
-    done = invoke("evaluate", "blood", *more, COLUMNS="60")
+    done = invoke("evaluate", "lining", *more, COLUMNS="60")
     assert "…" not in done.stdout
     assert len(done.stdout.splitlines()[2].split()) == 1 + 10 + 1  # method, ten k, mean
     assert "<html" in page.read_text("utf-8")

@@ -438,9 +438,9 @@ def test_the_demo_says_what_it_replaces(invoke, tmp_path, monkeypatch):
 
 def test_sizes_of_an_evaluation_may_be_shares(invoke):
     options = ("-m", "variance", "--repeats", 1, "--splits", 1, "-j", 1, "--json")
-    rows = json.loads(invoke("evaluate", "blood", "-k", "0.01,20", *options).stdout)
-    assert {row["k"] for row in rows} == {7, 20}
-    assert "-k is '1.5'" in invoke("evaluate", "blood", "-k", "1.5", code=2).stderr
+    rows = json.loads(invoke("evaluate", "lining", "-k", "0.01,20", *options).stdout)
+    assert {row["k"] for row in rows} == {8, 20}
+    assert "-k is '1.5'" in invoke("evaluate", "lining", "-k", "1.5", code=2).stderr
 
 
 def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ LABEL = "cell typé (bulk)"
 
 @pytest.fixture(scope="module")
 def sample():
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_command_writes_table_and_data_and_nothing_else(files, sample, tmp_path)
         "-k", 20, "-o", tmp_path / "out.csv", *unseen,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "Selected 20 of 765 features on 402 samples of 6 classes." in result.output
+    assert "Selected 20 of 800 features on 140 samples of 6 classes." in result.output
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.csv", "out.features.csv"]
     table = pd.read_csv(tmp_path / "out.features.csv")
     assert list(table.columns) == ["rank", "feature", "score", "selected", "column", "reason"]
@@ -71,10 +71,10 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
     saved = tmp_path / "selector.npz"
     result = run("select", files / "all.npz", "-k", 9, "-o", tmp_path / "o", "--save", saved)
     assert result.exit_code == 0, result.output
-    assert "Selected 9 of 765 features on 402 samples of 6 classes." in result.output
+    assert "Selected 9 of 800 features on 140 samples of 6 classes." in result.output
     assert set(load(saved).classes_).isdisjoint(sample.unseen)
     result = run("select", files / "all.npz", "-a", "labels", "-o", tmp_path / "p", "--json")
-    assert json.loads(result.stdout)["n_rows"] == 402
+    assert json.loads(result.stdout)["n_rows"] == 140
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,13 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
             "semfs: --unseen: class 'B' does not occur in the data. Classes: ",
         ),
         (
-            {"extra": "--include NKG8"},
-            "--include: no feature named 'NKG8'; did you mean 'NKG7'",
+            {"extra": "--include SFTPX"},
+            "--include: no feature named 'SFTPX'; did you mean 'SFTPD'",
         ),
-        ({"extra": "--include NKG7 --exclude NKG7"}, "'NKG7' is in --include and in --exclude"),
+        (
+            {"extra": "--include SFTPC --exclude SFTPC"},
+            "'SFTPC' is in --include and in --exclude",
+        ),
         ({"extra": "-k 0"}, "semfs: -k must be at least 1, got 0."),
         ({"extra": "--gamma -1"}, "semfs: --gamma must be"),
         ({"extra": "--drop nothing"}, "has no column 'nothing'"),

@@ -115,22 +115,31 @@ def test_lung_attributes_are_ancestors_that_some_types_have():
     assert_array_equal(table["leukocyte"], immune)
 
 
-def test_blood_has_the_documented_shape_and_split():
-    blood = load_sample("blood")
-    assert (blood.X.shape, blood.X.dtype) == ((700, 765), np.float32)
-    assert (len(blood.seen), len(blood.unseen)) == (6, 4)
-    assert len(set(blood.feature_names)) == 765
-    X_seen, y_seen, X_unseen, y_unseen = blood.split()
-    assert (len(X_seen), len(X_unseen)) == (402, 298)
-    assert (set(y_seen), set(y_unseen)) == (set(blood.seen), set(blood.unseen))
+def test_lining_is_a_part_of_the_lung():
+    lung = load_sample()
+    lining = load_sample("lining")
+    assert (lining.X.shape, lining.X.dtype) == ((449, 800), np.float32)
+    assert (len(lining.seen), len(lining.unseen)) == (6, 4)
+    assert set(lining.unseen) == set(lung.unseen) & set(lining.classes)
+    X_seen, y_seen, X_unseen, y_unseen = lining.split()
+    assert (len(X_seen), len(X_unseen)) == (140, 309)
+    assert (set(y_seen), set(y_unseen)) == (set(lining.seen), set(lining.unseen))
+    genes = [lung.feature_names.tolist().index(name) for name in lining.feature_names]
+    cells = np.isin(lung.y, lining.classes)
+    assert_array_equal(lining.X, lung.X[cells][:, genes])
 
 
-def test_blood_attributes_tell_all_types_apart_and_none_is_constant():
-    blood = load_sample("blood")
-    table = blood.attributes
-    assert set(table.index) == set(blood.classes)
+def test_lining_attributes_separate_all_types_and_none_is_constant():
+    lining = load_sample("lining")
+    table = lining.attributes
+    assert set(table.index) == set(lining.classes)
     assert not table.duplicated().any()
     assert (table.nunique() > 1).all()
     assert not table.T.duplicated().any()  # no fact is said twice
     assert set(np.unique(table)) == {0.0, 0.5, 1.0}
-    assert not table.loc[blood.seen].duplicated().any()
+    assert not table.loc[lining.seen].duplicated().any()
+
+
+def test_the_blood_cells_of_earlier_versions_are_refused_with_a_reason():
+    with pytest.raises(ValueError, match=r"no open license.*lining"):
+        load_sample("blood")

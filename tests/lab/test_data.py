@@ -13,7 +13,7 @@ from semfs.lab.splits import SplitData, class_splits, synthetic_data
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 def ten_classes(name, unseen=()):
@@ -106,7 +106,7 @@ def test_data_sets_are_the_npz_files_with_x_y_and_a(tmp_path):
     np.savez(tmp_path / "vectors.npz", A=np.eye(3))
     (tmp_path / "broken.npz").write_text("not a zip file")
     assert list(find_data(tmp_path)) == ["farm", "zoo"]
-    assert list(find_data(tmp_path, ["ZO", "blood"])) == ["zoo", "blood"]
+    assert list(find_data(tmp_path, ["ZO", "lining"])) == ["zoo", "lining"]
     assert list(find_data(None)) == ["sample"]
     with pytest.raises(ValueError, match=r"no data set 'sun'. Found: farm, zoo"):
         find_data(tmp_path, ["sun"])

@@ -95,7 +95,7 @@ def test_a_class_of_one_sample_has_none_to_hold_out():
 
 
 def test_details_are_those_of_each_method_and_split():
-    data = load_sample("blood")
+    data = load_sample("lining")
     panel = panel_method("mine", list(data.feature_names[:6]))
     rows, summary = evaluate(
         data, ["variance", "random", panel], ks=[3, 6], n_repeats=2, n_jobs=1, details=True
@@ -112,15 +112,15 @@ def test_details_are_those_of_each_method_and_split():
 def test_the_command_judges_panels(tmp_path, invoke, monkeypatch):
     pytest.importorskip("plotly")
     monkeypatch.chdir(tmp_path)
-    names = load_sample("blood").feature_names
+    names = load_sample("lining").feature_names
     (tmp_path / "mine.txt").write_text("\n".join([*names[:7], "NOSUCH"]))
     options = ("-m", "variance", "-k", 5, "--repeats", 1, "-j", 1, "-o", "page.html")
-    done = invoke("evaluate", "blood", "--panel", "mine.txt", *options)
+    done = invoke("evaluate", "lining", "--panel", "mine.txt", *options)
     assert "mine" in done.stdout
     assert " 7 " in done.stdout  # the whole panel, too
     assert "1 of 8 features are not in the data and were left out: NOSUCH" in done.stderr
     text = (tmp_path / "page.html").read_text("utf-8")
     for title in ("Recall of each class", "When features fail", "Confusions: mine"):
         assert f">{title}</h2>" in text
-    done = invoke("evaluate", "blood", "--panel", "none.txt", *options, code=2)
+    done = invoke("evaluate", "lining", "--panel", "none.txt", *options, code=2)
     assert "none.txt" in done.stderr

@@ -21,7 +21,7 @@ from semfs.lab.splits import SplitData
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 def invoke(*arguments: object):
@@ -94,7 +94,7 @@ def test_random_has_scores_but_no_list_of_features(sample):
 def test_the_summary_has_the_facts_that_the_report_shows(sample):
     _, summary = evaluate(sample, ["variance"], ks=[5], n_repeats=1, n_jobs=1)
     facts = summary.info["datasets"][sample.name]
-    assert (facts["n_seen"], facts["n_unseen"]) == (402, 298)
+    assert (facts["n_seen"], facts["n_unseen"]) == (140, 309)
     assert facts["unseen"] == sample.unseen.tolist()
     assert summary.info["started"].startswith("20")
 

@@ -30,7 +30,7 @@ from semfs.lab.splits import SplitData, synthetic_data
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 @pytest.fixture

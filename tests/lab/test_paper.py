@@ -27,18 +27,18 @@ from semfs.lab.splits import class_splits
 
 @pytest.fixture(scope="module")
 def sample() -> ZeroShotDataset:
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 def make_runner(sample, fast=True):
-    """A runner of two numbers of features on the split of the blood cells."""
-    splits = {"blood": class_splits(sample)}
-    sizes = {("blood", "given"): Size(402, 6, fast)}
-    return Runner({"blood": lambda: sample}, splits, Protocol((5, 20), 5, 0, fast), sizes)
+    """A runner of two numbers of features on the split of the cells that line the lung."""
+    splits = {"lining": class_splits(sample)}
+    sizes = {("lining", "given"): Size(140, 6, fast)}
+    return Runner({"lining": lambda: sample}, splits, Protocol((5, 20), 5, 0, fast), sizes)
 
 
 def plan_jobs(sample, *names: str, methods=(), fast=True):
-    """The jobs of experiments on the blood cells."""
+    """The jobs of experiments on the cells that line the lung."""
     return plan(find_experiments(names), make_runner(sample, fast), methods)[0]
 
 
@@ -221,7 +221,7 @@ def test_unlabeled_samples_need_a_run_of_their_own(toy, tmp_path):
 
 @pytest.mark.slow
 def test_every_experiment_runs_in_small(tmp_path):
-    done = invoke("reproduce", "all", "--fast", "--dataset", "blood", "--out", tmp_path)
+    done = invoke("reproduce", "all", "--fast", "--dataset", "lining", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
     assert f"semfs report {tmp_path}" in done.stdout
     store = Store(tmp_path, create=False)
@@ -244,6 +244,6 @@ def test_every_experiment_runs_in_small(tmp_path):
             for oracle, default in zip(found[f"{name} (oracle)"], found[name]):
                 assert oracle.mean >= default.mean
     assert info["versions"]["semfs"]
-    facts = info["datasets"]["blood"]
-    assert (facts["n_seen"], facts["n_unseen"], len(facts["seen"])) == (402, 298, 6)
-    assert (facts["n_features"], facts["n_attributes"]) == (765, 20)
+    facts = info["datasets"]["lining"]
+    assert (facts["n_seen"], facts["n_unseen"], len(facts["seen"])) == (140, 309, 6)
+    assert (facts["n_features"], facts["n_attributes"]) == (800, 16)

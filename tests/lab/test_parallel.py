@@ -152,7 +152,15 @@ def start(*arguments):
 
 @pytest.mark.slow
 def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(tmp_path):
-    command = ["reproduce", "alpha", "labeled-ratio", "--method", "semfs", "--dataset", "blood"]
+    command = [
+        "reproduce",
+        "alpha",
+        "labeled-ratio",
+        "--method",
+        "semfs",
+        "--dataset",
+        "lining",
+    ]
     command += ["--fast", "--jobs", "2", "--out"]
     known = {}
     for number in range(5):
@@ -179,7 +187,7 @@ def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(
     ("command", "message"),
     [
         ("demo", ""),
-        ("reproduce clustering --method fsasl --dataset blood --jobs 2", ". .* continues."),
+        ("reproduce clustering --method fsasl --dataset lining --jobs 2", ". .* continues."),
     ],
 )
 def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, message):

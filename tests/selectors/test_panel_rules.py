@@ -12,9 +12,9 @@ FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", 
 
 
 @pytest.fixture(scope="module")
-def blood():
-    """Cells of six types and more, 765 genes with names, in memory."""
-    data = load_sample("blood")
+def lining():
+    """Cells of six types and more, 800 genes with names, in memory."""
+    data = load_sample("lining")
     X, y, _, _ = data.split()
     return np.asarray(X.todense()) if hasattr(X, "todense") else np.asarray(X), np.asarray(y)
 
@@ -272,8 +272,8 @@ def test_blocks_and_parts_give_the_same_panel(planted, tmp_path):
     np.testing.assert_array_equal(again.coverage_, whole.coverage_)
 
 
-def test_cross_validation_passes_rules_on(blood):
-    X, y = blood
+def test_cross_validation_passes_rules_on(lining):
+    X, y = lining
     grid = {"gamma": [1.0, 10.0]}
     found = SemFSCV(20, param_grid=grid, cv=3, n_repeats=1, min_per_class=2).fit(X, y)
     assert found.coverage_.min() >= 2

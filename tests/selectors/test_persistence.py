@@ -137,12 +137,12 @@ def test_a_new_fitted_attribute_is_kept_without_further_code(tmp_path):
 
 def stored_labels():
     """The labels that the stored selector was fitted to."""
-    return load_sample("blood").split()[1]
+    return load_sample("lining").split()[1]
 
 
 def stored_selector():
     """What is in tests/data/selector_format1.npz: save(stored_selector()[0], STORED)."""
-    data = load_sample("blood")
+    data = load_sample("lining")
     X, y, _, _ = data.split()
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=data.feature_names)

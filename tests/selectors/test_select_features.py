@@ -23,7 +23,7 @@ LABEL = "cell typé (bulk)"
 
 @pytest.fixture(scope="module")
 def sample():
-    return load_sample("blood")
+    return load_sample("lining")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def files(sample, tmp_path_factory):
     """The sample as people have it: messy but legal."""
     folder = tmp_path_factory.mktemp("messy")
     frame = pd.DataFrame(sample.X, columns=sample.feature_names)
-    frame = frame.rename(columns={"CST3": "CST3, a gene\nwith a past", "LYZ": " ЛИЗ β "})
+    frame = frame.rename(columns={"SLPI": "SLPI, a gene\nwith a past", "VWF": " ЛИЗ β "})
     frame.insert(3, LABEL, pd.Categorical(sample.y, categories=[*sample.classes, "unused"]))
     frame["note"] = 'said "yes, 1"\n'
     frame["when"] = pd.Timestamp("2026-01-01")
@@ -99,8 +99,8 @@ def test_tables_keep_labels_texts_and_names(files, sample, expected, tmp_path, n
     assert set(names) <= set(reduced.columns)
     assert {LABEL, "note", "when"} <= set(reduced.columns)
     assert_array_equal(reduced[LABEL].astype(str), sample.y)
-    column = reduced["CST3, a gene\nwith a past"].to_numpy()
-    np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "CST3"].ravel())
+    column = reduced["SLPI, a gene\nwith a past"].to_numpy()
+    np.testing.assert_allclose(column, sample.X[:, sample.feature_names == "SLPI"].ravel())
 
 
 def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, memory):
@@ -124,7 +124,7 @@ def test_npy_and_npz_are_reduced(files, sample, expected, tmp_path, memory):
 def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
     anndata = pytest.importorskip("anndata")
     X = sample.X if form == "dense" else getattr(sparse, f"{form}_matrix")(sample.X)
-    obs = pd.DataFrame({"type": pd.Categorical(sample.y)}, index=map(str, range(700)))
+    obs = pd.DataFrame({"type": pd.Categorical(sample.y)}, index=map(str, range(449)))
     cells = anndata.AnnData(X, obs, pd.DataFrame(index=sample.feature_names.astype(str)))
     cells.uns["mine"] = {"kept": 1}
     cells.layers["double"] = X * 2
@@ -147,7 +147,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
     with pytest.raises(ValueError, match="has no raw; layers: double"):
         open_blocks(tmp_path / "c.h5ad", "type", key="raw")
     rank(tmp_path / "c.h5ad", tmp_path / "s.h5ad", "type", sample, subset=True)
-    assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (700, 20)
+    assert anndata.read_h5ad(tmp_path / "s.h5ad").shape == (449, 20)
     other = open_blocks(pd.DataFrame({"a": [1, 2], "y": [0, 1]}), "y")
     with pytest.raises(
         ValueError, match=r"a table cannot be written as \.h5ad\. Choose one of \.csv"
@@ -157,7 +157,7 @@ def test_h5ad_is_annotated_or_reduced(sample, expected, tmp_path, form, memory):
 
 def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
     frame = pd.DataFrame(sample.X[:, :30], columns=sample.feature_names[:30])
-    frame["y"] = pd.Series(sample.y).where(np.arange(700) % 7 > 0)
+    frame["y"] = pd.Series(sample.y).where(np.arange(449) % 7 > 0)
     frame.to_parquet(tmp_path / "a.parquet")
     selector = SemFS(5, sample.attributes)
     source = open_blocks(tmp_path / "a.parquet", "y")
@@ -165,21 +165,21 @@ def test_all_rows_are_in_the_reduced_data(sample, tmp_path):
     used = frame["y"].notna() & (frame["y"] != sample.unseen[0])
     assert done.n_rows == used.sum()
     assert sample.unseen[0] not in selector.classes_
-    assert len(pd.read_parquet(tmp_path / "o.parquet")) == 700
+    assert len(pd.read_parquet(tmp_path / "o.parquet")) == 449
 
 
 def test_include_exclude_and_drop_by_name(files, sample, tmp_path):
     done = rank(
         files / "pandas.parquet", tmp_path / "o", LABEL, sample,
-        include=[" ЛИЗ β "], exclude=["NKG7"], drop=["CD3D"],
+        include=[" ЛИЗ β "], exclude=["SFTPC"], drop=["CAPS"],
     )  # fmt: skip
     assert done.features["feature"].iloc[0] == " ЛИЗ β "
-    assert not done.features.set_index("feature").loc["NKG7", "selected"]
-    assert "CD3D" not in set(done.features["feature"])
+    assert not done.features.set_index("feature").loc["SFTPC", "selected"]
+    assert "CAPS" not in set(done.features["feature"])
     with pytest.raises(
-        ValueError, match="include: no feature named 'NKG8'; did you mean 'NKG7'"
+        ValueError, match="include: no feature named 'SFTPX'; did you mean 'SFTPD'"
     ):
-        rank(files / "pandas.parquet", tmp_path / "p", LABEL, sample, include=["NKG8"])
+        rank(files / "pandas.parquet", tmp_path / "p", LABEL, sample, include=["SFTPX"])
 
 
 def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, monkeypatch):
