@@ -335,9 +335,9 @@ def _legend() -> list[str]:
     return [
         _text(20, 32, "Lead on unseen classes over …", style=bold),
         *_mark(32, 60, 0, BLUE, "circle"),
-        _text(50, 66, "Markers"),
-        *_mark(172, 60, 0, ORANGE, "square"),
-        _text(190, 66, "best rival that sees the same samples"),
+        _text(50, 66, "Markers, which see labels only"),
+        *_mark(352, 60, 0, ORANGE, "square"),
+        _text(370, 66, "best rival that sees the same samples"),
     ]
 
 
