@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from semfs._typing import Float64, Floats, Indices, Mask
 
@@ -127,10 +126,10 @@ class PivotedCholesky:
 
         W solves L_S'W = Q; its rows are in the order of the features in X.
         """
-        W = solve_triangular(
-            self.L[selected], self.Q, trans="T", lower=True, check_finite=False
-        )
-        return W[np.argsort(selected)]
+        # NumPy's solver, although the factor is triangular: SciPy has BLAS threads of its
+        # own, which would wait for the idle ones of NumPy.
+        W = np.linalg.solve(np.triu(self.L[selected].T), self.Q)
+        return np.asarray(W[np.argsort(selected)])
 
     def restricted_to(self, features: Indices, n_more: int) -> PivotedCholesky:
         """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""

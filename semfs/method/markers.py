@@ -45,6 +45,9 @@ def class_markers(means: Float64, deviation: Float64) -> Mask:
 
 def within_deviation(moments: Moments) -> Float64:
     """Return the standard deviation (d,) of each feature within classes."""
-    between = moments.counts @ (moments.means - moments.mean) ** 2
+    between = np.zeros(moments.n_features)
+    # class by class, because all of them together take as much memory as the means
+    for count, mean in zip(moments.counts, moments.means):
+        between += count * (mean - moments.mean) ** 2
     within = np.maximum(moments.scatter_diag - between, 0.0)
     return np.sqrt(within / moments.total)

@@ -25,12 +25,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices
-from semfs.arrays import batches, quiet_overflow
+from semfs.arrays import quiet_overflow
 from semfs.method.columns import NearCopies, ScatterColumns
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.rows.memory import MemoryRows
-from semfs.rows.sums import PANEL, add_outer, add_products, mirrored
+from semfs.rows.sums import add_outer, add_products, mirrored
 
 __all__ = [
     "RELATIVE_SCALES",
@@ -320,34 +320,26 @@ class Objective:
             return self.shares / self.moments.counts
         return np.ones(len(self.shares))
 
-    def _moment_root(self, columns: Indices | slice) -> Floats:
-        """R (C, b) with rows √n_c (m_c − μ_m) of the classes of the moments.
+    @cached_property
+    def _moment_root(self) -> Floats:
+        """R (C, d) with rows √n_c (m_c − μ_m) of the classes of the moments.
 
         μ_m is the mean of all samples, and R'R their between-class scatter: T − R'R is the
         within-class scatter S_w if T is the total scatter.
         """
         moments = self.moments
-        return self._root(moments.means, moments.counts, moments.mean, columns)
+        return _root(moments.means, moments.counts, moments.mean, self._dtype)
 
-    def _class_root(self, columns: Indices | slice) -> Floats:
-        """R (U, b) with rows √n_u (m_u − μ) of the classes to separate.
+    @cached_property
+    def _class_root(self) -> Floats:
+        """R (U, d) with rows √n_u (m_u − μ) of the classes to separate.
 
         If these are the classes of the moments, n_u and μ are those of the moments, whatever
         the shares: `_moment_root`, which can then be used twice.
         """
         if self.uses_moment_classes:
-            return self._moment_root(columns)
-        return self._root(self.means, self.shares, self.mean, columns)
-
-    def _root(
-        self, means: Float64, counts: Float64, mean: Float64, columns: Indices | slice
-    ) -> Floats:
-        """Rows √n (M − mean) (C, b) for some columns, in the precision of `_dtype`."""
-        # The difference is taken in float64: far from the origin, means that are rounded to
-        # float32 would differ by rounding errors only.
-        centered = (means[:, columns] - mean[columns]).astype(self._dtype, copy=False)
-        centered *= np.sqrt(counts).astype(centered.dtype)[:, None]
-        return centered
+            return self._moment_root
+        return _root(self.means, self.shares, self.mean, self._dtype)
 
     # ---- G -----------------------------------------------------------------------------
 
@@ -368,12 +360,12 @@ class Objective:
 
     def _class_terms(self, columns: Indices | slice) -> list[ClassTerm]:
         """The terms R' diag(w) R of G, with some columns of R."""
-        R = self._class_root(columns)
+        R = self._class_root[:, columns]
         weights = (1.0 + self.alpha) * self._count_ratio
         if self.uses_moment_classes:
             terms = [ClassTerm(R, weights - 1.0)]
         else:
-            R_m = self._moment_root(columns)
+            R_m = self._moment_root[:, columns]
             terms = [ClassTerm(R_m, -np.ones(len(R_m))), ClassTerm(R, weights)]
         return [ClassTerm(R, w.astype(R.dtype)) for R, w in terms if w.any()]
 
@@ -398,9 +390,8 @@ class Objective:
     def diag(self) -> Float64:
         """Diagonal of G (d,)."""
         out = self.moments.scatter_diag.copy()
-        for columns in batches(len(out), PANEL):
-            for R, w in self._class_terms(columns):
-                out[columns] += np.einsum("c,cd,cd->d", w, R, R)
+        for R, w in self._class_terms(slice(None)):
+            out += np.einsum("cd,cd->d", R, w[:, None] * R)
         for weight, v in self._mean_terms():
             out += weight * v**2
         return np.maximum(out, 0.0)
@@ -408,11 +399,9 @@ class Objective:
     def columns(self, features: Indices) -> Float64:
         """Columns (d, b) of G, in one pass over X and without a d × d matrix."""
         out = self.scatter_columns(features, precise=self.precise).copy()
-        # R'diag(w) R_b, a panel of rows at a time: R (c, d) is never held as a whole
-        right = [R.T * w for R, w in self._class_terms(features)]  # (b, c)
-        for panel in batches(len(out), PANEL):
-            for weighted, term in zip(right, self._class_terms(panel)):
-                out[panel] += (weighted @ term.R).T
+        for R, w in self._class_terms(slice(None)):
+            weighted = R[:, features] * w[:, None]
+            out += (weighted.T @ R).T
         for weight, v in self._mean_terms():
             out += weight * np.outer(v, v[features])
         return out
@@ -425,7 +414,7 @@ class Objective:
         out = self.moments.within_estimate(features)
         if out is None:
             return None
-        R = self._class_root(features)
+        R = self._class_root[:, features]
         R *= np.sqrt((1.0 + self.alpha) * self._count_ratio).astype(R.dtype)[:, None]
         out += R.T @ R
         for weight, v in self._mean_terms():
@@ -442,9 +431,9 @@ class Objective:
         """
         constant = self.moments.constant()[features].any()
         if gram is None or constant or self.alpha > LARGEST_SAFE_ALPHA:
-            R = self._moment_root(features).astype(np.float64)
+            R = self._moment_root[:, features].astype(np.float64)
             return self.scatter_columns(features, precise=False)[features] - R.T @ R
-        R = self._class_root(features).astype(np.float64)
+        R = self._class_root[:, features].astype(np.float64)
         out = gram - (1.0 + self.alpha) * (R.T @ (self._count_ratio[:, None] * R))
         for weight, v in self._mean_terms():
             out -= weight * np.outer(v[features], v[features])
@@ -484,8 +473,7 @@ class Objective:
         # without an intercept the mean is added, which may be large next to the differences
         dtype = weighted.dtype if self.fit_intercept else np.float64
         out = np.empty((n_rows, self.n_features), dtype=dtype)
-        for panel in batches(self.n_features, PANEL):
-            out[:r, panel] = weighted @ self._class_root(panel)
+        out[:r] = weighted @ self._class_root
         if not self.fit_intercept:
             center = self.moments.mean if self.uses_moment_classes else self.mean
             sums = (1.0 + self.alpha) * (self.shares @ self.centered_targets)
@@ -565,6 +553,16 @@ class Factor:
         if sp.issparse(K):
             K = K.toarray()
         return self.T @ K @ self.T.T
+
+
+def _root(means: Float64, counts: Float64, mean: Float64, dtype: type[Any]) -> Floats:
+    """Return rows √n (M − mean) (C, d) in a precision."""
+    out: Floats = np.empty(means.shape, dtype=dtype)
+    # The difference is taken in float64: far from the origin, means that are rounded to
+    # float32 would differ by rounding errors only.
+    np.subtract(means, mean, out=out, casting="same_kind")
+    out *= np.sqrt(counts).astype(dtype)[:, None]
+    return out
 
 
 def penalty_unit(diag: Float64, penalty_scale: str) -> float:

@@ -101,9 +101,15 @@ def _parts(n: int) -> Iterator[slice]:
 
 def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
     """Some rows and features of a matrix, dense."""
-    found: Any = X[rows][:, features]
-    if sp.issparse(found):
-        found = found.toarray()
+    found: Any
+    if sp.issparse(X):
+        found = X[rows]
+        found = found[:, features].toarray()
+    elif isinstance(rows, slice):
+        # a view of the rows, of which only the features are copied
+        found = np.take(X[rows], features, axis=1)
+    else:
+        found = X[rows[:, None], features]
     return np.asarray(found, dtype=np.float64)
 
 

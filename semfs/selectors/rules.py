@@ -119,14 +119,15 @@ class ClassLevels:
             model = MeanModel.fit(table.values, moments.means)
             means = np.vstack([means, model.predict(unseen.values)])
             classes = [*classes, *unseen.classes.tolist()]
-        # Preprocessing multiplied features by their scale; dividing by it gives the units of
-        # the data. A feature that was multiplied by 0 has no unit to restore.
-        unit = np.ones(moments.n_features)
+        deviation = within_deviation(moments)
         if preprocessing.scale is not None:
+            # Preprocessing multiplied features by their scale; dividing by it gives the units
+            # of the data. A feature that was multiplied by 0 has no unit to restore.
             scale = np.asarray(preprocessing.scale, dtype=np.float64)
             unit = np.where(scale > 0.0, scale, 1.0)
-        deviation = within_deviation(moments) / unit
-        return cls(classes, len(moments.classes), means / unit, deviation)
+            means = means / unit
+            deviation = deviation / unit
+        return cls(classes, len(moments.classes), means, deviation)
 
     def markers(self, features: Indices | None = None) -> Mask:
         """Return which features (C, d) mark which class; of some features (C, k)."""
