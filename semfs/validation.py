@@ -41,6 +41,9 @@ LIST_HEADERS = (
 #: Sample weights outside these limits are refused: their squares leave the range of float64.
 SMALLEST_SAMPLE_WEIGHT = 1e-100
 LARGEST_WEIGHT = 1e100
+#: Largest weight of a term of J. Far below it the other terms are lost to rounding already;
+#: beyond it products with the squares of X overflow.
+LARGEST_TERM_WEIGHT = 1e40
 
 
 class ParameterProblem:
@@ -151,12 +154,20 @@ class Constraint:
 
 @dataclass(frozen=True)
 class AtLeast(Constraint):
-    """A finite number, not below ``limit``."""
+    """A finite number, not below ``limit`` and not above ``at_most``.
+
+    >>> AtLeast(0, at_most=1e40).check("alpha", 1e300)
+    Traceback (most recent call last):
+    semfs.validation.ParameterError: alpha must be at most 1e+40, got 1e+300.
+    """
 
     limit: float
+    at_most: float = sys.float_info.max
 
     def check(self, name: str, value: object) -> None:
         check_number(name, value, at_least=self.limit)
+        if float(value) > self.at_most:  # type: ignore[arg-type]
+            raise ParameterError(name, f"must be at most {self.at_most:g}, got {value!r}.")
 
 
 @dataclass(frozen=True)

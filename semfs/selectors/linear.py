@@ -26,6 +26,7 @@ from semfs.selectors.inputs import FitInput
 from semfs.selectors.naming import NamingSelector
 from semfs.system import import_optional
 from semfs.validation import (
+    LARGEST_TERM_WEIGHT,
     AtLeast,
     FeatureCount,
     FiniteNumber,
@@ -77,10 +78,10 @@ class LinearSelector(NamingSelector):
     verbose: int = 0
 
     _constraints = {
-        "alpha": AtLeast(0),
+        "alpha": AtLeast(0, LARGEST_TERM_WEIGHT),
         "gamma": AtLeast(0),
         "penalty_scale": OneOf("weighted", "gram", "none"),
-        "label_weight": AtLeast(0),
+        "label_weight": AtLeast(0, LARGEST_TERM_WEIGHT),
         "missing_values": OneOf("error", "class-mean"),
         "max_correlation": OrNone(ShareUpToOne()),
         "n_new_classes": OneOf("auto", "table") | WholeNumber(2),

@@ -201,3 +201,14 @@ def test_descriptions_mean_nothing_to_a_selector_of_labels():
     with pytest.raises(ValueError, match="class_table needs a selector that was fitted to"):
         selector.predict(X, A)
     assert len(selector.predict(X, selector.class_table_)) == len(X)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("solver", ["direct", "alternating"])
+@pytest.mark.parametrize("name", ["alpha", "label_weight"])
+def test_weights_of_terms_beyond_every_use_are_refused(solver, name):
+    X, y, A = make_problem()
+    with pytest.raises(ValueError, match=f"{name} must be at most 1e\\+40, got 1e\\+300"):
+        SemFS(3, attributes=A, solver=solver, **{name: 1e300}).fit(X, y)
+    selector = SemFS(3, attributes=A, solver=solver, **{name: 1e40}).fit(X, y)
+    assert np.isfinite(selector.scores_).all()
