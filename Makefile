@@ -61,7 +61,7 @@ bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 c
 	$(BIN)/python benchmarks/bench_distributed.py
 	$(BIN)/python benchmarks/bench_baselines.py --show
 
-bench-long: bench ## The same with all baselines at full size (about half an hour)
+bench-long: bench ## The same with all baselines at full size (half an hour more than `make bench`)
 	$(BIN)/python benchmarks/bench_baselines.py
 
 docs: install ## Build the documentation into docs/_build/html; warnings and broken links fail
