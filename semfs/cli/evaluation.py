@@ -46,6 +46,10 @@ PANEL_HELP = (
     "them, best first; repeatable."
 )
 REPEATS = "K-means runs per score."
+METRIC = (
+    "Also score with your own metric(X, y) on the unseen classes, larger is better: "
+    "module:function; repeatable."
+)
 METHODS = "Methods to compare, with commas; module:Class for your own."
 SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
 SPLITS = "Number of class splits: the data set's own first, then random ones."
@@ -74,6 +78,7 @@ class Evaluation:
     scale: Scale = False
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
+    metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
     n_jobs: Jobs = None
@@ -120,6 +125,7 @@ def evaluate(options: Evaluation) -> None:
         [*words(options.methods), *_panel_methods(given_panels)],
         ks=ks,
         details=options.out is not None,
+        metrics=options.metrics or (),
         verbose=sys.stderr.isatty(),
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
@@ -225,11 +231,11 @@ def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
 
 def print_scores(rows: list[dict[str, Any]]) -> None:
     """Print one line per method, best mean first, averaged over splits."""
-    from semfs.lab.comparison import METRICS, curves
+    from semfs.lab.comparison import curves, metrics_of
 
     ks = sorted({row["k"] for row in rows})
     n_splits = len({row["split"] for row in rows})
-    for metric, name in METRICS.items():
+    for metric, name in metrics_of(rows).items():
         lines = []
         means = {}
         for method, points in curves(rows, metric).items():
@@ -239,7 +245,8 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
             # no score where k is larger than the number of features
             lines.append([method, *scores, f"{means[method]:.3f}"])
         lines.sort(key=lambda line: -means[line[0]])
-        title = f"{name} on unseen classes"
+        # nearest neighbors are of seen classes, as their title says
+        title = name if metric == "knn" else f"{name} on unseen classes"
         if n_splits > 1:
             title += f", {n_splits} splits"
         print_table(title, ["method", *(f">{k}" for k in ks), ">mean"], lines)

@@ -83,6 +83,23 @@ def cluster_scores(
     >>> cluster_scores(X, ["ant"] * 3 + ["cat"] * 3, n_repeats=2)
     (array([1., 1.]), array([1., 1.]))
     """
+    codes, runs = clusterings(X, y, n_repeats, random_state, starts)
+    scores = [accuracy_and_nmi(codes, clusters) for clusters in runs]
+    accuracies, nmis = np.array(scores).T
+    return accuracies, nmis
+
+
+def clusterings(
+    X: ArrayLike | Matrix,
+    y: LabelsLike,
+    n_repeats: int = 20,
+    random_state: RandomState = 0,
+    starts: ArrayLike | None = None,
+) -> tuple[Indices, list[npt.NDArray]]:
+    """Return the classes (n,) as codes from 0, and the clusters (n,) of each K-means run.
+
+    Parameters are those of `cluster_scores`.
+    """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
         samples = check_array(
             X,
@@ -107,10 +124,7 @@ def cluster_scores(
         starts = starting_rows(len(codes), n_clusters, n_repeats, random_state)
     else:
         starts = _check_starts(np.asarray(starts), n_clusters, len(codes))
-    runs = run_kmeans(samples, starts, n_clusters)
-    scores = [_accuracy_and_nmi(codes, clusters) for clusters in runs]
-    accuracies, nmis = np.array(scores).T
-    return accuracies, nmis
+    return codes, run_kmeans(samples, starts, n_clusters)
 
 
 def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indices:
@@ -253,7 +267,7 @@ def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
     0.75
     """
     codes, clusters = _encode_pair(y_true, y_pred)
-    accuracy, _ = _accuracy_and_nmi(codes, clusters)
+    accuracy, _ = accuracy_and_nmi(codes, clusters)
     return accuracy
 
 
@@ -269,7 +283,7 @@ def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
     0.666667
     """
     codes, clusters = _encode_pair(y_true, y_pred)
-    _, nmi = _accuracy_and_nmi(codes, clusters)
+    _, nmi = accuracy_and_nmi(codes, clusters)
     return nmi
 
 
@@ -299,7 +313,7 @@ def _encode_pair(y_true: LabelsLike, y_pred: LabelsLike) -> tuple[Indices, Indic
     return codes, clusters
 
 
-def _accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
+def accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
     """Return both scores of clusters (n,) against classes (n,), given as codes from 0.
 
     They come from one contingency table; scikit-learn's checks would take longer than the

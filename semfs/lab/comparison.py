@@ -17,6 +17,8 @@ from scipy.special import stdtrit
 
 #: Measures of a clustering: column of a row, and title.
 METRICS = {"acc": "ACC", "nmi": "NMI"}
+#: Measures that `evaluate` adds.
+MORE_METRICS = {"ari": "ARI", "knn": "k-NN (seen classes)"}
 
 #: Upper quantile of a two-sided interval of 95 %.
 UPPER_QUANTILE = 0.975
@@ -26,6 +28,24 @@ Row: TypeAlias = Mapping[str, Any]
 Position: TypeAlias = tuple[str, Any]
 #: The value of one method at each position.
 Values: TypeAlias = dict[Position, float]
+
+
+def metrics_of(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the measures that rows have, those of the user last: column, and title.
+
+    >>> metrics_of([{"acc": 0.5, "nmi": 0.4, "mine": 2.0, "mine_sd": 0.0}])
+    {'acc': 'ACC', 'nmi': 'NMI', 'mine': 'mine'}
+    """
+    known = METRICS | MORE_METRICS
+    measured = dict.fromkeys(METRICS)
+    for row in rows:
+        for column, value in row.items():
+            name = column.removesuffix("_sd")
+            if name != column and value is not None:
+                measured[name] = None
+    ordered = [name for name in known if name in measured]
+    ordered += [name for name in measured if name not in known]
+    return {name: known.get(name, name) for name in ordered}
 
 
 @dataclass(frozen=True)

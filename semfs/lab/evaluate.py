@@ -15,6 +15,7 @@ from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
+from semfs.lab.measures import MORE_MEASURES, check_metrics
 from semfs.lab.methods import METHODS, Method, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
@@ -47,6 +48,7 @@ def evaluate(
     seed: int = 0,
     verbose: bool = False,
     details: bool = False,
+    metrics: Sequence[str] = (),
 ) -> tuple[list[Row], Summary]:
     """Select features on seen classes, cluster the unseen classes with them, and score that.
 
@@ -68,6 +70,8 @@ def evaluate(
     details : bool, default=False
         Whether ``summary.details`` says which classes are recognized, and what is lost when
         features fail (`semfs.lab.details`).
+    metrics : sequence of str
+        Further measures as ``module:function``, see `semfs.lab.measures`.
 
     Returns
     -------
@@ -83,6 +87,7 @@ def evaluate(
     ('given', 5, 5)
     """
     chosen = _named_methods(methods)
+    check_metrics(metrics)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
     # A number asks for random splits, also of a data set that names one.
@@ -93,7 +98,13 @@ def evaluate(
     ks = sorted(set(ks))
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
-    protocol = Protocol(tuple(ks), n_repeats, seed, unlabeled_half=bool(uses_unlabeled))
+    protocol = Protocol(
+        tuple(ks),
+        n_repeats,
+        seed,
+        unlabeled_half=bool(uses_unlabeled),
+        measures=(*MORE_MEASURES, *metrics),
+    )
     # The store is in memory: results are returned as rows, and not kept.
     started = datetime.now(UTC).isoformat(timespec="seconds")
     store = Store(None)

@@ -57,6 +57,8 @@ class Protocol:
     unlabeled_half : bool
         Whether half of each unseen class may be seen without labels by methods that use
         unlabeled samples. Then the other half is clustered, for all methods.
+    measures : tuple of str
+        Measures beside ACC and NMI, see `semfs.lab.measures`.
     """
 
     ks: tuple[int, ...] = KS
@@ -64,12 +66,14 @@ class Protocol:
     seed: int = 0
     fast: bool = False
     unlabeled_half: bool = False
+    measures: tuple[str, ...] = ()
 
     def as_stored(self) -> dict[str, Any]:
-        """Return the protocol as runs store it; earlier versions had no `unlabeled_half`."""
+        """Return the protocol as runs store it, without fields that earlier versions lacked."""
         stored = asdict(self)
-        if not self.unlabeled_half:
-            del stored["unlabeled_half"]
+        for later in ("unlabeled_half", "measures"):
+            if not stored[later]:
+                del stored[later]
         return stored
 
 
@@ -121,12 +125,12 @@ class Runner:
         )
         seconds = time.perf_counter() - start
         extra = _facts_of_fit(job, fitted)
-        n_repeats = self.protocol.n_repeats
+        how = (self.protocol.n_repeats, seed, self.protocol.measures)
         if isinstance(fitted, RandomSelector):
             extra["random_draws"] = True
-            scores = score_random_draws(split, fitted, ks, n_repeats, seed)
+            scores = score_random_draws(split, fitted, ks, *how)
             return Result(scores, seconds, extra=extra)
-        scores = score_features(split, features_by_k, n_repeats, seed)
+        scores = score_features(split, features_by_k, *how)
         features, by_k = _feature_names(split, features_by_k)
         if by_k:
             extra["features_by_k"] = by_k

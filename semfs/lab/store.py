@@ -397,9 +397,12 @@ def _score_columns(
     k: int | None,
     scores: Mapping[str, Sequence[float]],
 ) -> Row:
-    """The columns k, acc, acc_sd, nmi and nmi_sd; None where there is no score."""
+    """The columns k, acc, acc_sd, nmi, nmi_sd, and those of further measures.
+
+    None where there is no score.
+    """
     columns: Row = {"k": k}
-    for name in SCORE_NAMES:
+    for name in dict.fromkeys([*SCORE_NAMES, *scores]):
         mean, sd = scores.get(name, (None, None))
         columns[name] = mean
         columns[f"{name}_sd"] = sd

@@ -1,0 +1,162 @@
+"""Whether samples of unseen classes stand out from the seen ones, in any embedding.
+
+Restated from the definitions of the "Unseen" metrics of Zappia et al., "Feature selection
+methods affect the performance of scRNA-seq data integration and querying", Nature Methods 22
+(2025). Their embeddings come from integration models; these functions take any embedding, for
+example principal components of the selected features. Larger is better in all three. Not
+here: their MILO metric, which tests neighborhoods for differential abundance between
+replicates and so needs replicates and an edgeR model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.covariance import LedoitWolf
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import check_array
+
+from semfs._typing import ArrayLike, Float64, Indices, LabelsLike
+from semfs.labels import encode_labels
+from semfs.validation import check_integer
+
+#: A sample is far from a class beyond this quantile of the distances of the class's own.
+OWN_QUANTILE = 0.9
+#: Fewest samples of a class from which a covariance is estimated.
+FEWEST_SAMPLES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassShape:
+    """Mean (p,), precision (p, p) and the distance beyond which a sample is far."""
+
+    mean: Float64
+    precision: Float64
+    limit: float
+
+    @classmethod
+    def of(cls, Z: Float64) -> _ClassShape:
+        """Estimate the shape from the samples (n, p) of one class."""
+        fitted = LedoitWolf().fit(Z)
+        shape = cls(fitted.location_, fitted.precision_, 0.0)
+        limit = float(np.quantile(shape.distances(Z), OWN_QUANTILE))
+        return cls(fitted.location_, fitted.precision_, limit)
+
+    def distances(self, Z: Float64) -> Float64:
+        """Mahalanobis distances (n,) of samples (n, p)."""
+        difference = Z - self.mean
+        squares = np.einsum("ij,jk,ik->i", difference, self.precision, difference)
+        return np.sqrt(np.maximum(squares, 0.0))
+
+
+def unseen_sample_distance(
+    Z_seen: ArrayLike,
+    y_seen: LabelsLike,
+    Z_unseen: ArrayLike,
+) -> float:
+    """Return the share of unseen samples that are far from their nearest seen class.
+
+    The nearest class is the one with the smallest Mahalanobis distance. A sample is far from
+    it if it is farther away than 90 % of the samples of that class. Covariances are shrunk
+    (Ledoit and Wolf), and classes with fewer than 3 samples are left out.
+
+    Parameters
+    ----------
+    Z_seen : array-like of shape (n, p)
+        Seen samples in the embedding.
+    y_seen : array-like of shape (n,)
+        Their classes.
+    Z_unseen : array-like of shape (n', p)
+        Samples of unseen classes in the same embedding.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(100, 2)) + np.repeat([[0.0, 0.0], [9.0, 0.0]], 50, axis=0)
+    >>> unseen_sample_distance(Z, np.repeat(["ant", "cat"], 50), [[4.5, 9.0], [0.0, 0.1]])
+    0.5
+    """
+    shapes = _shapes(Z_seen, y_seen)
+    samples = _embedding("Z_unseen", Z_unseen)
+    return float(_is_far(shapes, samples).mean())
+
+
+def unseen_class_distance(
+    Z_seen: ArrayLike,
+    y_seen: LabelsLike,
+    Z_unseen: ArrayLike,
+    y_unseen: LabelsLike,
+) -> float:
+    """Return the share of unseen classes whose center is far from its nearest seen class.
+
+    The center is the mean of the samples of a class; "far" is that of
+    `unseen_sample_distance`. Zappia et al. call this the unseen label distance.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(100, 2)) + np.repeat([[0.0, 0.0], [9.0, 0.0]], 50, axis=0)
+    >>> Z_new, y_new = [[4.5, 8.0], [4.5, 10.0], [0.0, 0.1]], ["bee", "bee", "fly"]
+    >>> unseen_class_distance(Z, np.repeat(["ant", "cat"], 50), Z_new, y_new)
+    0.5
+    """
+    shapes = _shapes(Z_seen, y_seen)
+    samples = _embedding("Z_unseen", Z_unseen)
+    classes, codes = encode_labels(y_unseen, n_samples=len(samples))
+    centers = np.stack([samples[codes == code].mean(axis=0) for code in range(len(classes))])
+    return float(_is_far(shapes, centers).mean())
+
+
+def unseen_uncertainty(
+    Z_seen: ArrayLike,
+    y_seen: LabelsLike,
+    Z_unseen: ArrayLike,
+    n_neighbors: int = 15,
+) -> float:
+    """Return how unsure a neighbor classifier of the seen classes is of unseen samples.
+
+    The mean over the unseen samples of 1 - p, where p is the share of the nearest seen
+    neighbors, weighted by inverse distance, that vote for the predicted class.
+
+    Examples
+    --------
+    >>> unseen_uncertainty([[0.0], [2.0]], ["ant", "cat"], [[1.0]], n_neighbors=2)
+    0.5
+    """
+    samples = _embedding("Z_unseen", Z_unseen)
+    seen = _embedding("Z_seen", Z_seen)
+    _, codes = encode_labels(y_seen, n_samples=len(seen))
+    check_integer("n_neighbors", n_neighbors, 1)
+    n_voting = min(n_neighbors, len(seen))
+    classifier = KNeighborsClassifier(n_voting, weights="distance").fit(seen, codes)
+    largest = classifier.predict_proba(samples).max(axis=1)
+    return float(1.0 - largest.mean())
+
+
+def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
+    """The shapes of the seen classes that have enough samples."""
+    samples = _embedding("Z_seen", Z)
+    classes, codes = encode_labels(y, n_samples=len(samples))
+    groups: list[Indices] = [np.flatnonzero(codes == code) for code in range(len(classes))]
+    shapes = [_ClassShape.of(samples[g]) for g in groups if len(g) >= FEWEST_SAMPLES]
+    if not shapes:
+        raise ValueError(
+            f"y_seen has no class with {FEWEST_SAMPLES} samples or more, from which a "
+            "covariance could be estimated. Pass more samples."
+        )
+    return shapes
+
+
+def _is_far(shapes: list[_ClassShape], Z: Float64) -> Any:
+    """Whether each sample (n, p) is beyond the limit of its nearest class: mask (n,)."""
+    distances = np.stack([shape.distances(Z) for shape in shapes])
+    nearest = distances.argmin(axis=0)
+    limits = np.array([shape.limit for shape in shapes])
+    return distances.min(axis=0) > limits[nearest]
+
+
+def _embedding(name: str, Z: ArrayLike) -> Float64:
+    """The embedding as a finite float64 matrix."""
+    return check_array(Z, dtype=np.float64, input_name=name)

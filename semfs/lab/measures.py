@@ -1,0 +1,98 @@
+"""Measures beside ACC and NMI: ARI, nearest neighbors on seen classes, and the user's own.
+
+A measure of the user's is a function ``metric(X, y)`` that returns a number, larger is better:
+X (n, k) are samples of the unseen classes, restricted to the selected features, and y (n,)
+their classes. It is named as ``module:function``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from semfs._typing import Indices, LabelsLike, Matrix
+from semfs.lab.details import seen_confusion
+from semfs.lab.splits import SplitData
+
+#: Names of the measures that `evaluate` adds to ACC and NMI.
+ARI = "ari"
+KNN = "knn"
+MORE_MEASURES = (ARI, KNN)
+
+#: Names that a measure of the user's cannot have: they are columns of a row.
+RESERVED = {"acc", "nmi", "k", "seconds", "seed", *MORE_MEASURES}
+
+#: A measure of the user's.
+Metric: TypeAlias = Callable[[Matrix, LabelsLike], float]
+
+
+def metric_name(measure: str) -> str:
+    """Return the name of a measure in rows and tables.
+
+    >>> metric_name("my_module:silhouette")
+    'silhouette'
+    """
+    return measure.rpartition(":")[2]
+
+
+def find_metric(measure: str) -> Metric:
+    """Return the function that ``module:function`` names.
+
+    The module is installed, or in the working directory.
+    """
+    module_name, _, name = measure.rpartition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
+    try:
+        found: Metric = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"There is no metric {measure!r} ({error}). Give it as module:function, the "
+            "module in this directory or installed."
+        ) from error
+    if not callable(found):
+        raise ValueError(f"The metric {measure!r} is not a function.")
+    return found
+
+
+def check_metrics(measures: Sequence[str]) -> None:
+    """Refuse metrics that do not exist, and two of one name."""
+    names = [metric_name(measure) for measure in measures]
+    for measure, name in zip(measures, names):
+        find_metric(measure)
+        if name in RESERVED or name.endswith("_sd"):
+            raise ValueError(f"The metric {measure!r} has the name of a column: rename it.")
+        if names.count(name) > 1:
+            raise ValueError(f"Two metrics are called {name!r}: rename one.")
+
+
+def single_scores(
+    split: SplitData,
+    features: Indices,
+    measures: Sequence[str],
+    seed: int,
+) -> dict[str, float]:
+    """Return the measures of features (k,) that do not depend on a K-means run."""
+    found = {}
+    for measure in measures:
+        if measure == KNN:
+            found[KNN] = _seen_accuracy(split, features, seed)
+        elif measure != ARI:
+            value = float(find_metric(measure)(split.X_unseen[:, features], split.y_unseen))
+            if not math.isfinite(value):
+                raise ValueError(f"The metric {measure} returned {value}, not a finite number.")
+            found[metric_name(measure)] = value
+    return found
+
+
+def _seen_accuracy(split: SplitData, features: Indices, seed: int) -> float:
+    """Balanced accuracy of nearest neighbors on held-out samples of the seen classes."""
+    confusion = seen_confusion(split.X[:, features], split.y, split.seed(seed))
+    tested = confusion.n_samples > 0
+    return float(np.mean(confusion.recalls[tested])) if tested.any() else 0.0
