@@ -48,6 +48,8 @@ def tables() -> dict[str, str]:
         "rules-speed": ("rules", rules_speed_table),
         "rules-markers": ("rules", rules_markers_sentence),
         "spapros": ("spapros", spapros_table),
+        "peers": ("peers", peers_table),
+        "peers-unseen": ("peers", peers_unseen_table),
         "predict-confirmed": ("predict", calibrated_table),
     }
     return {name: _text(file, table) for name, (file, table) in made.items()}
@@ -303,6 +305,70 @@ def calibrated_table(found: dict) -> str:
         rows.append(" | ".join([name, *cells]))
     head = " | ".join(["data", *(f"{name}:" for name in columns)])
     return "\n".join(table(head, rows)) + "\n"
+
+
+def pairs_table(found: dict) -> str:
+    """Paired differences in ACC and NMI with their 95 % intervals."""
+    names, rows = list(found["data"]), []
+    for title, row in found["pairs"].items():
+        cells = []
+        for name in names:
+            if name not in row:
+                cells.append("")
+                continue
+            (acc, nmi), (a, n) = row[name]
+            cells.append(f"{acc:+.3f} ± {a:.3f} / {nmi:+.3f} ± {n:.3f}".replace(" ", "\u00a0"))
+        rows.append(" | ".join([title, *cells]))
+    head = " | ".join(["difference", *(f"{name}:" for name in names)])
+    return "\n".join(table(head, rows)) + "\n"
+
+
+def peers_table(found: dict) -> str:
+    """SemFS and its peers: scores at the largest k, our lead, and seconds relative to ours."""
+    rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]
+    seconds = found.get("seconds", {}).get("by_method", {})
+    ours = next(iter(seconds.values()), None)
+    body = []
+    for row in rows:
+        scores = " | ".join(f"{row[name]:.3f}" for name in ("nmi", "acc", "knn"))
+        leads = [_lead_text(row["our_lead"][name]) for name in ("nmi", "knn")]
+        relative = "–"
+        if ours and row["method"] in seconds:
+            relative = f"{seconds[row['method']] / ours:.2g}"
+        cells = [row["dataset"].replace("_", " "), row["method"], scores, *leads, relative]
+        body.append(" | ".join(cells))
+    head = "data | method | unseen NMI: | unseen ACC: | seen k-NN: "
+    head += "| our lead, NMI | our lead, k-NN"
+    peers = ", ".join(f"{name} {number}" for name, number in found["peers"].items())
+    n_splits = rows[0]["splits"]
+    text = f"{rows[0]['k']} genes, means over {n_splits} class splits; peers: {peers}."
+    return made_by(found, text, "", *table(f"{head} | seconds, SemFS = 1:", body))
+
+
+def _lead_text(lead: list) -> str:
+    """A paired lead with its interval; nothing of a method over itself."""
+    mean, low, high = lead
+    if low == high == 0:
+        return "–"
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})".replace("-", "−")
+
+
+def peers_unseen_table(found: dict) -> str:
+    """How far unseen types are from the seen ones, and scib-metrics' isolated labels."""
+    rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]
+    isolated = found.get("isolated", {}).get("scores", {})
+    last = rows[-1]["dataset"]
+    body = []
+    for row in rows:
+        names = ("sample_distance", "class_distance", "uncertainty")
+        scores = " | ".join(f"{row[name]:.3f}" for name in names)
+        score = isolated.get(row["method"]) if row["dataset"] == last else None
+        label = "–" if score is None else f"{score:.3f}"
+        body.append(
+            f"{row['dataset'].replace('_', ' ')} | {row['method']} | {scores} | {label}"
+        )
+    head = "data | method | far samples: | far types: | uncertainty: | isolated labels:"
+    return made_by(found, *table(head, body))
 
 
 def rules_table(found: dict) -> str:

@@ -25,7 +25,7 @@ from semfs.validation import check_integer
 #: A sample is far from a class beyond this quantile of the distances of the class's own.
 OWN_QUANTILE = 0.9
 #: Fewest samples of a class from which a covariance is estimated.
-FEWEST_SAMPLES = 3
+FEWEST_FOR_COVARIANCE = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +140,10 @@ def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
     samples = _embedding("Z_seen", Z)
     classes, codes = encode_labels(y, n_samples=len(samples))
     groups: list[Indices] = [np.flatnonzero(codes == code) for code in range(len(classes))]
-    shapes = [_ClassShape.of(samples[g]) for g in groups if len(g) >= FEWEST_SAMPLES]
+    shapes = [_ClassShape.of(samples[g]) for g in groups if len(g) >= FEWEST_FOR_COVARIANCE]
     if not shapes:
         raise ValueError(
-            f"y_seen has no class with {FEWEST_SAMPLES} samples or more, from which a "
+            f"y_seen has no class with {FEWEST_FOR_COVARIANCE} samples or more, from which a "
             "covariance could be estimated. Pass more samples."
         )
     return shapes

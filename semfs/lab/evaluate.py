@@ -20,7 +20,7 @@ from semfs.lab.methods import METHODS, Method, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
-from semfs.lab.splits import class_splits, random_splits
+from semfs.lab.splits import Splits, class_splits, random_splits
 from semfs.lab.store import Row, Store
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ def evaluate(
     check_metrics(metrics)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
-    # A number asks for random splits, also of a data set that names one.
-    if n_splits is None:
-        splits = class_splits(data, seed=seed)
-    else:
-        splits = random_splits(data, n_splits, seed)
+    splits = _splits(data, n_splits, seed)
     ks = sorted(set(ks))
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
@@ -135,6 +131,14 @@ def evaluate(
         )
     summary.info = {"started": started, "datasets": store.info()["datasets"]}
     return rows, summary
+
+
+def _splits(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:
+    """The class splits of a data set, or ``n_splits`` random ones."""
+    # A number asks for random splits, also of a data set that names one.
+    if n_splits is None:
+        return class_splits(data, seed=seed)
+    return random_splits(data, n_splits, seed)
 
 
 def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Method]:

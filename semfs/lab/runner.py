@@ -125,12 +125,12 @@ class Runner:
         )
         seconds = time.perf_counter() - start
         extra = _facts_of_fit(job, fitted)
-        how = (self.protocol.n_repeats, seed, self.protocol.measures)
+        options = (self.protocol.n_repeats, seed, self.protocol.measures)
         if isinstance(fitted, RandomSelector):
             extra["random_draws"] = True
-            scores = score_random_draws(split, fitted, ks, *how)
+            scores = score_random_draws(split, fitted, ks, *options)
             return Result(scores, seconds, extra=extra)
-        scores = score_features(split, features_by_k, *how)
+        scores = score_features(split, features_by_k, *options)
         features, by_k = _feature_names(split, features_by_k)
         if by_k:
             extra["features_by_k"] = by_k
