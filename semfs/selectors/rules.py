@@ -319,7 +319,9 @@ class PanelRules:
         """How many features a rule keeps out, and what the best of them would add."""
         features = self.ruled_out[rule]
         text = f"{rule}: {len(features)} features ruled out"
-        if not len(features) or solution.next_gains is None:
+        # If the features left are constant, none enters, and J has no course.
+        nothing_selected = len(solution.objective) == 0
+        if not len(features) or solution.next_gains is None or nothing_selected:
             return f"{text}."
         # The gain of a feature next to the panel: how far J would fall if it entered now.
         gains = solution.next_gains[features]

@@ -212,3 +212,11 @@ def test_weights_of_terms_beyond_every_use_are_refused(solver, name):
         SemFS(3, attributes=A, solver=solver, **{name: 1e300}).fit(X, y)
     selector = SemFS(3, attributes=A, solver=solver, **{name: 1e40}).fit(X, y)
     assert np.isfinite(selector.scores_).all()
+
+
+def test_the_only_feature_that_varies_may_be_excluded():
+    X = np.zeros((6, 2))
+    X[:, 0] = np.arange(6)
+    selector = SemFS(1, exclude=[0]).fit(X, [0, 1, 2, 0, 1, 2])
+    assert selector.get_support().tolist() == [False, True]
+    assert selector.rules_ == ["exclude: 1 features ruled out."]
