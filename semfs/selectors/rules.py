@@ -342,7 +342,10 @@ class PanelRules:
         without = start - solution.relaxed[rule]
         if not without < J * (1.0 - 1e-9):
             return f"{rule}: {text}; it cost nothing in J."
-        share = (J - without) / max(without, np.finfo(float).tiny)
+        if without <= 1e-9 * J:
+            # what is left of it is rounding: there is no share of it
+            return f"{rule}: {text}; it raises J from about 0 to {J:.4g}."
+        share = (J - without) / without
         return f"{rule}: {text}; it raises J by {share:.2%} or more, to {J:.4g}."
 
     def _coverage(self, selected: Mask) -> str:
