@@ -307,22 +307,6 @@ def calibrated_table(found: dict) -> str:
     return "\n".join(table(head, rows)) + "\n"
 
 
-def pairs_table(found: dict) -> str:
-    """Paired differences in ACC and NMI with their 95 % intervals."""
-    names, rows = list(found["data"]), []
-    for title, row in found["pairs"].items():
-        cells = []
-        for name in names:
-            if name not in row:
-                cells.append("")
-                continue
-            (acc, nmi), (a, n) = row[name]
-            cells.append(f"{acc:+.3f} ± {a:.3f} / {nmi:+.3f} ± {n:.3f}".replace(" ", "\u00a0"))
-        rows.append(" | ".join([title, *cells]))
-    head = " | ".join(["difference", *(f"{name}:" for name in names)])
-    return "\n".join(table(head, rows)) + "\n"
-
-
 def peers_table(found: dict) -> str:
     """SemFS and its peers: scores at the largest k, our lead, and seconds relative to ours."""
     rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]

@@ -34,6 +34,16 @@
   addEventListener("resize", hint);
   for (const details of all("details")) details.addEventListener("toggle", hint);
 
+  // --- on paper all folds are open, and afterwards as they were
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = all("details:not([open])");
+    for (const details of folded) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of folded) details.open = false;
+  });
+
   // --- figures
   const { panels, colors } = JSON.parse(byId("plots").textContent);
   const boxes = all(".plot");
@@ -129,7 +139,7 @@
   function layoutOf(plot) {
     const ink = css("--ink");
     const axis = {
-      automargin: true, gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: ink,
+      automargin: true, gridcolor: css("--line"), zerolinecolor: css("--quiet"), linecolor: ink,
     };
     return {
       font: { family: "system-ui, sans-serif", size: 13, color: ink },

@@ -132,9 +132,11 @@ def render(
     first, *others = [*build_sections(rows, findings="protocol" in info), *sections]
     # The summary, then what has a figure, then the tables.
     others.sort(key=lambda section: not section.panels)
+    names = dict.fromkeys(data_title(str(row["dataset"])) for row in rows)
     return render_sections(
         [first, *others],
         info,
+        title=f"{', '.join(names)}: features for unseen classes" if names else COMPARISON,
         failures=failures,
         seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
         csv=_as_csv(rows),

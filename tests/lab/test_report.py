@@ -96,7 +96,7 @@ def test_a_quick_run_absent_data_and_findings_are_told():
     [
         ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "A wins. A is highest: 0.513"),
         ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. A is highest"),
-        ({"A": [0.9], "B": [0.1]}, "No tested winner. A is highest: 0.900, 0.800 above B."),
+        ({"A": [0.9], "B": [0.1]}, "cannot be tested. A is highest: 0.900, 0.800 above B."),
         ({"A": [0.5, 0.6]}, "Fewer than two methods have finished: nothing to compare."),
         ({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}, "results are missing: C (50% done)"),
         ({"A": [0.5, 0.6], "B (oracle)": [0.9, 0.9]}, "for reference: B (oracle), 0.900"),
@@ -109,6 +109,13 @@ def test_who_wins_is_said_only_as_far_as_it_can_be_told(scores, said):
     shown = page_of(rows_of(scores)).shown
     assert said in shown
     assert "+0.000" not in shown
+
+
+def test_the_title_names_the_data_and_scores_are_explained_before_they_are_used():
+    text = render([row("A", 0.5), row("B", 0.4)], [], {"started": "2026-01-02T03:04:05+00:00"})
+    assert "<title>Objects (aPY): features for unseen classes</title>" in text
+    assert text.index("<p>2026-01-02</p>") < text.index("<strong>ACC</strong>")
+    assert text.index("<strong>NMI</strong>") < text.index("A is highest")
 
 
 def test_a_page_of_nothing_says_so_and_carries_no_plotting_library():

@@ -136,6 +136,16 @@ def test_the_printed_page_has_a_legend_and_cuts_nothing_off(browser):
     assert browser.execute_script(script) == []
 
 
+def test_folds_are_open_on_paper_and_closed_again_afterwards(browser):
+    closed = "return document.querySelectorAll('details:not([open])').length"
+    before = browser.execute_script(closed)
+    assert before > 3
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(closed) == 0
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(closed) == before
+
+
 def test_hostile_names_show_as_text(browser):
     open_all(browser)
     script = "return [...document.querySelectorAll('.chips bdi')].map(e => e.innerText)"
