@@ -93,21 +93,37 @@ class L20ALM(Baseline):
     }
 
     def path(self, X: ArrayLike | Matrix, y: LabelsLike, ks: Iterable[int]) -> list[Self]:
-        """Return one fitted selector per number of features k."""
-        return [clone(self).set_params(n_features_to_select=k).fit(X, y) for k in ks]
+        """Return one fitted selector per number of features k.
+
+        The columns are scaled and the ridge system is factorized once, for all k.
+        """
+        path = []
+        prepared: _Prepared | None = None
+        for k in ks:
+            selector = clone(self).set_params(n_features_to_select=k)
+            selector._prepared = prepared
+            selector.fit(X, y)
+            prepared = selector._prepared
+            # A fitted selector keeps no training data.
+            del selector._prepared
+            path.append(selector)
+        return path
 
     def _scores(self, data: Training) -> Float64:
         """Return the row norms of V times the standard deviations of the columns."""
         if not isinstance(self.init, str):  # a start in all columns, as they are
             data = replace(data, constant=np.zeros_like(data.constant))
-        X, offset, scale = standardize_columns(
-            data.varying.astype(np.float64), scale=self.standardize
-        )
-        V, b, norms = self._iterate(data.T, RidgeSystem(X))
-        self.coef_, self.intercept_ = data.raw(V, b, offset, scale)
+        prepared = getattr(self, "_prepared", None)
+        if prepared is None:
+            prepared = _Prepared.of(data, self.standardize)
+        if hasattr(self, "_prepared"):  # `path` hands it to the next k
+            self._prepared = prepared
+        system = prepared.system
+        V, b, norms = self._iterate(data.T, system)
+        self.coef_, self.intercept_ = data.raw(V, b, prepared.offset, prepared.scale)
         self.n_iter_ = len(self.objective_)
         # rows of V belong to scaled columns: ‖v_i / scale‖ · std = ‖v_i‖ when standardized
-        std = 1.0 if self.standardize else X.std(axis=0)
+        std = 1.0 if self.standardize else system.X.std(axis=0)
         return break_ties(np.linalg.norm(V, axis=1) * std, norms)
 
     def _iterate(self, T: Float64, system: RidgeSystem) -> tuple[Float64, Float64, Float64]:
@@ -208,6 +224,23 @@ class RidgeSystem:
             return B + self.X.T @ residual, R - residual
         W = cho_solve(self.factor, B + self.X.T @ R, overwrite_b=True, check_finite=False)
         return W, self.X @ W
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What does not depend on the number of features: scaled columns and their system."""
+
+    system: RidgeSystem
+    offset: Float64
+    scale: Float64
+
+    @classmethod
+    def of(cls, data: Training, standardize: bool) -> Self:
+        """Scale the columns that vary, and factorize."""
+        X, offset, scale = standardize_columns(
+            data.varying.astype(np.float64), scale=standardize
+        )
+        return cls(RidgeSystem(X), offset, scale)
 
 
 def keep_top_rows(H: Float64, k: int) -> tuple[Float64, Indices, Float64]:

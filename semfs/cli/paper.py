@@ -51,7 +51,9 @@ def reproduce(options: Reproduction) -> None:
     from semfs.lab.paper import Study
     from semfs.lab.paper import reproduce as reproduce_experiments
 
-    study = given(options, *(field.name for field in fields(Study)))
+    # The command has an option for each field but ks.
+    names = [field.name for field in fields(Study) if field.name != "ks"]
+    study = given(options, *names)
     study["datasets"] = words(options.datasets)
     study["methods"] = words(options.methods)
     try:

@@ -19,7 +19,7 @@ from semfs.lab.evaluate import HALVED
 from semfs.lab.methods import find_method
 from semfs.lab.parallel import Summary, run, versions
 from semfs.lab.plan import Experiment, plan
-from semfs.lab.runner import Protocol, make_runner
+from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.sections import PAPER
 from semfs.lab.splits import class_splits
 from semfs.lab.store import Job, Store
@@ -37,8 +37,8 @@ class Study:
 
     Parameters
     ----------
-    experiments : sequence of str
-        Names of `EXPERIMENTS`, or "all".
+    experiments : sequence of str or Experiment
+        Names of `EXPERIMENTS`, "all", or experiments that differ from these in some field.
     data : path, optional
         Folder of data sets: ``.npz`` files with the arrays X (samples × features), y (number
         of the class of each sample, from 0) and A (classes × attributes), or folders in the
@@ -52,34 +52,41 @@ class Study:
     fast : bool, default=False
         Fewer k, K-means runs, grid points and splits.
     seed : int, default=0
+    ks : tuple of int, optional
+        Numbers of selected features; by default those of the paper.
     """
 
-    experiments: Sequence[str]
+    experiments: Sequence[str | Experiment]
     data: PathLike | None = None
     datasets: Sequence[str] = ()
     methods: Sequence[str] = ()
     splits: int | None = None
     fast: bool = False
     seed: int = 0
+    ks: tuple[int, ...] = ()
 
     def protocol(self) -> Protocol:
         """Return what all jobs have in common."""
         unlabeled = any(find_method(name).uses_unlabeled for name in self.methods)
         if self.fast:
             return Protocol(FAST_KS, FAST_REPEATS, self.seed, True, unlabeled)
-        return Protocol(seed=self.seed, unlabeled_half=unlabeled)
+        return Protocol(self.ks or KS, seed=self.seed, unlabeled_half=unlabeled)
 
 
-def find_experiments(names: Iterable[str]) -> list[Experiment]:
-    """Return the experiments by name; "all" is all of them."""
-    names = list(dict.fromkeys(names))
+def find_experiments(names: Iterable[str | Experiment]) -> list[Experiment]:
+    """Return the experiments by name; "all" is all of them. Experiments stay as they are."""
+    found: dict[str, Experiment] = {}
     for name in names:
-        if name not in EXPERIMENTS and name != "all":
+        if isinstance(name, Experiment):
+            found[name.name] = name
+        elif name == "all":
+            found |= EXPERIMENTS
+        elif name in EXPERIMENTS:
+            found[name] = EXPERIMENTS[name]
+        else:
             known = ", ".join(EXPERIMENTS)
             raise ValueError(f"There is no experiment {name!r}. Known: {known}, all.")
-    if "all" in names:
-        return list(EXPERIMENTS.values())
-    return [EXPERIMENTS[name] for name in names]
+    return list(found.values())
 
 
 def reproduce(

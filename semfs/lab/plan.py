@@ -13,6 +13,9 @@ from semfs.lab.store import Job
 #: Ending of the labels whose jobs are the points of a grid.
 ORACLE = " (oracle)"
 
+#: Settings that the label of a method names, as in "LASSO (attributes)".
+LABEL_SETTINGS = ("targets", "preprocessing")
+
 #: Random draws of the samples of a labeled share; fewer for a quick trial.
 DRAWS = 5
 FAST_DRAWS = 2
@@ -34,6 +37,7 @@ class Experiment:
     settings: Sequence[Setting] = ({},)
     quick: Sequence[Setting] = ()
     oracle: bool = False
+    draws: int = DRAWS
     needs_objective: bool = False
 
     def settings_for(self, fast: bool) -> Sequence[Setting]:
@@ -137,12 +141,13 @@ def _jobs_at(
         else:
             params[name] = value
     label = method.label
-    if "targets" in setting:
-        label = f"{label} ({setting['targets']})"
+    for name in LABEL_SETTINGS:
+        if name in setting:
+            label = f"{label} ({setting[name]})"
     # All samples can be drawn in one way only.
     n_draws = 1
     if setting.get("ratio", 1.0) < 1.0:
-        n_draws = FAST_DRAWS if runner.protocol.fast else DRAWS
+        n_draws = FAST_DRAWS if runner.protocol.fast else experiment.draws
     seed = runner.protocol.seed
     return [
         Job(

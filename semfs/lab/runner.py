@@ -20,7 +20,13 @@ from semfs.baselines import RandomSelector
 from semfs.lab.data import Loader, load
 from semfs.lab.methods import Method, Size, find_method, fit_selector, prepare
 from semfs.lab.scoring import score_features, score_random_draws
-from semfs.lab.splits import SplitData, Splits, dataset_facts, split_data, synthetic_data
+from semfs.lab.splits import (
+    SplitData,
+    Splits,
+    dataset_facts,
+    preprocessed_split,
+    synthetic_data,
+)
 from semfs.lab.store import Job, Result, Store
 
 if TYPE_CHECKING:
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 KS = tuple(range(5, 55, 5))
 
 #: Settings of a job that change its samples or targets; others are selector parameters.
-SETTINGS = ("ratio", "targets", "n", "d")
+SETTINGS = ("ratio", "targets", "preprocessing", "n", "d")
 
 #: Bytes of a float64, to which methods convert sparse samples that they cannot take.
 FLOAT_BYTES = 8
@@ -117,6 +123,7 @@ class Runner:
         seed = self.protocol.seed
         selector, samples = prepare(method, dict(job.params), split, ks, seed)
         start = time.perf_counter()
+        cpu_start = time.process_time()
         features_by_k, fitted = fit_selector(
             selector,
             samples,
@@ -124,7 +131,9 @@ class Runner:
             method.uses_unlabeled,
         )
         seconds = time.perf_counter() - start
-        extra = _facts_of_fit(job, fitted)
+        # Unlike the time on the clock, it does not depend on what else the machine does.
+        cpu_seconds = time.process_time() - cpu_start
+        extra = {"cpu_seconds": cpu_seconds, **_facts_of_fit(job, fitted)}
         options = (self.protocol.n_repeats, seed, self.protocol.measures)
         if isinstance(fitted, RandomSelector):
             extra["random_draws"] = True
@@ -143,7 +152,12 @@ class Runner:
             return synthetic_data(setting["n"], setting["d"], job.seed)
         data = load(self.loaders[job.dataset])
         unseen = tuple(self.splits[job.dataset][job.split])
-        split = split_data(data, unseen, job.split)
+        split = preprocessed_split(
+            data,
+            unseen,
+            job.split,
+            setting.get("preprocessing", "raw"),
+        )
         # For all methods of the run, so that they are scored on the same samples.
         if self.protocol.unlabeled_half:
             split = split.with_unlabeled_half(self.protocol.seed)

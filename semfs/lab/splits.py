@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 from semfs._typing import AttributesLike, Indices, Label, Matrix
 from semfs.validation import check_integer
@@ -33,6 +35,9 @@ FEWEST_SAMPLES = 2
 
 #: Name of the split that a data set itself defines.
 GIVEN = "given"
+
+#: What `SplitData.with_preprocessing` can do to the samples.
+PREPROCESSINGS = ("raw", "standardized", "min-max", "unit rows")
 
 #: The unseen classes of each split, by the name of the split.
 Splits: TypeAlias = dict[str, list[Label]]
@@ -102,6 +107,32 @@ class SplitData:
             kept.append(rng.permutation(samples)[: max(FEWEST_SAMPLES, n_kept)])
         return self.keep_samples(np.concatenate(kept))
 
+    def with_preprocessing(self, kind: str) -> Self:
+        """Return the split with transformed samples, one of `PREPROCESSINGS`.
+
+        Offsets and scales of the features are those of the seen samples, and are applied to
+        the unseen ones; "unit rows" divides every sample by its length.
+        """
+        if kind not in PREPROCESSINGS:
+            raise ValueError(
+                f"There is no preprocessing {kind!r}. Known: {', '.join(PREPROCESSINGS)}."
+            )
+        if kind == "raw":
+            return self
+        if sparse.issparse(self.X):
+            raise ValueError(f"Preprocessing {kind!r} needs dense samples; these are sparse.")
+        scalers = {
+            "standardized": StandardScaler(),
+            "min-max": MinMaxScaler(),
+            "unit rows": Normalizer(),
+        }
+        scaler = scalers[kind].fit(self.X)
+        return replace(
+            self,
+            X=scaler.transform(self.X),
+            X_unseen=scaler.transform(self.X_unseen),
+        )
+
     def with_unlabeled_half(self, seed: int) -> Self:
         """Return the split with half of each unseen class moved to ``X_unlabeled``.
 
@@ -135,6 +166,17 @@ def split_data(
 ) -> SplitData:
     """Return the samples of a split given by its unseen classes."""
     return SplitData.of(data.with_unseen(list(unseen)), name)
+
+
+@lru_cache(maxsize=2)  # as above: the jobs of one preprocessing follow each other
+def preprocessed_split(
+    data: ZeroShotDataset,
+    unseen: tuple[Label, ...],
+    name: str,
+    preprocessing: str,
+) -> SplitData:
+    """Return the samples of a split, transformed as `SplitData.with_preprocessing` says."""
+    return split_data(data, unseen, name).with_preprocessing(preprocessing)
 
 
 def synthetic_data(
