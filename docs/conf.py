@@ -10,12 +10,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from benchmark_tables import write_tables
 from evidence import write_picture
 from module_table import write_module_table
-from reproduced import write_reproduced
 
 write_tables()
 write_picture()
 write_module_table()
-write_reproduced()
 
 project = "semfs"
 author = "The semfs developers"

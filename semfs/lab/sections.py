@@ -287,6 +287,13 @@ def _never_rises(objective: Sequence[float]) -> bool:
     return all(after <= J + ROUNDING * abs(J) for J, after in pairwise(objective))
 
 
+def _preprocessing(rows: Sequence[Row]) -> list[Section]:
+    """Curves of every method on differently preprocessed samples."""
+    text = "The samples are transformed for the selection and for the clustering."
+    panels = score_panels(_group_by(rows, "dataset"), "k", FEATURES)
+    return [Section("Preprocessing of the features", [text], panels=panels)]
+
+
 def _scaling(rows: Sequence[Row]) -> list[Section]:
     """Time against the number of samples, and against the number of features."""
     titles = {"n": "samples", "d": "features"}
@@ -307,6 +314,7 @@ BUILDERS: dict[str, Callable[[Sequence[Row]], list[Section]]] = {
     "attributes-vs-labels": _attributes_vs_labels,
     "alpha": _sweep,
     "convergence": _convergence,
+    "preprocessing": _preprocessing,
     "scaling": _scaling,
 }
 

@@ -119,18 +119,17 @@ class SplitData:
             )
         if kind == "raw":
             return self
-        if sparse.issparse(self.X):
-            raise ValueError(f"Preprocessing {kind!r} needs dense samples; these are sparse.")
         scalers = {
             "standardized": StandardScaler(),
             "min-max": MinMaxScaler(),
             "unit rows": Normalizer(),
         }
-        scaler = scalers[kind].fit(self.X)
+        seen = _dense(self.X)
+        scaler = scalers[kind].fit(seen)
         return replace(
             self,
-            X=scaler.transform(self.X),
-            X_unseen=scaler.transform(self.X_unseen),
+            X=scaler.transform(seen),
+            X_unseen=scaler.transform(_dense(self.X_unseen)),
         )
 
     def with_unlabeled_half(self, seed: int) -> Self:
@@ -156,6 +155,11 @@ class SplitData:
         """Return a seed for random draws that differ between splits."""
         # Not hash(), which differs between processes.
         return zlib.crc32(f"{seed} {self.name}".encode("utf-8", "replace"))
+
+
+def _dense(X: Matrix) -> Matrix:
+    """X as a dense array: offsets leave no zeros."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 @lru_cache(maxsize=2)  # jobs come sorted by split: the next ones need the same samples

@@ -303,3 +303,13 @@ def test_an_ill_conditioned_ridge_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         FSASL(1).fit([[1e8, 0.0], [1e8 + 1, 0.0], [1e8 + 2, 1e-9]])
+
+
+def test_l20alm_path_gives_what_single_fits_give():
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(30, 8))
+    y = np.arange(30) % 3
+    for k, fitted in zip((2, 5), L20ALM().path(X, y, (2, 5))):
+        alone = L20ALM(k).fit(X, y)
+        assert fitted.scores_.tolist() == alone.scores_.tolist()
+        assert not hasattr(fitted, "_prepared")

@@ -22,7 +22,7 @@ from semfs.lab.methods import METHODS, Size
 from semfs.lab.paper import EXPERIMENTS, Study, find_experiments
 from semfs.lab.plan import plan
 from semfs.lab.runner import Protocol, Runner
-from semfs.lab.splits import class_splits
+from semfs.lab.splits import SplitData, class_splits
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,8 @@ def plan_jobs(sample, *names: str, methods=(), fast=True):
 
 
 def test_the_paper_has_these_experiments():
-    names = "clustering labeled-ratio attributes-vs-labels alpha convergence scaling"
+    names = "clustering labeled-ratio attributes-vs-labels alpha convergence "
+    names += "preprocessing scaling"
     assert list(EXPERIMENTS) == names.split()
     assert find_experiments(["all"]) == list(EXPERIMENTS.values())
 
@@ -247,3 +248,18 @@ def test_every_experiment_runs_in_small(tmp_path):
     facts = info["datasets"]["lining"]
     assert (facts["n_seen"], facts["n_unseen"], len(facts["seen"])) == (140, 309, 6)
     assert (facts["n_features"], facts["n_attributes"]) == (800, 16)
+
+
+# ---- preprocessing ---------------------------------------------------------------------------
+
+
+def test_preprocessing_is_fitted_to_the_seen_samples_alone(sample):
+    split = SplitData.of(sample)
+    standardized = split.with_preprocessing("standardized")
+    assert_allclose(standardized.X.mean(axis=0), 0.0, atol=1e-5)
+    assert np.abs(standardized.X_unseen.mean(axis=0)).max() > 0.1
+    lengths = np.linalg.norm(split.with_preprocessing("unit rows").X_unseen, axis=1)
+    assert_allclose(lengths, 1.0, rtol=1e-5)
+    assert split.with_preprocessing("raw") is split
+    with pytest.raises(ValueError, match="Known: raw, standardized"):
+        split.with_preprocessing("whitened")
