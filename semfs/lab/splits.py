@@ -159,7 +159,7 @@ class SplitData:
 
 def _dense(X: Matrix) -> Matrix:
     """X as a dense array: offsets leave no zeros."""
-    return X.toarray() if sparse.issparse(X) else X
+    return sparse.csr_array(X).toarray() if sparse.issparse(X) else X
 
 
 @lru_cache(maxsize=2)  # jobs come sorted by split: the next ones need the same samples
