@@ -115,7 +115,7 @@ class GroupSearch(Search):
         while True:
             eligible = units.copy()
             for rule in rules:
-                mask = rule.allowed(self)
+                mask = rule.allowed()
                 if mask is not None:
                     eligible &= self._units(mask | self.is_selected)
             eligible[refused] = False

@@ -9,9 +9,10 @@ import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.method.columns import ColumnCache, NearCopies
+from semfs.method.demands import Demands, feasible_panel
 from semfs.method.groups import GroupSearch
 from semfs.method.quadratic import Monitor, Quadratic
-from semfs.method.rules import Demands, KeepFeasible, Rule, feasible_panel
+from semfs.method.rules import KeepFeasible, Rule
 from semfs.method.search import Search, grow
 
 #: Features of the best gains that are looked at whatever they cost.

@@ -14,6 +14,7 @@ import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
+from semfs.method.rules import Rule
 
 #: Features that G is estimated for, those of largest gain. If the penalty dominates, gains
 #: hardly change from step to step, and fewer features can be selected soon.
@@ -38,6 +39,30 @@ def best_feature(gains: Float64, eps: float) -> int:
     if largest > 0.0:
         return int(np.argmax(gains >= largest * (1.0 - TIE_EPS * eps)))
     return int(np.argmax(gains))
+
+
+def best_permitted(
+    scores: Float64,
+    features: Mask,
+    rules: Sequence[Rule],
+    eps: float,
+) -> int | None:
+    """Return the best of some features (d,) by scores (d,) that all rules permit, or None."""
+    refused: list[int] = []
+    while True:
+        # Masks are asked for again after each refusal: it may rule out further features.
+        eligible = features.copy()
+        for rule in rules:
+            mask = rule.allowed()
+            if mask is not None:
+                eligible &= mask
+        eligible[refused] = False
+        if not eligible.any():
+            return None
+        j = best_feature(np.where(eligible, scores, -1.0), eps)
+        if all(rule.permits(j) for rule in rules):
+            return j
+        refused.append(j)
 
 
 def per_cost(gains: Float64, costs: Float64 | None) -> Float64:
@@ -73,6 +98,7 @@ def predict_columns(
     eps: float,
     max_correlation: float | None = None,
     costs: Float64 | None = None,
+    rules: Sequence[Rule] = (),
 ) -> Mask:
     """Return which of m features forward selection will probably ask for in its next steps.
 
@@ -93,6 +119,8 @@ def predict_columns(
         estimate is that in G, where differences between classes count more than in X.
     costs : array of shape (m,), optional
         Gains are compared per cost.
+    rules : sequence of Rule
+        They hold for the m features. They are changed.
 
     Returns
     -------
@@ -114,12 +142,18 @@ def predict_columns(
         predicted[rivals[gains[rivals] > RIVAL_GAIN * gains[rivals[0]]]] = True
 
         waiting = forced & ~selected
-        eligible = waiting if waiting.any() else ~selected & ~is_copy
-        j = best_feature(np.where(eligible, gains, -1.0), eps)
+        if waiting.any():
+            j: int | None = best_feature(np.where(waiting, gains, -1.0), eps)
+        else:
+            j = best_permitted(gains, ~selected & ~is_copy, rules, eps)
+        if j is None:
+            break
         predicted[j] = True
         selected[j] = True
         for factor, estimate in zip(factors, estimates):
             factor.enter(j, estimate[j], selected)
+        for rule in rules:
+            rule.entered(j)
         if max_correlation is not None:
             is_copy |= _alike(estimates[0], j, max_correlation) & ~forced
     return predicted

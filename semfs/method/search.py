@@ -12,6 +12,7 @@ from semfs.method.cholesky import PivotedCholesky
 from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.prefetch import (
     best_feature,
+    best_permitted,
     per_cost,
     predict_columns,
     promising_features,
@@ -104,10 +105,11 @@ class Search:
             gains = np.where(waiting, self.gains(), -1.0)
             return best_feature(gains, self.eps)
         left = self.allowed & ~self.is_selected
+        scores = per_cost(self.gains(), self.costs)
         for rules in self._rules_to_try():
             # near copies only if nothing else is possible
             for features in (self._distinct_left(), left):
-                found = self._best_under(rules, features)
+                found = best_permitted(scores, features, rules, self.eps)
                 if found is not None:
                     return found
         return None
@@ -118,29 +120,6 @@ class Search:
         if len(hard) == len(self.rules):
             return [self.rules]
         return [self.rules, hard]
-
-    def _best_under(
-        self,
-        rules: Sequence[Rule],
-        features: Mask,
-    ) -> int | None:
-        """Of some features (d,) the permitted one of the largest gain, or gain per cost."""
-        refused: list[int] = []
-        scores = per_cost(self.gains(), self.costs)
-        while True:
-            # Masks are asked for again after each refusal: it may rule out further features.
-            eligible = features.copy()
-            for rule in rules:
-                mask = rule.allowed(self)
-                if mask is not None:
-                    eligible = eligible & mask
-            eligible[refused] = False
-            if not eligible.any():
-                return None
-            j = best_feature(np.where(eligible, scores, -1.0), self.eps)
-            if all(rule.permits(j) for rule in rules):
-                return j
-            refused.append(j)
 
     @property
     def n_selected_units(self) -> int:
@@ -166,7 +145,7 @@ class Search:
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
         for rule in self.rules:
-            rule.entered(self, j)
+            rule.entered(j)
         if self.copies is not None:
             copies = self.copies.of(j)
             # The first selected feature that it copies is reported, also if others follow.
@@ -197,7 +176,7 @@ class Search:
         scores = per_cost(self.gains(), self.costs)
         eligible = self._distinct_left()
         for rule in self.rules:
-            mask = rule.allowed(self)
+            mask = rule.allowed()
             if mask is not None:
                 eligible = eligible & mask
         priority = np.where(eligible, scores, -1.0)
@@ -211,8 +190,6 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
-        for rule in self.rules:
-            batch = np.union1d(batch, rule.likely(scores))
         if self.rules and self.selected:
             # rules upset the prediction: take what else is allowed and good
             best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
@@ -250,6 +227,10 @@ class Search:
             _insert_known_columns(estimate, features, cache)
         n_needed = self.n_select - len(self.selected)
         n_steps = min(n_needed, MAX_BATCH) + N_EXTRA
+
+        def among(rule: Rule) -> Rule | None:
+            return rule.among(features)
+
         found = predict_columns(
             [factor.restricted_to(features, n_steps) for factor in self.factors],
             self._estimates,
@@ -259,6 +240,7 @@ class Search:
             self.eps,
             None if self.copies is None else self.copies.max_correlation,
             None if self.costs is None else self.costs[features],
+            [rule for rule in map(among, self.rules) if rule is not None],
         )
         return features[found]
 

@@ -16,16 +16,16 @@ import scipy.sparse as sp
 from semfs._typing import FeaturesLike, Float64, Indices, Label, Mask
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import MeanModel
-from semfs.method.markers import class_markers, within_deviation
-from semfs.method.moments import Moments
-from semfs.method.panel import Panel
-from semfs.method.quadratic import Solution
-from semfs.method.rules import (
+from semfs.method.demands import (
     Demands,
     cheapest_panel,
     feasible_panel,
     shortfalls,
 )
+from semfs.method.markers import class_markers, within_deviation
+from semfs.method.moments import Moments
+from semfs.method.panel import Panel
+from semfs.method.quadratic import Solution
 from semfs.rows import Preprocessing
 from semfs.validation import (
     ParameterError,

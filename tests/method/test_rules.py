@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from problems import fit_of, make_problem, paper_B, paper_gram
-from semfs.method.forward import forward_selection
-from semfs.method.markers import class_markers
-from semfs.method.panel import Panel
-from semfs.method.quadratic import Quadratic
-from semfs.method.rules import (
+from semfs.method.demands import (
     Demands,
-    Rule,
     cheapest_panel,
     feasible_panel,
     shortfalls,
 )
+from semfs.method.forward import forward_selection
+from semfs.method.markers import class_markers
+from semfs.method.panel import Panel
+from semfs.method.quadratic import Quadratic
+from semfs.method.rules import Rule
 
 GAMMA = 3.0
 
@@ -289,12 +289,12 @@ class Never(Rule):
         self.soft = soft
         self.seen = []
 
-    def allowed(self, search):
-        mask = np.ones(len(search.is_selected), dtype=bool)
+    def allowed(self):
+        mask = np.ones(12, dtype=bool)  # make_quadratic has 12 features
         mask[self.feature] = False
         return mask
 
-    def entered(self, search, feature):
+    def entered(self, feature):
         self.seen.append(feature)
 
 

@@ -1,0 +1,308 @@
+"""Demands on a panel as a whole, and whether any panel satisfies them.
+
+Demands are how many units there are, at most so much of this (a budget, a capacity), and at
+least so much of that (markers of a class). Whether a panel satisfies them all is decided
+exactly, by integer programming, unless a simple construction finds one at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from semfs._typing import Float64, Indices, Mask
+
+#: Sums of costs or signals may exceed a limit by this share of it: rounding.
+ROUNDING = 1e-9
+#: Seconds after which a decision is given up. None that we met took one.
+LONGEST_DECISION = 60.0
+#: Units beyond those needed that are looked at before all of them are.
+SPARE_UNITS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Demands:
+    """What a panel of units must satisfy as a whole. A unit is a feature or a group of them.
+
+    Attributes
+    ----------
+    available, forced : masks of shape (U,)
+        Units that may be in the panel, and those that must.
+    count : int or None
+        The number of units; None if the panel may have any.
+    usage : ndarray of shape (r, U)
+        What a unit uses up, such as its cost or its signal in a class.
+    limits : ndarray of shape (r,)
+        At most so much may be used.
+    supply : ndarray of shape (s, U)
+        What a unit brings, such as a marker of a class.
+    needs : ndarray of shape (s,)
+        At least so much must be brought.
+    """
+
+    available: Mask
+    forced: Mask
+    count: int | None
+    usage: Float64
+    limits: Float64
+    supply: Float64
+    needs: Float64
+
+    @cached_property
+    def most(self) -> Float64:
+        """The limits (r,), rounding allowed for."""
+        return self.limits + ROUNDING * np.abs(self.limits)
+
+    def met_by(self, units: Mask) -> bool:
+        """Whether a panel satisfies all demands."""
+        if self.count is not None and int(units.sum()) != self.count:
+            return False
+        used = self.usage[:, units].sum(axis=1)
+        brought = self.supply[:, units].sum(axis=1)
+        inside = not (units & ~(self.available | self.forced)).any()
+        complete = bool(units[self.forced].all())
+        enough = bool((brought >= self.needs).all())
+        affordable = bool((used <= self.most).all())
+        return inside and complete and enough and affordable
+
+    @cached_property
+    def effort(self) -> Float64:
+        """How much of the limits each unit (U,) uses up, summed over the limits."""
+        # Shares of the limits: costs and signals have different units and cannot be added.
+        unit = np.where(self.limits > 0.0, self.limits, 1.0)
+        return (self.usage / unit[:, None]).sum(axis=0)
+
+    @cached_property
+    def supply_pattern(self) -> Indices:
+        """A number (U,) of each unit, the same where they bring the same; 0 for nothing."""
+        # different columns of small numbers have different products with random weights
+        weights = np.random.default_rng(0).random(len(self.needs))
+        products = weights @ self.supply
+        with_nothing = np.append(0.0, products)
+        _, numbers = np.unique(with_nothing, return_inverse=True)
+        return numbers[1:]
+
+    def without(
+        self,
+        *,
+        usage: Mask | None = None,
+        supply: bool = False,
+    ) -> Demands:
+        """Return the demands without some of the limits (r,), or without all needs."""
+        kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
+        n_needs = 0 if supply else len(self.needs)
+        return replace(
+            self,
+            usage=self.usage[kept],
+            limits=self.limits[kept],
+            supply=self.supply[:n_needs],
+            needs=self.needs[:n_needs],
+        )
+
+
+def feasible_panel(
+    demands: Demands, chosen: Mask | None = None, *, exact: bool = True
+) -> Mask | None:
+    """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
+
+    A few units of each kind are tried first, then all of them; the answer None is exact, unless
+    ``exact`` is false: then only what is found at once is returned.
+
+    Examples
+    --------
+    >>> cost, marks = np.array([[3.0, 2.0, 1.0]]), np.array([[1.0, 1.0, 0.0]])
+    >>> anything, nothing = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
+    >>> demands = Demands(anything, nothing, 2, cost, np.array([3.0]), marks, np.array([1.0]))
+    >>> feasible_panel(demands)
+    array([False,  True,  True])
+    """
+    kept = demands.forced.copy() if chosen is None else demands.forced | chosen
+    pool = _pool(demands, kept)
+    if pool is None and not exact:
+        free = np.flatnonzero(demands.available & ~kept)
+        return _by_need(demands, kept, free)
+    if pool is not None:
+        found = _by_need(demands, kept, pool)
+        if not exact:
+            return found
+        if found is None:
+            found = _solve(demands, kept, pool)
+        if found is not None or len(demands.limits) <= 1:
+            # with one limit the cheapest of each kind are all that matters
+            return found
+    return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
+
+
+def _pool(demands: Demands, kept: Mask) -> Indices | None:
+    """The cheapest units of each kind, and the cheapest of all; None if they are all units.
+
+    A kind are the units that bring the same. With at most one limit there is a panel among
+    these if there is any: beyond what is needed, a unit can be exchanged for a cheaper one.
+    """
+    free = np.flatnonzero(demands.available & ~kept)
+    n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
+    n_each = int(demands.needs.max(initial=0.0))
+    # A pool that is not much smaller than all units would save no time.
+    if len(free) <= 4 * (n_fill + n_each + SPARE_UNITS):
+        return None
+    by_effort = free[np.argsort(demands.effort[free], kind="stable")]
+    found = [by_effort[: n_fill + SPARE_UNITS]]
+    if n_each:
+        # For one pattern no panel needs more units than the largest need.
+        needed = by_effort[demands.supply_pattern[by_effort] > 0]
+        patterns = demands.supply_pattern[needed]
+        found.append(needed[_first_of_each(patterns, n_each)])
+    return np.unique(np.concatenate(found))
+
+
+def _first_of_each(patterns: Indices, n: int) -> Indices:
+    """Places of the first n of each pattern."""
+    order = np.argsort(patterns, kind="stable")
+    ordered = patterns[order]
+    # In sorted order a pattern is one run; its start is the first place of its number.
+    starts = np.searchsorted(ordered, ordered)
+    return order[np.arange(len(order)) - starts < n]
+
+
+def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
+    """A panel built up by what is needed most, then by what uses least; None if it fails."""
+    panel = kept.copy()
+    supply = demands.supply[:, pool]
+    missing = demands.needs - demands.supply[:, kept].sum(axis=1)
+    free = np.ones(len(pool), dtype=bool)
+    effort = demands.effort[pool]
+    scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
+    while (missing > 0.0).any():
+        wanted = np.maximum(missing, 0.0)[:, None]
+        covered = np.minimum(supply, wanted).sum(axis=0)
+        # Markers are counted in whole numbers and the second term is at most 1/2: effort
+        # decides only between units that cover equally much.
+        is_useful = free & (covered > 0.0)
+        net = covered - 0.5 * effort / scale
+        value = np.where(is_useful, net, -np.inf)
+        best = int(np.argmax(value)) if len(pool) else 0
+        if not len(pool) or np.isneginf(value[best]):
+            return None
+        free[best] = False
+        panel[pool[best]] = True
+        missing = missing - supply[:, best]
+    if demands.count is not None:
+        n_left = demands.count - int(panel.sum())
+        rest = pool[free]
+        if not 0 <= n_left <= len(rest):
+            return None
+        by_effort = np.argsort(effort[free], kind="stable")
+        panel[rest[by_effort[:n_left]]] = True
+    return panel if demands.met_by(panel) else None
+
+
+def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
+    """A panel of the kept units and of some in the pool, by integer programming (HiGHS)."""
+    room = demands.most - demands.usage[:, kept].sum(axis=1)
+    missing = demands.needs - demands.supply[:, kept].sum(axis=1)
+    n_left = None if demands.count is None else demands.count - int(kept.sum())
+    if (room < 0.0).any() or (n_left is not None and not 0 <= n_left <= len(pool)):
+        return None
+    panel = kept.copy()
+    if not len(pool) or n_left == 0:
+        return panel if (missing <= 0.0).all() else None
+    needed = missing > 0.0
+    # The whole pool together would not do: no need to ask the solver.
+    if (demands.supply[needed][:, pool].sum(axis=1) < missing[needed]).any():
+        return None
+    constraints = []
+    if n_left is not None:
+        constraints.append(LinearConstraint(np.ones((1, len(pool))), n_left, n_left))
+    if len(room):
+        usage = demands.usage[:, pool]
+        constraints.append(LinearConstraint(sp.csr_array(usage), -np.inf, room))
+    if needed.any():
+        supply = sp.csr_array(demands.supply[needed][:, pool])
+        constraints.append(LinearConstraint(supply, missing[needed], np.inf))
+    if not constraints:
+        return panel
+    answer = milp(
+        demands.effort[pool],
+        constraints=constraints,
+        integrality=np.ones(len(pool)),
+        bounds=Bounds(0.0, 1.0),
+        # any panel will do: the first that is found ends the search
+        options={"time_limit": LONGEST_DECISION, "mip_rel_gap": 1e6},
+    )
+    if answer.x is None:
+        return None
+    panel[pool] = answer.x > 0.5
+    return panel
+
+
+# ---- what would be feasible -----------------------------------------------------------
+
+
+def cheapest_panel(demands: Demands, price: Float64) -> Mask | None:
+    """Return the panel (U,) of the least sum of prices (U,) that satisfies all demands."""
+    found = _optimum(demands, price, may_lack=False)
+    return None if found is None else found[0]
+
+
+def shortfalls(demands: Demands) -> Float64 | None:
+    """Return what a panel lacks at least of each need (s,), summed over the needs.
+
+    None if the other demands cannot be met by themselves.
+    """
+    free_of_charge = np.zeros(len(demands.available))
+    found = _optimum(demands, free_of_charge, may_lack=True)
+    return None if found is None else found[1]
+
+
+def _optimum(
+    demands: Demands, price: Float64, *, may_lack: bool
+) -> tuple[Mask, Float64] | None:
+    """The panel of the least price, and what it lacks (s,), which counts if it may lack."""
+    # With x in {0, 1} for the units and z ≥ 0 for what is lacking of the needs:
+    # minimize   price'x + [may_lack] 1'z
+    # subject to usage x ≤ most,  supply x + z ≥ needs,  n_least ≤ 1'x ≤ n_most,
+    # x = 1 for forced units, and z = 0 unless it may lack.
+    units = np.flatnonzero(demands.available | demands.forced)
+    n_units = len(units)
+    n_needs = len(demands.needs)
+    rows = [
+        demands.usage[:, units],
+        demands.supply[:, units],
+        np.ones((1, n_units)),
+    ]
+    lacks = [
+        np.zeros((len(demands.limits), n_needs)),
+        np.eye(n_needs),
+        np.zeros((1, n_needs)),
+    ]
+    n_least = 0 if demands.count is None else demands.count
+    n_most = n_units if demands.count is None else demands.count
+    no_least = np.full(len(demands.limits), -np.inf)
+    low = np.concatenate([no_least, demands.needs, [n_least]])
+    no_most = np.full(n_needs, np.inf)
+    high = np.concatenate([demands.most, no_most, [n_most]])
+    matrix = sp.csr_array(np.hstack([np.vstack(rows), np.vstack(lacks)]))
+    answer = milp(
+        np.concatenate([price[units], np.full(n_needs, float(may_lack))]),
+        constraints=LinearConstraint(matrix, low, high),
+        integrality=np.concatenate([np.ones(n_units), np.zeros(n_needs)]),
+        bounds=Bounds(
+            np.concatenate([demands.forced[units].astype(float), np.zeros(n_needs)]),
+            np.concatenate(
+                [
+                    np.ones(n_units),
+                    np.full(n_needs, np.inf if may_lack else 0.0),
+                ]
+            ),
+        ),
+        options={"time_limit": LONGEST_DECISION},
+    )
+    if answer.x is None:
+        return None
+    panel = np.zeros(len(demands.available), dtype=bool)
+    panel[units] = answer.x[:n_units] > 0.5
+    return panel, np.round(answer.x[n_units:], 6)
