@@ -190,7 +190,7 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
-        if self.rules and self.selected:
+        if self.rules:
             # rules upset the prediction: take what else is allowed and good
             best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
             batch = np.union1d(batch, best)
