@@ -223,7 +223,7 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path):
     X, y, expected = data
     assert SemFS(K).fit(awkward(X), y).order_.tolist() == expected
     np.save(tmp_path / "X.npy", X)
-    source = open_blocks(tmp_path / "X.npy", y, block_rows=200)
+    source = open_blocks(tmp_path / "X.npy", y, block_rows=50)
     rows = module.on_cluster(source, client, min_rows=1)
     assert len(rows.bounds) > 1
     assert SemFS(K).fit(rows).order_.tolist() == expected

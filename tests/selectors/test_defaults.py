@@ -26,8 +26,8 @@ VARIANTS = {
     "alternating": {"solver": "alternating"},
     "include": {"include": [3]},
 }
-#: The first ten features that the former defaults select. Those of digits and lung were recorded
-#: with commit 35b054c, before the defaults changed; those of the lining with later code.
+#: The first ten features that the former defaults select. Those of digits and lung were
+#: recorded with commit 35b054c, before the defaults changed; those of the lining later.
 GOLDEN = [
     ("digits", "default", [26, 43, 28, 10, 42, 20, 27, 44, 37, 34]),
     ("digits", "labels", [26, 43, 28, 10, 42, 20, 27, 44, 37, 34]),
