@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import evidence
+import reliability
 from evidence import table
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -50,7 +51,8 @@ def tables() -> dict[str, str]:
         "spapros": ("spapros", spapros_table),
         "peers": ("peers", peers_table),
         "peers-unseen": ("peers", peers_unseen_table),
-        "predict-confirmed": ("predict", calibrated_table),
+        "predict-confirmed": ("predict", reliability.calibrated_table),
+        "predict-proposed": ("predict", _with_source(reliability.proposed_table)),
     }
     return {name: _text(file, table) for name, (file, table) in made.items()}
 
@@ -286,27 +288,6 @@ def distributed_table(found: dict) -> str:
     return made_by(found, *lines, *table(head, rows))
 
 
-def calibrated_table(found: dict) -> str:
-    """Accuracies of predictions on the second half of the splits, per data set."""
-    columns = {
-        "alone": lambda row: row["alone"],
-        "together": lambda row: row["together"],
-        "ESZSL": lambda row: row["ESZSL, same features"],
-        "nearest mean, all features": lambda row: row["nearest mean, all features"],
-        "harmonic mean, uncalibrated": lambda row: row["before calibration"][2],
-        "calibrated": lambda row: row["generalized"][2],
-        "together, calibrated": lambda row: row["generalized together"][2],
-        "ECE": lambda row: row["ECE"],
-        "refused at 5 %": lambda row: row["refused seen"],
-    }
-    rows = []
-    for name, row in found["confirming"]["data"].items():
-        cells = [f"{value(row):.2f}" for value in columns.values()]
-        rows.append(" | ".join([name, *cells]))
-    head = " | ".join(["data", *(f"{name}:" for name in columns)])
-    return "\n".join(table(head, rows)) + "\n"
-
-
 def peers_table(found: dict) -> str:
     """SemFS and its peers: scores at the largest k, our lead, and seconds relative to ours."""
     rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]
@@ -428,4 +409,5 @@ def rules_speed_table(found: dict) -> str:
 
 if __name__ == "__main__":
     evidence.write_picture()
+    reliability.write_picture()
     README.write_text(readme_with_tables(), encoding="utf-8")

@@ -7,12 +7,14 @@ from pathlib import Path
 import semfs
 
 sys.path.insert(0, str(Path(__file__).parent))
+import evidence
+import reliability
 from benchmark_tables import write_tables
-from evidence import write_picture
 from module_table import write_module_table
 
 write_tables()
-write_picture()
+evidence.write_picture()
+reliability.write_picture()
 write_module_table()
 
 project = "semfs"

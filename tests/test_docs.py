@@ -279,6 +279,33 @@ def test_the_picture_of_the_leads_is_that_of_the_rows():
     )
 
 
+def test_the_picture_of_the_reliability_is_that_of_the_results():
+    found = json.loads((RESULTS / "predict.json").read_text("utf-8"))
+    reliability = load_module("reliability")
+    assert reliability.PICTURE.read_text("utf-8") == reliability.picture(found), (
+        "run: python docs/benchmark_tables.py"
+    )
+
+
+def test_calibration_errors_are_those_of_the_bins_that_are_drawn():
+    found = json.loads((RESULTS / "predict.json").read_text("utf-8"))
+    for row in found["confirming"]["data"].values():
+        for suffix in ("", " together"):
+            bins = row[f"reliability{suffix}"]
+            assert sum(share for share, _, _ in bins) == pytest.approx(1, abs=1e-3)
+            # of all splits together, over- and underconfidence of single splits cancel
+            pooled = sum(abs(right - certainty) for _, certainty, right in bins)
+            assert 0 < pooled <= row[f"ECE{suffix}"] + 1e-3
+
+
+def test_large_calibration_errors_are_named():
+    row = {"ECE": 0.02, "ECE together": 0.158}
+    found = {"confirming": {"data": {"lung": row}, "over data": row}}
+    text = load_module("reliability")._errors_sentence(found)
+    assert "exceeds 0.10 on lung (0.158)" in text
+    assert text.count("exceeds") == 1
+
+
 def test_every_cell_of_the_evidence_was_measured():
     found = json.loads((RESULTS / "knowledge.json").read_text("utf-8"))
     rows = [dict(zip(found["head"], row, strict=True)) for row in found["rows"]]

@@ -1,0 +1,164 @@
+"""Tables and the picture of predictions, from the results of bench_predict.py."""
+
+import json
+from pathlib import Path
+
+from evidence import RESULTS, table
+
+PICTURE = Path(__file__).parent / "images" / "reliability.svg"
+#: A calibration error beyond this is named.
+LARGE_ERROR = 0.10
+#: Bins of certainty that hold less than this share of the samples are not drawn.
+SMALLEST_SHARE = 0.01
+#: Title and key of the results of each panel.
+PANELS = {"each alone": "reliability", "together": "reliability together"}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+WIDTH = 720
+SIDE = 260  # of a panel
+TOP = 64  # of the panels
+LEFTS = (70, 410)  # of the panels
+HEIGHT = 470
+
+
+# ---- tables --------------------------------------------------------------------------------
+
+
+def calibrated_table(found: dict) -> str:
+    """Accuracies of predictions on the splits that are reported, per data set."""
+    columns = {
+        "alone": lambda row: row["alone"],
+        "together": lambda row: row["together"],
+        "ESZSL": lambda row: row["ESZSL, same features"],
+        "SAE": lambda row: row["SAE, same features"],
+        "nearest mean, all features": lambda row: row["nearest mean, all features"],
+        "harmonic mean, uncalibrated": lambda row: row["before calibration"][2],
+        "calibrated": lambda row: row["generalized"][2],
+        "together, calibrated": lambda row: row["generalized together"][2],
+        "ECE alone": lambda row: row["ECE"],
+        "ECE together": lambda row: row["ECE together"],
+        "refused at 5 %": lambda row: row["refused seen"],
+    }
+    rows = []
+    for name, row in found["confirming"]["data"].items():
+        cells = [f"{value(row):.2f}" for value in columns.values()]
+        rows.append(" | ".join([name, *cells]))
+    head = " | ".join(["data", *(f"{name}:" for name in columns)])
+    return "\n".join([*table(head, rows), "", _errors_sentence(found), ""])
+
+
+def _errors_sentence(found: dict) -> str:
+    """Where probabilities are off by much, alone and together."""
+    data = found["confirming"]["data"]
+    mean = found["confirming"]["over data"]
+    parts = []
+    for key, words in (("ECE", "alone"), ("ECE together", "with `together=True`")):
+        errors = {name: row[key] for name, row in data.items() if row[key] > LARGE_ERROR}
+        large = [f"{name} ({error:.3f})" for name, error in errors.items()]
+        named = f" and exceeds {LARGE_ERROR:.2f} on {', '.join(large)}" if large else ""
+        parts.append(f"{words} it is {mean[key]:.3f} on average{named}")
+    return f"The calibration error ECE is not small everywhere: {'; '.join(parts)}."
+
+
+def proposed_table(found: dict) -> str:
+    """Accuracies on the unseen classes of CUB's Proposed Split."""
+    columns = {
+        "alone": "alone",
+        "together": "together",
+        "ESZSL": "ESZSL, same features",
+        "SAE": "SAE, same features",
+        "nearest mean, all 4096 features": "nearest mean, all features",
+    }
+    rows = []
+    for k, row in found["proposed split"].items():
+        cells = [f"{row[key]:.3f}" for key in columns.values()]
+        rows.append(" | ".join([k, *cells]))
+    head = " | ".join(["features", *(f"{name}:" for name in columns)])
+    return "\n".join(table(head, rows)) + "\n"
+
+
+# ---- the picture ---------------------------------------------------------------------------
+
+
+def write_picture() -> None:
+    """Draw docs/images/reliability.svg."""
+    path = RESULTS / "predict.json"
+    PICTURE.write_text(picture(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def picture(found: dict) -> str:
+    """Accuracy against certainty, one line per data set, as SVG."""
+    title = "Accuracy of predictions against their probability, by data set"
+    data = found["confirming"]["data"]
+    parts = []
+    for left, (name, key) in zip(LEFTS, PANELS.items(), strict=True):
+        parts += _frame(left, name)
+        for color, row in zip(COLORS, data.values(), strict=True):
+            parts += _curve(left, row[key], color)
+    parts += _legend(list(data))
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{title}" '
+        'font-family="Helvetica, Arial, sans-serif" font-size="16">'
+    )
+    background = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>'
+    return "\n".join([opening, f"<title>{title}</title>", background, *parts, "</svg>", ""])
+
+
+def _frame(left: int, name: str) -> list[str]:
+    """Title, axes and the diagonal of a panel."""
+    bottom = TOP + SIDE
+    middle = left + SIDE / 2
+    parts = [
+        _text(left, TOP - 18, name, "start", ' font-weight="bold"'),
+        f'<rect x="{left}" y="{TOP}" width="{SIDE}" height="{SIDE}" fill="none" '
+        'stroke="#b0b0b0"/>',
+        f'<line x1="{left}" y1="{bottom}" x2="{left + SIDE}" y2="{TOP}" stroke="#808080" '
+        'stroke-dasharray="5 5"/>',
+        _text(middle, bottom + 46, "mean probability of the best class", "middle"),
+    ]
+    for tick in (0.0, 0.5, 1.0):
+        parts.append(_text(left + tick * SIDE, bottom + 22, f"{tick:g}", "middle"))
+        parts.append(_text(left - 8, bottom - tick * SIDE + 5, f"{tick:g}", "end"))
+    turn = f' transform="rotate(-90 {left - 40} {TOP + SIDE / 2})"'
+    parts.append(_text(left - 40, TOP + SIDE / 2, "share that is right", "middle", turn))
+    return parts
+
+
+def _curve(left: int, bins: list[list[float]], color: str) -> list[str]:
+    """One data set: points of the bins of certainty, larger where more samples are."""
+    points = []
+    circles = []
+    for share, certainty, right in bins:
+        if share < SMALLEST_SHARE:
+            continue
+        x = left + SIDE * certainty / share
+        y = TOP + SIDE * (1.0 - right / share)
+        radius = 3.0 + 8.0 * share**0.5
+        points.append(f"{x:.1f},{y:.1f}")
+        circles.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{color}" '
+            'fill-opacity="0.55"/>'
+        )
+    line = f'<polyline points="{" ".join(points)}" fill="none" stroke="{color}" '
+    return [line + 'stroke-width="2"/>', *circles]
+
+
+def _legend(names: list[str]) -> list[str]:
+    """Colors of the data sets, three to a line."""
+    parts = []
+    for i, name in enumerate(names):
+        x = 80 + 220 * (i % 3)
+        y = TOP + SIDE + 84 + 26 * (i // 3)
+        parts.append(f'<circle cx="{x}" cy="{y}" r="7" fill="{COLORS[i]}"/>')
+        parts.append(_text(x + 16, y + 5, name, "start"))
+    return parts
+
+
+def _text(x: float, y: float, text: str, anchor: str, style: str = "") -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="#1a1a1a"{style}>{text}</text>'
+    )
+
+
+if __name__ == "__main__":
+    write_picture()
