@@ -92,8 +92,9 @@ def evaluate(options: Evaluation) -> None:
 
     Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
     are those the data set names, or random ones, `--splits` times. With `--panel` lists of
-    features in files are compared, too. The page (`--out`) also shows the recall of each
-    class, confusions, and what is lost when features fail.
+    features in files are compared, too. Where classes are described, unseen classes are
+    also predicted from their descriptions: alone, and when seen classes compete. The page
+    (`--out`) shows the recall of each class, confusions, and what is lost when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
@@ -111,7 +112,7 @@ def evaluate(options: Evaluation) -> None:
 
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab import versions
-    from semfs.lab.details import detail_sections
+    from semfs.lab.detail_sections import detail_sections
     from semfs.lab.evaluate import evaluate as evaluate_methods
     from semfs.lab.report import write_report
 
@@ -245,8 +246,8 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
             # no score where k is larger than the number of features
             lines.append([method, *scores, f"{means[method]:.3f}"])
         lines.sort(key=lambda line: -means[line[0]])
-        # nearest neighbors are of seen classes, as their title says
-        title = name if metric == "knn" else f"{name} on unseen classes"
+        # neighbors are of seen classes, the harmonic mean is of both, as their titles say
+        title = name if metric in ("knn", "harmonic") else f"{name} on unseen classes"
         if n_splits > 1:
             title += f", {n_splits} splits"
         print_table(title, ["method", *(f">{k}" for k in ks), ">mean"], lines)

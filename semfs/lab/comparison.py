@@ -18,7 +18,14 @@ from scipy.special import stdtrit
 #: Measures of a clustering: column of a row, and title.
 METRICS = {"acc": "ACC", "nmi": "NMI"}
 #: Measures that `evaluate` adds.
-MORE_METRICS = {"ari": "ARI", "knn": "k-NN (seen classes)"}
+MORE_METRICS = {
+    "ari": "ARI",
+    "knn": "k-NN (seen classes)",
+    "zero_shot": "zero-shot accuracy",
+    "harmonic": "harmonic mean (seen and unseen compete)",
+}
+#: Measures of zero-shot prediction, which a page shows beside those of clusterings.
+ZERO_SHOT_METRICS = {name: MORE_METRICS[name] for name in ("zero_shot", "harmonic")}
 
 #: Upper quantile of a two-sided interval of 95 %.
 UPPER_QUANTILE = 0.975

@@ -15,13 +15,14 @@ from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
-from semfs.lab.measures import MORE_MEASURES, check_metrics
+from semfs.lab.measures import MORE_MEASURES, ZERO_SHOT_MEASURES, check_metrics
 from semfs.lab.methods import METHODS, Method, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.splits import Splits, class_splits, random_splits
 from semfs.lab.store import Row, Store
+from semfs.lab.zero_shot import is_described
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -51,6 +52,9 @@ def evaluate(
     metrics: Sequence[str] = (),
 ) -> tuple[list[Row], Summary]:
     """Select features on seen classes, cluster the unseen classes with them, and score that.
+
+    Where classes are described, unseen classes are also predicted from their descriptions
+    (`semfs.lab.zero_shot`), by the same predictor for all methods.
 
     Parameters
     ----------
@@ -94,12 +98,14 @@ def evaluate(
     ks = sorted(set(ks))
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
+    # Labels alone do not say what unseen classes are like.
+    predicted = ZERO_SHOT_MEASURES if is_described(data.attributes) else ()
     protocol = Protocol(
         tuple(ks),
         n_repeats,
         seed,
         unlabeled_half=bool(uses_unlabeled),
-        measures=(*MORE_MEASURES, *metrics),
+        measures=(*MORE_MEASURES, *predicted, *metrics),
     )
     # The store is in memory: results are returned as rows, and not kept.
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -176,9 +182,8 @@ def _without_repetition(
 
     Such a table says nothing about unseen classes, so the numbers would be those of "semfs".
     """
-    table = data.attributes
     # Asked for alone, it is run all the same: no other method has its numbers.
-    if len(methods) == 1 or not np.array_equal(table, np.eye(len(table))):
+    if len(methods) == 1 or is_described(data.attributes):
         return methods
     return [method for method in methods if method is not METHODS["semfs-described"]]
 

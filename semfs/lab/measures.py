@@ -1,4 +1,4 @@
-"""Measures beside ACC and NMI: ARI, nearest neighbors on seen classes, and the user's own.
+"""Measures beside ACC and NMI: ARI, neighbors, zero-shot prediction, and the user's own.
 
 A measure of the user's is a function ``metric(X, y)`` that returns a number, larger is better:
 X (n, k) are samples of the unseen classes, restricted to the selected features, and y (n,)
@@ -14,19 +14,23 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from semfs._typing import Indices, LabelsLike, Matrix
-from semfs.lab.details import seen_confusion
+from semfs.lab.confusion import seen_confusion
 from semfs.lab.splits import SplitData
+from semfs.lab.zero_shot import zero_shot
 
 #: Names of the measures that `evaluate` adds to ACC and NMI.
 ARI = "ari"
 KNN = "knn"
 MORE_MEASURES = (ARI, KNN)
+#: Those that it adds if classes are described: accuracy on the unseen classes, and harmonic
+#: mean of the accuracies on seen and unseen classes when all compete.
+ZERO_SHOT = "zero_shot"
+HARMONIC = "harmonic"
+ZERO_SHOT_MEASURES = (ZERO_SHOT, HARMONIC)
 
 #: Names that a measure of the user's cannot have: they are columns of a row.
-RESERVED = {"acc", "nmi", "k", "seconds", "seed", *MORE_MEASURES}
+RESERVED = {"acc", "nmi", "k", "seconds", "seed", *MORE_MEASURES, *ZERO_SHOT_MEASURES}
 
 #: A measure of the user's.
 Metric: TypeAlias = Callable[[Matrix, LabelsLike], float]
@@ -80,10 +84,15 @@ def single_scores(
 ) -> dict[str, float]:
     """Return the measures of features (k,) that do not depend on a K-means run."""
     found = {}
+    if ZERO_SHOT in measures:
+        # Both come from one fit.
+        predicted = zero_shot(split, features, seed)
+        found[ZERO_SHOT] = predicted.accuracy
+        found[HARMONIC] = predicted.harmonic_mean
     for measure in measures:
         if measure == KNN:
             found[KNN] = _seen_accuracy(split, features, seed)
-        elif measure != ARI:
+        elif measure != ARI and measure not in ZERO_SHOT_MEASURES:
             value = float(find_metric(measure)(split.X_unseen[:, features], split.y_unseen))
             if not math.isfinite(value):
                 raise ValueError(f"The metric {measure} returned {value}, not a finite number.")
@@ -93,6 +102,4 @@ def single_scores(
 
 def _seen_accuracy(split: SplitData, features: Indices, seed: int) -> float:
     """Balanced accuracy of nearest neighbors on held-out samples of the seen classes."""
-    confusion = seen_confusion(split.X[:, features], split.y, split.seed(seed))
-    tested = confusion.n_samples > 0
-    return float(np.mean(confusion.recalls[tested])) if tested.any() else 0.0
+    return seen_confusion(split.X[:, features], split.y, split.seed(seed)).accuracy()

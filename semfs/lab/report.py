@@ -24,6 +24,7 @@ from semfs.io.safety import atomic_write
 from semfs.lab.comparison import (
     Row,
     is_oracle,
+    metrics_of,
 )
 from semfs.lab.sections import (
     PAGE_FOLDER,
@@ -272,8 +273,13 @@ def _difference(value: float, sign: bool = False) -> str:
 
 
 def _as_csv(rows: Iterable[Row]) -> str:
-    """The rows of a run as CSV."""
-    return as_csv(CSV_COLUMNS, ([row.get(name) for name in CSV_COLUMNS] for row in rows))
+    """The rows of a run as CSV; further measures, where there are some, come last."""
+    rows = list(rows)
+    further = [name for name in metrics_of(rows) if name not in CSV_COLUMNS]
+    columns = [*CSV_COLUMNS]
+    for name in further:
+        columns += [name, f"{name}_sd"]
+    return as_csv(columns, ([row.get(name) for name in columns] for row in rows))
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

@@ -18,6 +18,7 @@ from scipy import sparse
 from semfs._typing import Indices
 from semfs.baselines import RandomSelector
 from semfs.lab.data import Loader, load
+from semfs.lab.measures import ZERO_SHOT
 from semfs.lab.methods import Method, Size, find_method, fit_selector, prepare
 from semfs.lab.scoring import score_features, score_random_draws
 from semfs.lab.splits import (
@@ -28,6 +29,7 @@ from semfs.lab.splits import (
     synthetic_data,
 )
 from semfs.lab.store import Job, Result, Store
+from semfs.lab.zero_shot import zero_shot
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -143,6 +145,8 @@ class Runner:
         features, by_k = _feature_names(split, features_by_k)
         if by_k:
             extra["features_by_k"] = by_k
+        if ZERO_SHOT in self.protocol.measures and len(split.y_unseen):
+            extra["recalls"] = _recalls(split, features_by_k, seed)
         return Result(scores, seconds, features, extra)
 
     def samples(self, job: Job) -> SplitData:
@@ -190,6 +194,14 @@ def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
     if not_used:
         facts["not_used"] = not_used
     return facts
+
+
+def _recalls(
+    split: SplitData, features_by_k: Mapping[int, Indices], seed: int
+) -> dict[str, Any]:
+    """Recalls of each class by zero-shot prediction with the largest number of features."""
+    k = max(features_by_k)
+    return {"k": int(k), **zero_shot(split, features_by_k[k], seed).recalls()}
 
 
 def _feature_names(

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from semfs.lab.comparison import (
     METRICS,
+    ZERO_SHOT_METRICS,
     Interval,
     Point,
     Row,
@@ -24,6 +25,7 @@ from semfs.lab.comparison import (
     curves,
     is_oracle,
     lead,
+    metrics_of,
     standings,
     value_of,
 )
@@ -48,6 +50,14 @@ ROUNDING = 1e-9
 
 #: Stands in place of the features of a method that draws new ones for every K-means run.
 RANDOM_DRAWS = "a new random draw per run"
+
+#: What the figures of zero-shot prediction show.
+ZERO_SHOT_TEXT = (
+    "Zero-shot accuracy: share of the samples of each unseen class that are predicted to be of "
+    "it, when unseen classes compete among themselves; mean over these classes. Harmonic mean: "
+    "of the accuracies on held-out samples of the seen classes and on the unseen classes, when "
+    "all compete. The same predictor serves all methods: SemFS, fitted to their features."
+)
 
 #: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat
 #: map: x, color, remark.
@@ -177,8 +187,10 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     found: dict[tuple[str, str], Standings] = {}
     figures = []
     for name, of_dataset in _group_by(rows, "dataset").items():
+        measured = metrics_of(of_dataset)
+        predicted = {m: title for m, title in ZERO_SHOT_METRICS.items() if m in measured}
         # The summary and the table of standings show the same comparison.
-        for metric, title in METRICS.items():
+        for metric, title in (METRICS | predicted).items():
             found[name, title] = standings(of_dataset, metric)
         n_splits = len({str(row["split"]) for row in of_dataset})
         spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
@@ -187,6 +199,10 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
         )
         panels = score_panels({name: of_dataset}, "k", FEATURES)
         figures.append(Section(f"Clustering: {data_title(name)}", [text], panels=panels))
+        if predicted:
+            panels = score_panels({name: of_dataset}, "k", FEATURES, predicted)
+            title = f"Zero-shot accuracy: {data_title(name)}"
+            figures.append(Section(title, [ZERO_SHOT_TEXT], panels=panels))
     return [
         Section("Summary", standings=found),
         *figures,
@@ -323,11 +339,12 @@ def score_panels(
     datasets: Mapping[str, Sequence[Row]],
     x: str,
     x_title: str,
+    metrics: Mapping[str, str] = METRICS,
 ) -> list[Panel]:
     """Return one panel per data set and measure."""
     panels = []
     for name, rows in datasets.items():
-        for metric, title in METRICS.items():
+        for metric, title in metrics.items():
             found = curves(rows, metric, x)
             log = "x" if _spans_orders_of_magnitude(found) else ""
             panels.append(_panel(f"{data_title(name)}: {title}", found, x_title, title, log))

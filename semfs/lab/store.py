@@ -123,7 +123,8 @@ class Result:
         Names of the selected features, best first.
     extra : mapping
         Further JSON values. ``features_by_k`` holds the features for each k if those for a
-        smaller k are not the first ones for a larger k.
+        smaller k are not the first ones for a larger k; ``recalls`` those of each class by
+        zero-shot prediction, and the ``k`` they belong to.
     """
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
@@ -377,6 +378,7 @@ def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
     result = value["result"]
     extra = dict(result["extra"])
     features_by_k = extra.pop("features_by_k", {})
+    recalls = extra.pop("recalls", {})
     common = job.columns | {
         "seconds": result["seconds"],
         "extra": extra,
@@ -389,7 +391,11 @@ def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
     rows = []
     for k, scores in scores_by_k.items():  # JSON has text as keys
         features = features_by_k.get(k) or result["features"][: int(k)]
-        rows.append(common | _score_columns(int(k), scores) | {"features": features})
+        row = common | _score_columns(int(k), scores) | {"features": features}
+        # Recalls of classes are those of one k.
+        if recalls and recalls["k"] == int(k):
+            row["extra"] = extra | {"recalls": recalls}
+        rows.append(row)
     return rows
 
 

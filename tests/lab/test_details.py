@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from semfs.datasets import load_sample
 from semfs.evaluation import cluster_scores
 from semfs.io.safety import FileError
-from semfs.lab.details import details_of, robustness, seen_confusion, unseen_confusion
+from semfs.lab.confusion import seen_confusion, unseen_confusion
+from semfs.lab.details import details_of, robustness
 from semfs.lab.evaluate import evaluate
 from semfs.lab.methods import panel_method
 from semfs.lab.panels import read_panel

@@ -10,7 +10,7 @@ from semfs.datasets import load_sample
 from semfs.evaluation import starting_rows
 from semfs.evaluation.scores import run_kmeans
 from semfs.lab.comparison import metrics_of
-from semfs.lab.details import seen_confusion
+from semfs.lab.confusion import seen_confusion
 from semfs.lab.evaluate import evaluate
 from semfs.lab.splits import SplitData
 
@@ -60,7 +60,9 @@ def test_random_features_have_all_measures_too():
     row = next(row for row in rows if row["method"] == "random")
     assert 0 < row["knn"] < 1
     assert row["knn_sd"] > 0
-    assert list(metrics_of(rows)) == ["acc", "nmi", "ari", "knn"]
+    assert list(metrics_of(rows)) == ["acc", "nmi", "ari", "knn", "zero_shot", "harmonic"]
+    assert row["zero_shot_sd"] > 0
+    assert row["harmonic_sd"] > 0
 
 
 def test_ones_own_metric_is_a_column_of_the_rows(own_module):
