@@ -521,6 +521,16 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def check_unique_names(columns: Sequence[object]) -> None:
+    """Raise if two columns of a frame have one name: features are found by name."""
+    names = [str(name) for name in columns]
+    if len(set(names)) == len(names):
+        return
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    shown = listed([repr(name) for name in repeated])
+    raise ValueError(f"X has several columns of the same name: {shown}. Rename them.")
+
+
 def listed(items: Sequence[object], most: int = 5) -> str:
     """Return the first items joined by commas, and how many more there are.
 

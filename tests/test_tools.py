@@ -1,4 +1,4 @@
-"""The fuzz of tools/fuzz.py and the kills of tools/kill.py, in small."""
+"""The fuzz of tools/fuzz.py and tools/fuzz_api.py, and the kills of tools/kill.py, in small."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("anndata")
 pytest.importorskip("openpyxl")
 fuzz = pytest.importorskip("fuzz")
+fuzz_api = pytest.importorskip("fuzz_api")
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,13 @@ def test_hard_problems_give_finite_scores_or_one_clear_line(number, tmp_path):
     path.write_bytes(fuzz.mutation("problems", [], 1, number))
     how, message = fuzz.verdict("problems", path)
     assert how in ("accepted", "refused"), message
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_calls_with_hostile_data_are_answered_or_refused_clearly(number, tmp_path):
+    for i in range(3 * number, 3 * number + 3):
+        kind, message = fuzz_api.verdict(i, 0, tmp_path)
+        assert kind in ("answered", "refused"), f"call {i}: {message}"
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from semfs.io.chunks import zarr_chunks
 from semfs.io.reader import Reader, Request, SlicedArray
 from semfs.io.safety import DAMAGED, FileError, stored_size
@@ -39,10 +41,13 @@ class ZarrStore(Store):
         return stored_size(self.path / name)
 
     def sparse_arrays(self, name: str) -> SparseArrays:
+        """Return data, indices and indptr; raise if chunks of the indices are missing."""
         indices = self.array(f"{name}/indices")
         # a missing chunk reads as zeros: all entries would be in the first column
         missing = indices.nchunks - indices.nchunks_initialized
-        if missing:
+        # chunks of zeros are not written; two entries of a row cannot both be there
+        indptr = self.array(f"{name}/indptr")
+        if missing and (np.diff(indptr[:]) > 1).any():
             raise FileError(
                 f"{self.path}: {missing} of {indices.nchunks} chunks of "
                 f"{name}/indices are missing. {DAMAGED}"

@@ -33,6 +33,8 @@ KERNELS = tuple(itertools.product((True, False), WIDTHS))
 #: Attributes whose spread over the seen classes is below this share of their size say nothing:
 #: the differences are rounding errors, as of a table that was stored in float32.
 SAME_VALUE = float(np.sqrt(np.finfo(np.float64).eps))
+#: Errors of kernels that differ by less than this share of them are equal up to rounding.
+SAME_ERROR = 1e-9
 #: Attributes that are only perhaps the features themselves (columns without names) are taken
 #: for them if that explains this much more of the spread of classes left out …
 CLEAR_EVIDENCE = 0.05
@@ -172,7 +174,8 @@ class MeanModel:
             standardized, width = kernel
             K = _centered_kernel(A * (inverse_spread if standardized else ones), width)
             for error, penalty in _leave_one_out(K, products):
-                if error < smallest_error:
+                # of errors equal up to rounding the first counts: rounding must not decide
+                if error < smallest_error * (1.0 - SAME_ERROR):
                     smallest_error = error
                     best = (penalty, kernel)
         penalty, (standardized, width) = best

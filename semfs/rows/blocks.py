@@ -415,7 +415,7 @@ class BlockSource(OutOfCoreRows):
 
     def standardized(self) -> Self:
         """Return the source with features of standard deviation 1 among labeled samples."""
-        sums = self.accumulate(matrix=False, precise=True)
+        sums = self.checked_sums(matrix=False, precise=True)
         spread = np.sqrt(np.maximum(sums.diag, 0.0) / sums.total)
         # constant features stay as they are
         constant = spread <= CONSTANT_SPREAD * np.abs(sums.mean)

@@ -33,7 +33,7 @@ from semfs.rows.workers import (
     sum_of,
 )
 from semfs.system import import_optional
-from semfs.validation import check_weights
+from semfs.validation import check_unique_names, check_weights
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Matrix
@@ -370,6 +370,7 @@ def _chunk_rows(
 def _split_frame(frame: DaskFrame, y: Any) -> tuple[DaskArray, Any, list[str]]:
     """Return the features of a DataFrame as an array, the labels, and the feature names."""
     columns = frame.columns.tolist()
+    check_unique_names(columns)
     if isinstance(y, str) and y not in columns:
         shown = ", ".join(map(str, columns[:10]))
         raise ValueError(f"X has no column {y!r} with the labels; its first ones are: {shown}.")

@@ -452,7 +452,9 @@ class Accumulator:
         n = counts.sum()
         gap = mean - self.mean
         factor = self.total * n / (self.total + n)
-        self.diag += diag + factor * gap**2
+        # sums that overflow are refused when they are used
+        with np.errstate(over="ignore"):
+            self.diag += diag + factor * gap**2
         if self.upper is not None:
             add_outer(self.upper, factor, gap)
         self.total += n

@@ -134,7 +134,8 @@ class Calibration:
         sample = self.sample
         counts = sample.counts[sample.codes]
         # simulated samples, of infinite counts, are no part of the means
-        factor = np.where(np.isinf(counts), 1.0, counts / np.maximum(counts - 1.0, 1.0)) ** 2
+        known = np.where(np.isinf(counts), 1.0, counts)
+        factor = (known / np.maximum(known - 1.0, 1.0)) ** 2
         constant = self.predictor.log_constant
         is_class = position == sample.codes[:, None]
         stretched = constant - factor[:, None] * (constant - scores)

@@ -65,6 +65,7 @@ from semfs.validation import (
     ParameterError,
     ParameterWarning,
     check_all_finite,
+    check_unique_names,
     check_weights,
     did_you_mean,
     listed,
@@ -539,6 +540,7 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     if not is_frame(X):
         return X
     frame: Any = X  # of pandas or polars, which share no base class
+    check_unique_names(frame.columns)
     # of pandas by place, because two columns may have one name
     by_place = getattr(frame, "iloc", frame)
     columns = [by_place[:, j] for j in range(frame.shape[1])]
@@ -1075,6 +1077,7 @@ def present_features(
         found = list(samples.columns) if hasattr(samples, "columns") else None
     if found is None:
         return None
+    check_unique_names(found)
     known = {str(name) for name in found}
     selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
     return samples, np.array([name in known for name in selected])

@@ -190,7 +190,10 @@ class NamingSelector(RankingSelector):
         question = question.with_unknown(unknown, unknown_rate)
         # batches are given by row number, which a lazy chunk does not know
         if is_dask(X) and batch is None:
-            return map_lazily(self, X, question.best_class)
+            if unknown is None:
+                return map_lazily(self, X, question.best_class)
+            # chunks with and without refused samples must be of one type
+            return map_lazily(self, X, lambda Z: question.best_class(Z).astype(object))
         return _concatenated(map(question.best_class, question.blocks), X)
 
     def predict_together(

@@ -35,6 +35,10 @@ RIDGE = 0.1
 #: Descriptions of a class that differ by less than this share of their largest number are the
 #: same, up to rounding (float32, a CSV file of six digits).
 SAME_DESCRIPTION = 1e-3
+OTHER_UNITS = (
+    "X has numbers so much larger than those of fit that predictions overflow. Bring X to the "
+    "units of fit."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +60,7 @@ class ClassPredictor:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
         position = self.seen_positions(table)
         seen = position >= 0
-        Z = (Z - self._center) / self._spread
+        Z = self._standardized(Z)
         out = np.empty((len(Z), len(position)))
         if seen.any():
             density = self._seen_density
@@ -65,11 +69,14 @@ class ClassPredictor:
         if not seen.all():
             means = self._unseen_means(table.values[~seen])
             out[:, ~seen] = self._unseen_density.log_likelihood(Z, means)
+        # infinitely far from all classes, a sample would go to any of them
+        if not np.isfinite(out).all():
+            raise ValueError(OTHER_UNITS)
         return out
 
     def whiten(self, Z: Float64) -> Float64:
         """Return Z (n, k) in coordinates in which samples of a class have unit covariance."""
-        return self._seen_density.whiten((Z - self._center) / self._spread)
+        return self._seen_density.whiten(self._standardized(Z))
 
     @property
     def log_constant(self) -> float:
@@ -105,10 +112,7 @@ class ClassPredictor:
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
         if not np.isfinite(found).all():
-            raise ValueError(
-                "X has numbers so much larger than those of fit that predictions overflow. "
-                "Bring X to the units of fit."
-            )
+            raise ValueError(OTHER_UNITS)
         return found
 
     def class_means(self, table: AttributeTable) -> Float64:
@@ -169,6 +173,11 @@ class ClassPredictor:
     def _center(self) -> Float64:
         """Mean (k,) of the class means, near which differences keep their digits."""
         return self.means.mean(axis=0)
+
+    def _standardized(self, Z: Float64) -> Float64:
+        """Return samples (n, k) in spreads about the center."""
+        with np.errstate(over="ignore"):
+            return (Z - self._center) / self._spread
 
     @cached_property
     def _standardized_means(self) -> Float64:
@@ -258,8 +267,9 @@ class GaussianDensity:
 
     def log_likelihood(self, Z: Float64, whitened_means: Float64) -> Float64:
         """Return log-likelihoods (n, U) of samples Z (n, k), up to a constant of k."""
-        distances = cdist(self.whiten(Z), whitened_means, "sqeuclidean")
-        return self.log_constant - 0.5 * distances
+        with np.errstate(over="ignore", invalid="ignore"):
+            distances = cdist(self.whiten(Z), whitened_means, "sqeuclidean")
+            return self.log_constant - 0.5 * distances
 
 
 def same_space(

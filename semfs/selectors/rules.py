@@ -509,6 +509,7 @@ class _PanelMaker:
                 feasible = feasible_panel(demands)
             if feasible is None:
                 raise self._refusal(demands, n_budget)
+            self._check_not_empty(demands, n_budget)
         panel = Panel(
             n_units=self.count,
             unit_of=self.unit_of,
@@ -518,6 +519,25 @@ class _PanelMaker:
         )
         relaxed = self._relaxed(panel, n_budget, rules)
         return replace(rules, panel=replace(panel, relaxed=relaxed))
+
+    def _check_not_empty(self, demands: Demands, n_budget: int) -> None:
+        """Raise if every unit alone exceeds a limit: without a number, none is a panel too."""
+        is_empty = self.count is None and not self.forced.any() and not len(demands.needs)
+        if not is_empty:
+            return
+        if not self.available.any():
+            message = "is None, but the rules leave nothing to select from."
+            raise ParameterError("n_features_to_select", message)
+        fits = (demands.usage <= demands.limits[:, None]).all(axis=0)
+        if (fits & self.available).any():
+            return
+        if n_budget:
+            cheapest = float(demands.usage[0, self.available].min())
+            if cheapest > demands.limits[0]:
+                limit = f"{demands.limits[0]:g}"
+                message = f"of {limit} buys nothing: the cheapest feature costs {cheapest:g}."
+                raise ParameterError("budget", message)
+        raise ParameterError("capacity", "is below the signal of every feature.")
 
     def _unit_costs(self) -> Float64:
         """Cost (U,) of each unit: of its features, or by the label of its group."""

@@ -302,7 +302,9 @@ def test_distances_that_are_lost_in_rounding_are_named(method):
 def test_an_ill_conditioned_ridge_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        FSASL(1).fit([[1e8, 0.0], [1e8 + 1, 0.0], [1e8 + 2, 1e-9]])
+        fitted = FSASL(1).fit([[1e8, 0.0], [1e8 + 1, 0.0], [1e8 + 2, 1e-9]])
+    assert np.isfinite(fitted.scores_).all()
+    assert sorted(fitted.order_) == [0, 1]
 
 
 def test_l20alm_path_gives_what_single_fits_give():

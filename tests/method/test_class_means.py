@@ -140,3 +140,15 @@ def test_unseen_classes_described_alike_are_not_used():
     table[18:] = A[18]
     plain = SemFS(5, attributes=A[:18]).fit(X, y)
     assert_array_equal(SemFS(5, attributes=table).fit(X, y).order_, plain.order_)
+
+
+def test_of_kernels_that_predict_equally_well_the_first_is_taken_whatever_the_layout():
+    # all kernels agree on an attribute of two values; they differ on a third one
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        A = rng.integers(0, 2, (40, 1)).astype(float)
+        means = rng.normal(size=(40, 5)) + A
+        third = np.array([[0.4]])
+        expected = MeanModel.fit(A, means).predict(third)
+        again = MeanModel.fit(A, np.asfortranarray(means)).predict(third)
+        assert_allclose(again, expected, rtol=1e-9)

@@ -352,3 +352,15 @@ def test_broken_h5ad_is_explained(tmp_path):
         open_blocks(path, label)
     with pytest.raises(FileError, match=r"no layers/none; layers: double, raw"):
         open_blocks(path, KINDS, key="none")
+
+
+def test_zarr_may_leave_chunks_of_zeros_out(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    X = sp.csr_matrix(np.arange(1.0, 13.0)[:, None])
+    path = tmp_path / "cells.zarr"
+    cells = anndata.AnnData(X)
+    cells.obs["kind"] = np.repeat(["a", "b"], 6)
+    cells.write_zarr(path)
+    assert zarr.open(path)["X/indices"].nchunks_initialized == 0
+    selector = SemFS(1).fit(path, "kind")
+    assert_allclose(selector.class_means_[:, 0], [3.5, 9.5])

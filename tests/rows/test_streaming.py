@@ -184,3 +184,17 @@ def test_wrong_use_is_one_clear_line(wrong, message, tmp_path, monkeypatch):
     (tmp_path / "X.docx").write_text("1 2")
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         SemFS(3).fit(*wrong(X, y))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_files_that_cannot_be_scaled_are_refused_without_noise():
+    unlabeled = open_blocks(np.eye(4), [np.nan] * 4)
+    with pytest.raises(ValueError, match=r"no labeled rows|only one class|at least two"):
+        unlabeled.standardized()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_blocks_whose_means_are_too_far_apart_are_refused_without_noise():
+    blocks = [(np.zeros((4, 2)), [0, 1, 0, 1]), (np.full((4, 2), 1e200), [0, 1, 0, 1])]
+    with pytest.raises(ValueError, match="squares overflow"):
+        SemFS(1).fit(blocks)

@@ -228,3 +228,33 @@ def test_a_rule_that_forbids_a_perfect_fit_is_told_without_a_share():
     X = np.column_stack([y.astype(float), np.random.default_rng(0).normal(size=20)])
     selector = SemFS(1, include=[1], gamma=0.0, max_correlation=1.0).fit(X, y)
     assert "it raises J from about 0 to" in selector.rules_[0]
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_samples_infinitely_far_from_all_classes_are_refused(method):
+    X, y, A = make_problem()
+    selector = SemFS(3, attributes=A).fit(X, y)
+    with pytest.raises(ValueError, match="Bring X to the units of fit"):
+        getattr(selector, method)(1e200 * X)
+
+
+def test_columns_of_one_name_are_refused_by_name():
+    pandas = pytest.importorskip("pandas")
+    X, y, _ = make_problem()
+    frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+        SemFS(2).fit(frame, y)
+    selector = SemFS(2).fit(frame.set_axis(["a", "b", "c"], axis=1), y)
+    for missing in ("error", "ignore"):
+        with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+            selector.predict(frame, missing_features=missing)
+
+
+def test_columns_of_one_name_are_refused_in_dask():
+    dataframe = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    X, y, _ = make_problem()
+    frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "a"]).assign(kind=y)
+    with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+        SemFS(2).fit(dataframe.from_pandas(frame, npartitions=2), "kind")

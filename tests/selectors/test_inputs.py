@@ -190,3 +190,16 @@ def test_dask_collections_are_transformed_and_predicted_lazily():
         assert_allclose(result.compute(), getattr(selector, name)(X))
     with pytest.raises(ValueError, match="3 features"):
         selector.transform(lazy[:, :3])
+
+
+def test_refused_samples_of_dask_arrays_are_named_in_one_type():
+    array = pytest.importorskip("dask.array")
+    X, y, A = make_problem(n=120, d=15)
+    selector = SemFS(4, A).fit(X, y)
+    Z = X.copy()
+    Z[:3] += 1e3  # far from all classes, in the first chunk only
+    lazy = array.from_array(Z, chunks=(50, 15))
+    named = selector.predict(lazy, unknown="none of them", unknown_rate=0.01).compute()
+    expected = selector.predict(Z, unknown="none of them", unknown_rate=0.01)
+    assert named.tolist() == expected.tolist()
+    assert named[:3].tolist() == ["none of them"] * 3

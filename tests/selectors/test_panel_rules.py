@@ -314,3 +314,17 @@ def test_a_capacity_that_is_too_small_names_its_class():
     X = rng.random((60, 8)) + 5.0
     with pytest.raises(ValueError, match="capacity of cow has no room"):
         SemFS(4, capacity={"cow": 1.0}).fit(X, y)
+
+
+def test_a_budget_that_buys_nothing_is_refused():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 10)
+    X = 5.0 + y[:, None] + rng.normal(size=(30, 4))
+    with pytest.raises(ValueError, match=r"budget of 1 buys nothing: the cheapest .* costs 2"):
+        SemFS(None, costs=[2.0, 3.0, 4.0, 5.0], budget=1.0).fit(X, y)
+    options = {"costs": [0.0, 0.0, 0.0, 0.0], "budget": 1.0, "capacity": 0.5}
+    with pytest.raises(ValueError, match="capacity is below the signal of every feature"):
+        SemFS(None, **options).fit(X, y)
+    # what is forced needs no further feature
+    chosen = SemFS(None, costs=[1.0, 3.0, 4.0, 5.0], budget=1.0, include=[0]).fit(X, y)
+    assert chosen.get_support().tolist() == [True, False, False, False]

@@ -31,21 +31,23 @@ def toy():
 TABLE = {"ant": [0.0, 6.0], "bee": [1.0, 6.0], "cat": [0.0, 4.0], "dog": [0.5, 4.0]}
 
 
-def same(first, second):
-    """Whether two values are of one type and equal, in depth."""
+def assert_same(first, second):
+    """Assert that two values are of one type and equal, in depth."""
     assert type(first) is type(second)
     if isinstance(first, np.ndarray):
         assert first.dtype == second.dtype
         assert_array_equal(first, second)
     elif isinstance(first, (AttributeTable, SemFS)):
         public = [key for key in vars(first) if not key.startswith("_")]
-        same([getattr(first, key) for key in public], [getattr(second, key) for key in public])
+        assert_same(
+            [getattr(first, key) for key in public], [getattr(second, key) for key in public]
+        )
     elif isinstance(first, dict):
-        same(list(first.items()), list(second.items()))
+        assert_same(list(first.items()), list(second.items()))
     elif isinstance(first, (list, tuple)):
         assert len(first) == len(second)
         for one, other in zip(first, second):
-            same(one, other)
+            assert_same(one, other)
     elif hasattr(first, "equals"):
         assert first.equals(second)
         assert list(first.columns) == list(second.columns)
@@ -78,9 +80,9 @@ def test_every_selector_comes_back_the_same(selector, tmp_path):
     selector.fit(X, y)
     back = load(save(selector, tmp_path / "it"))
     assert type(back) is type(selector)
-    same(selector.get_params(), back.get_params())
+    assert_same(selector.get_params(), back.get_params())
     kept = [key for key in vars(selector) if key.endswith("_")]
-    same([getattr(selector, key) for key in kept], [getattr(back, key) for key in kept])
+    assert_same([getattr(selector, key) for key in kept], [getattr(back, key) for key in kept])
     assert_array_equal(back.transform(X), selector.transform(X))
     assert back.fit(X, y).n_features_in_ == 7
 
@@ -101,8 +103,8 @@ def test_attribute_tables_of_all_kinds_come_back(kind, tmp_path):
     y = y if kind != "array" else np.arange(40) % 4
     selector = SemFS(2, attributes=tables()[kind]).fit(X, y)
     back = load(save(selector, tmp_path / "it.npz"))
-    same(selector.attributes, back.attributes)
-    same(selector.classes_, back.classes_)
+    assert_same(selector.attributes, back.attributes)
+    assert_same(selector.classes_, back.classes_)
     assert_array_equal(back.predict(X), selector.predict(X))
     assert_array_equal(back.fit(X, y).order_, selector.order_)
 
@@ -129,7 +131,7 @@ def test_a_new_fitted_attribute_is_kept_without_further_code(tmp_path):
     selector = SemFS(3).fit(*toy())
     selector.preprocessing_ = {"normalize": "log1p", "scale": np.arange(7.0), "pair": (1, None)}
     back = load(save(selector, tmp_path / "it.npz"))
-    same(back.preprocessing_, selector.preprocessing_)
+    assert_same(back.preprocessing_, selector.preprocessing_)
 
 
 # ---- the promise to later versions ------------------------------------------------------

@@ -354,3 +354,11 @@ def test_simulated_samples_have_the_means_and_covariance_they_were_given():
     assert not sample.is_real
     for label in (0, 1):
         assert_allclose(sample.Z[sample.codes == label].mean(axis=0), means[label], atol=1.5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fit_to_sums_is_calibrated_without_noise(problem):
+    A, (X, y), (X_new, _), _ = problem
+    selector = SemFS(6, A).fit_moments(Moments.from_data(X, y))
+    P = selector.predict_proba(X_new)
+    assert_allclose(P.sum(axis=1), 1.0)
