@@ -1,7 +1,7 @@
 """Tables of the pages, made from the files that the benchmarks write.
 
-A table whose file is not there is empty, and the page does without it. As a script this
-renews the tables of README.md.
+A table without rows, or without its file, is an error: a page must not lose one silently. As a
+script this renews the tables and pictures of README.md.
 """
 
 import json
@@ -29,16 +29,15 @@ def tables() -> dict[str, str]:
     made: dict[str, tuple[str, Callable[[dict], str]]] = {
         "install": ("install", install_table),
         "core": ("core", core_table),
-        "crossval": ("crossval", crossval_sentence),
         "batch": ("batch", batch_table),
-        "baselines": ("baselines", baselines_table),
         "digits": ("digits", digits_table),
-        "streaming": ("streaming", streaming_table),
-        "sparse": ("streaming", sparse_sentence),
         "distributed": ("distributed", distributed_table),
         "atlas": ("atlas", atlas_table),
         "atlas-plan": ("atlas", atlas_plan),
         "knowledge-summary": ("knowledge", evidence.summary),
+        "expect": ("knowledge", _with_source(evidence.expect_table)),
+        "expect-predict": ("predict", expect_prediction),
+        "expect-cost": ("atlas", expect_cost),
         "knowledge-methods": ("knowledge", _with_source(evidence.methods_table)),
         "knowledge-leads": ("knowledge", evidence.leads_table),
         "defaults-summary": ("knowledge", _with_source(evidence.defaults_summary)),
@@ -50,6 +49,7 @@ def tables() -> dict[str, str]:
         "rules-markers": ("rules", rules_markers_sentence),
         "spapros": ("spapros", spapros_table),
         "peers": ("peers", peers_table),
+        "peers-verdict": ("peers", peers_verdict),
         "peers-unseen": ("peers", peers_unseen_table),
         "predict-confirmed": ("predict", reliability.calibrated_table),
         "predict-proposed": ("predict", _with_source(reliability.proposed_table)),
@@ -68,8 +68,17 @@ def readme_with_tables() -> str:
 
 
 def _text(file: str, table: Callable[[dict], str]) -> str:
+    """The table of a results file; an error if there is no such file, or nothing in it."""
     path = RESULTS / f"{file}.json"
-    return table(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else ""
+    if not path.exists():
+        raise ValueError(f"{path} is missing. Run the benchmark that writes it.")
+    text = table(json.loads(path.read_text(encoding="utf-8")))
+    lines = text.splitlines()
+    rules = [i for i, line in enumerate(lines) if line.startswith("|---")]
+    empty = [i for i in rules if not lines[i + 1 : i + 2] or not lines[i + 1].startswith("|")]
+    if not text.strip() or empty:
+        raise ValueError(f"{path} makes an empty table. Run its benchmark again.")
+    return text
 
 
 def _with_source(make: Callable[[dict], str]) -> Callable[[dict], str]:
@@ -105,8 +114,8 @@ def install_table(found: dict) -> str:
         size = "" if row["target"] == "demo" else f"{row['megabytes']:.0f}"
         rows.append(f"{FIRST_RUN[row['target']]} | {row['seconds']:.0f} | {size}")
     lines = [
-        "The first run installs much. Measured in a fresh clone, with all packages close by "
-        f"({found['date']}); a slow connection adds to it:",
+        "The first run downloads many packages. Times are from a fresh clone with a local "
+        f"package mirror ({found['date']}):",
         "",
         *table("what | seconds: | size of `.venv` (MB):", rows),
     ]
@@ -173,18 +182,6 @@ def atlas_plan(found: dict) -> str:
     return made_by(found, *lines, *table(head, rows))
 
 
-def crossval_sentence(found: dict) -> str:
-    """What choosing by cross-validation costs."""
-    size = found["size"]
-    return made_by(
-        found,
-        f"Measured at n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes: "
-        f"{found['n_splits']} folds of {found['n_settings']} settings take "
-        f"{found['ratio']:.1f} times as long as one fit; the {found['clusterings']} "
-        f"clusterings that judge them take another {found['clustering_seconds']:.1f} s.",
-    )
-
-
 def batch_table(found: dict) -> str:
     """Genes of batches among those selected, and how well the unseen classes are found."""
     rows = []
@@ -197,27 +194,6 @@ def batch_table(found: dict) -> str:
         f"{found['k']} genes, {found['n_splits']} splits | more batch than type: | ACC: | NMI:"
     )
     return made_by(found, *table(head, rows))
-
-
-def baselines_table(found: dict) -> str:
-    """Seconds and memory of each baseline."""
-    largest = max(row["n_d_classes"] for row in found["rows"])
-    rows = [row for row in found["rows"] if row["n_d_classes"] == largest]
-    n, d, classes = largest
-    lines = [
-        "## The comparison methods at full size",
-        "",
-        f"Made-up features with the class structure of SUN: n = {n:,}, d = {d:,}, {classes} "
-        f"classes, float32, {rows[0]['threads']} threads, 50 features wanted.",
-        "",
-    ]
-    head = "method | options | seconds: | peak memory above X (GB):"
-    told = [
-        f"{row['method']} | {_options(row)} | {row['seconds']:.1f} | "
-        f"{row['extra_gigabytes']:.2f}"
-        for row in rows
-    ]
-    return made_by(found, *lines, *table(head, told))
 
 
 def digits_table(found: dict) -> str:
@@ -239,38 +215,6 @@ def digits_table(found: dict) -> str:
     return made_by(found, *lines, "", f"Below random pixels: {', '.join(below) or 'none'}.")
 
 
-def streaming_table(found: dict) -> str:
-    """Passes over a large file."""
-    if "passes" not in found:
-        return ""
-    part = found["passes"]
-    n, d = part["n"], part["d"]
-    lines = [
-        "**Measured.** The unit is reading the file once and adding up `X_b.T @ X_b` in plain "
-        f"numpy. n = {n:,}, d = {d:,} float32 ({4e-9 * n * d:.1f} GB, dropped from the page "
-        f"cache), {part['classes']} classes, k = {part['k']}.",
-        "",
-    ]
-    rows = [
-        f"{row['what']} | {row['seconds']:.1f} | {row['ratio']:.2f} | {row['peak_mb']:.0f}"
-        for row in part["rows"]
-    ]
-    head = "what | seconds: | × unit: | peak memory (MB):"
-    return made_by(found, *lines, *table(head, rows))
-
-
-def sparse_sentence(found: dict) -> str:
-    """What a large sparse fit takes."""
-    if "sparse" not in found:
-        return ""
-    part = found["sparse"]
-    return (
-        f"Measured: {part['n']:,} × {part['d']:,} with {part['nnz']:,} non-zeros, "
-        f"{part['k']} features: {part['seconds']:.1f} s and {1e-3 * part['peak_mb']:.1f} GB, "
-        f"where the matrix alone would take {8e-9 * part['d'] ** 2:.0f} GB.\n"
-    )
-
-
 def distributed_table(found: dict) -> str:
     """Overhead on a local cluster, and fits in which a worker is killed."""
     lines = [
@@ -288,26 +232,83 @@ def distributed_table(found: dict) -> str:
     return made_by(found, *lines, *table(head, rows))
 
 
+def expect_prediction(found: dict) -> str:
+    """How many samples of unseen classes get the right name, over the data sets."""
+    data = found["confirming"]["data"]
+    texts = []
+    for key, words in {"alone": "each by itself", "together": "together"}.items():
+        scores = {name: row[key] for name, row in data.items()}
+        lowest = min(scores, key=scores.__getitem__)
+        highest = max(scores, key=scores.__getitem__)
+        texts.append(
+            f"predicted {words}, {scores[lowest]:.2f} ({lowest}) to {scores[highest]:.2f} "
+            f"({highest})"
+        )
+    return made_by(
+        found,
+        f"Share of right names on {len(data)} data sets, averaged over the unseen classes, "
+        f"which are the only candidates: {'; '.join(texts)}.",
+    )
+
+
+def expect_cost(found: dict) -> str:
+    """Time and memory of an atlas, in one sentence."""
+    row = next(row for row in found["rows"] if row["what"] == "semfs")
+    return made_by(
+        found,
+        f"Selecting {found['k']} of {found['genes']:,} genes on {row['cells']:,} cells in a "
+        f"compressed file ({row['format']}, {row['file_gb']:.1f} GB) took "
+        f"{row['seconds']:.0f} seconds and {row['peak_mb'] / 1000:.1f} GB of memory, "
+        f"{row['ratio']:.1f} times as long as reading the file once.",
+    )
+
+
 def peers_table(found: dict) -> str:
-    """SemFS and its peers: scores at the largest k, our lead, and seconds relative to ours."""
-    rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]
-    seconds = found.get("seconds", {}).get("by_method", {})
-    ours = next(iter(seconds.values()), None)
+    """SemFS and its peers: scores at each k, our lead, and seconds relative to ours."""
+    seconds = found["seconds"]["by_method"]
+    ours = next(iter(seconds.values()))
     body = []
-    for row in rows:
+    for row in _by_data_and_k(found["rows"]):
         scores = " | ".join(f"{row[name]:.3f}" for name in ("nmi", "acc", "knn"))
-        leads = [_lead_text(row["our_lead"][name]) for name in ("nmi", "knn")]
-        relative = "–"
-        if ours and row["method"] in seconds:
-            relative = f"{seconds[row['method']] / ours:.2g}"
-        cells = [row["dataset"].replace("_", " "), row["method"], scores, *leads, relative]
+        leads = [_lead_text(row["our_lead"][name]) for name in ("nmi", "acc", "knn")]
+        relative = f"{seconds[row['method']] / ours:.2g}"
+        cells = [_data_and_k(row), row["method"], scores, *leads, relative]
         body.append(" | ".join(cells))
-    head = "data | method | unseen NMI: | unseen ACC: | seen k-NN: "
-    head += "| our lead, NMI | our lead, k-NN"
+    head = "data, genes | method | unseen NMI: | unseen ACC: | seen k-NN: "
+    head += "| our lead, NMI | our lead, ACC | our lead, k-NN | seconds, SemFS = 1:"
     peers = ", ".join(f"{name} {number}" for name, number in found["peers"].items())
-    n_splits = rows[0]["splits"]
-    text = f"{rows[0]['k']} genes, means over {n_splits} class splits; peers: {peers}."
-    return made_by(found, text, "", *table(f"{head} | seconds, SemFS = 1:", body))
+    text = f"Means over {found['rows'][0]['splits']} class splits; peers: {peers}."
+    return made_by(found, text, "", *table(head, body))
+
+
+def peers_verdict(found: dict) -> str:
+    """Which peers are ahead of SemFS, or level with it, by data set and number of genes."""
+    body = []
+    for data_and_k in dict.fromkeys(_data_and_k(row) for row in _by_data_and_k(found["rows"])):
+        rows = [row for row in found["rows"] if _data_and_k(row) == data_and_k]
+        peers = [row for row in rows if not row["method"].startswith("SemFS")]
+        for measure in ("nmi", "acc"):
+            groups: dict[str, list[str]] = {"ahead": [], "level": [], "behind": []}
+            for row in peers:
+                mean, low, high = row["our_lead"][measure]
+                group = "ahead" if high < 0 else "level" if low <= 0 else "behind"
+                name = row["method"].replace(", ", " ")
+                groups[group].append(f"{name} ({mean:+.3f})".replace("-", "−"))
+            cells = [", ".join(names) or "none" for names in groups.values()]
+            body.append(" | ".join([f"{data_and_k}, {measure.upper()}", *cells]))
+    head = "data, genes, score | ahead of SemFS | level with it | behind it"
+    return "\n".join(table(head, body)) + "\n"
+
+
+def _by_data_and_k(rows: list[dict]) -> list[dict]:
+    """The rows by data set, in their order, then by the number of genes."""
+    order = list(dict.fromkeys(row["dataset"] for row in rows))
+    return sorted(rows, key=lambda row: (order.index(row["dataset"]), row["k"]))
+
+
+def _data_and_k(row: dict) -> str:
+    names = {"lung_tabula_sapiens": "bundled lung cells"}
+    return f"{names.get(row['dataset'], row['dataset'])}, {row['k']} genes"
 
 
 def _lead_text(lead: list) -> str:
@@ -320,19 +321,17 @@ def _lead_text(lead: list) -> str:
 
 def peers_unseen_table(found: dict) -> str:
     """How far unseen types are from the seen ones, and scib-metrics' isolated labels."""
-    rows = [row for row in found["rows"] if row["k"] == max(r["k"] for r in found["rows"])]
-    isolated = found.get("isolated", {}).get("scores", {})
-    last = rows[-1]["dataset"]
+    isolated = found["isolated"]
+    last = found["rows"][-1]["dataset"]
     body = []
-    for row in rows:
+    for row in _by_data_and_k(found["rows"]):
         names = ("sample_distance", "class_distance", "uncertainty")
         scores = " | ".join(f"{row[name]:.3f}" for name in names)
-        score = isolated.get(row["method"]) if row["dataset"] == last else None
+        measured = row["dataset"] == last and row["k"] == isolated["k"]
+        score = isolated["scores"].get(row["method"]) if measured else None
         label = "–" if score is None else f"{score:.3f}"
-        body.append(
-            f"{row['dataset'].replace('_', ' ')} | {row['method']} | {scores} | {label}"
-        )
-    head = "data | method | far samples: | far types: | uncertainty: | isolated labels:"
+        body.append(f"{_data_and_k(row)} | {row['method']} | {scores} | {label}")
+    head = "data, genes | method | far samples: | far types: | uncertainty: | isolated labels:"
     return made_by(found, *table(head, body))
 
 
@@ -389,7 +388,9 @@ def spapros_table(found: dict) -> str:
         f"{found['n_genes']} of {found['n_candidates']:,} highly variable genes, "
         f"{found['n_cells']} cells of the {found['n_types']} types with at least "
         f"{found['fewest_cells']} cells of `{found['data']}`, spapros "
-        f"{found['spapros_versions']['spapros']}. Larger is better in every column."
+        f"{found['spapros_versions']['spapros']}. Larger is better, but the last two "
+        "columns reward uncorrelated genes whether or not they carry information: random genes "
+        "are best there. Read them only beside the first two."
     )
     return made_by(found, size, "", *table(head, rows))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import semfs
 
 sys.path.insert(0, str(Path(__file__).parent))
+import concept
 import evidence
 import reliability
 from benchmark_tables import write_tables
@@ -15,6 +16,7 @@ from module_table import write_module_table
 write_tables()
 evidence.write_picture()
 reliability.write_picture()
+concept.write_picture()
 write_module_table()
 
 project = "semfs"
@@ -76,6 +78,8 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.rst",
     "matplotlib_animations": False,
     "remove_config_comments": True,
+    "doc_module": ("semfs",),  # "Examples using …" on the pages of the API
+    "backreferences_dir": "generated/backreferences",
 }
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
@@ -92,12 +96,13 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
-    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "header_links_before_dropdown": 7,
+    "navbar_start": ["navbar-logo", "release"],
+    "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
-    "footer_end": [],
+    "footer_end": ["links"],
     "logo": {"text": "semfs", "image_light": LOGO, "image_dark": LOGO},
 }
-html_sidebars = {"index": [], "get-started": [], "gallery/index": [], "changelog": []}
+html_sidebars = {"index": [], "gallery/index": []}

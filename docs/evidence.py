@@ -147,6 +147,51 @@ def _rival_rows(scores: dict, group: str, rival: Scores) -> list[str]:
     return [f"best rival: {words[group]} | {_cells(mean(rival))} | | "]
 
 
+def expect_table(found: Found) -> str:
+    """Lead in NMI by what is known, and on how many data sets it is clear."""
+    scores = all_scores(found)
+    rows = []
+    for words, name, group in SHOWN:
+        if name == "SemFS, seen classes described":
+            continue
+        method = scores["raw", name]
+        markers = differences(method, scores["raw", "Markers"])[:, 1]
+        rival = best_rivals(scores, found["rivals"][group])
+        lead = differences(method, rival)[:, 1]
+        counts = _clear_leads(method, rival)
+        cells = [_with_interval(markers), _with_interval(lead), *map(str, counts)]
+        rows.append(" | ".join([EXPECTED[words], *cells]))
+    head = "SemFS knows | lead over Markers: | lead over the best rival: "
+    head += "| clearly ahead of it: | level: | clearly behind:"
+    n_sets = len(next(iter(scores.values())))
+    below = f"The last three columns count data sets, of {n_sets}. *Clearly* means that the "
+    below += "95 % interval of the paired differences excludes zero."
+    seen = [mean(scores["raw", name])[2] for name in ("SemFS, labels", "SemFS, unlabeled")]
+    cost = "Balanced accuracy of nearest neighbors on the *seen* classes: "
+    cost += f"{seen[0]:.2f} with labels only, {seen[1]:.2f} with all unlabeled samples."
+    return "\n".join([*table(head, rows), "", below, cost, ""])
+
+
+#: How the page *What to expect* calls the rows of the table of README.md.
+EXPECTED = {
+    "labeled samples of the seen classes": "labels of the seen classes",
+    "… and of the unseen classes": "… and descriptions of all classes",
+    "… and 5 unlabeled samples per unseen class": "… and 5 unlabeled samples per unseen class",
+    "… and all unlabeled samples": "… and all unlabeled samples",
+}
+
+
+def _clear_leads(method: Scores, rival: Scores) -> tuple[int, int, int]:
+    """Number of data sets with an NMI lead clearly above, about, and clearly below zero."""
+    ahead = 0
+    behind = 0
+    for name in method:
+        middle, half = interval((method[name] - rival[name])[:, 1])
+        ahead += middle > half
+        behind += middle < -half
+    return ahead, len(method) - ahead - behind, behind
+
+
 def methods_table(found: Found) -> str:
     """ACC / NMI / seen accuracy of every method and data set."""
     scores = all_scores(found)
@@ -316,14 +361,15 @@ def _svg(parts: list[str], height: int) -> str:
             f"<title>{title}</title>",
             f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
             *parts,
-            _text(LEFT + (RIGHT - LEFT) / 2, height - 14, "lead of SemFS in NMI", "middle"),
+            text_at(LEFT + (RIGHT - LEFT) / 2, height - 14, "lead of SemFS in NMI", "middle"),
             "</svg>",
             "",
         ]
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
+def text_at(x: float, y: float, text: str, anchor: str = "start", style: str = "") -> str:
+    """Text of an SVG picture; ``style`` are further attributes."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#1a1a1a"{style}>'
         f"{text}</text>"
@@ -333,11 +379,11 @@ def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "")
 def _legend() -> list[str]:
     bold = ' font-weight="bold"'
     return [
-        _text(20, 32, "Lead on unseen classes over …", style=bold),
+        text_at(20, 32, "Lead on unseen classes over …", style=bold),
         *_mark(32, 60, 0, BLUE, "circle"),
-        _text(50, 66, "Markers, which see labels only"),
+        text_at(50, 66, "Markers, which see labels only"),
         *_mark(352, 60, 0, ORANGE, "square"),
-        _text(370, 66, "best rival that sees the same samples"),
+        text_at(370, 66, "best rival that sees the same samples"),
     ]
 
 
@@ -363,7 +409,7 @@ def _panel(
 ) -> list[str]:
     """One panel: a row for each data set and one for the mean, two marks in each."""
     bottom = top + 34 + ROW * len(names)
-    parts = [_text(20, top + 18, title, style=' font-weight="bold"')]
+    parts = [text_at(20, top + 18, title, style=' font-weight="bold"')]
     for tick in np.arange(round(limits[0] * 10), round(limits[1] * 10) + 1) / 10:
         strong = abs(tick) < 1e-9
         color = "#1a1a1a" if strong else "#d0d0d0"
@@ -372,12 +418,12 @@ def _panel(
             f'stroke="{color}" stroke-width="{2 if strong else 1}"/>'
         )
         label = "0" if strong else f"{tick:+.1f}"
-        parts.append(_text(x(tick), bottom + 20, label, "middle"))
+        parts.append(text_at(x(tick), bottom + 20, label, "middle"))
     scale = x(1.0) - x(0.0)
     for number, name in enumerate(names):
         y = top + 34 + ROW * number + ROW // 2
         style = ' font-weight="bold"' if name == "mean" else ""
-        parts.append(_text(LEFT - 14, y + 6, name, "end", style))
+        parts.append(text_at(LEFT - 14, y + 6, name, "end", style))
         middle, half = both[0][number]
         parts += _mark(x(middle), y - 6, half * scale, BLUE, "circle")
         middle, half = both[1][number]

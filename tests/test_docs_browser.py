@@ -11,9 +11,28 @@ pytestmark = [
     pytest.mark.skipif(not SITE.exists(), reason="needs the built site: make docs"),
 ]
 PAGES = [
-    *("index", "get-started", "problem", "attributes", "knowledge", "choosing", "method"),
+    *(
+        "index",
+        "get-started",
+        "expect",
+        "problem",
+        "attributes",
+        "knowledge",
+        "choosing",
+        "method",
+    ),
     *("saving", "explaining", "inside", "reproducing", "benchmarks", "baselines", "data"),
-    *("big-data", "cli", "api", "generated/semfs.SemFS"),
+    *(
+        "big-data",
+        "dask",
+        "cli",
+        "api",
+        "generated/semfs.SemFS",
+        "formats",
+        "faq",
+        "glossary",
+        "how-we-compare",
+    ),
     *("gallery/index", "gallery/plot_0_lung_cells"),
 ]
 

@@ -1,10 +1,11 @@
 """Whether samples of unseen classes stand out from the seen ones, in any embedding.
 
-Restated from the definitions of the "Unseen" metrics of Zappia et al., "Feature selection
-methods affect the performance of scRNA-seq data integration and querying", Nature Methods 22
-(2025). Their embeddings come from integration models; these functions take any embedding, for
-example principal components of the selected features. Larger is better in all three. Not
-here: their MILO metric, which tests neighborhoods for differential abundance between
+After the "Unseen" metrics of Zappia et al., "Feature selection methods affect the performance
+of scRNA-seq data integration and querying", Nature Methods 22 (2025). The two distances follow
+their definitions. The uncertainty is our own form: theirs comes from the classifier of an
+integration model, ours from k nearest neighbors in the embedding. These functions take any
+embedding, for example principal components of the selected features. Larger is better in all
+three. Not here: their MILO metric, which tests neighborhoods for differential abundance between
 replicates and so needs replicates and an edgeR model.
 """
 
