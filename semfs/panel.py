@@ -22,7 +22,7 @@ from semfs.labels import Labels
 from semfs.rows import open_blocks
 from semfs.scverse import versions
 from semfs.selectors.explanation import Explanation
-from semfs.selectors.inputs import Kind, classify
+from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.selected_columns import selected_columns
 from semfs.system import import_optional

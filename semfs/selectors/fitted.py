@@ -14,9 +14,9 @@ from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
+from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
-from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
 from semfs.validation import listed
 
@@ -98,7 +98,7 @@ class Fitted:
     target_r2: float = float("nan")
     n_new_classes: int = 0
     unlabeled_labels: Indices | None = None
-    preprocessing: Preprocessing = NOTHING
+    preprocessing: Preprocessing = NO_PREPROCESSING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
     #: Near copies, and the selected feature that each copies.

@@ -38,7 +38,7 @@ from semfs.validation import ParameterError
 
 if TYPE_CHECKING:
     from semfs.method.batches import CorrectedRows
-    from semfs.selectors.inputs import UnlabeledStream
+    from semfs.selectors.inputs.unlabeled import UnlabeledStream
     from semfs.selectors.problem import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.

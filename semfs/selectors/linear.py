@@ -22,7 +22,7 @@ from semfs.method.moments import Moments
 from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.device import floating_dtypes, to_numpy
-from semfs.selectors.inputs import FitInput
+from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.naming import NamingSelector
 from semfs.system import import_optional
 from semfs.validation import (

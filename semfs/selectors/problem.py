@@ -29,14 +29,11 @@ from semfs.method.objective import (
 )
 from semfs.method.panel import Panel
 from semfs.rows import MemoryRows, Preprocessing, in_memory
+from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations, feature_name
-from semfs.selectors.inputs import (
-    NOTHING,
-    RESCALE,
-    TrainingData,
-    check_range_of_attributes,
-)
+from semfs.selectors.inputs.number_range import RESCALE, check_range_of_attributes
+from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.knowledge import further_knowledge
 from semfs.selectors.rules import (
     ClassLevels,
@@ -519,7 +516,7 @@ def user_candidates(
     params: MethodParameters,
     moments: Moments,
     names: Sequence[str] | None,
-    preprocessing: Preprocessing = NOTHING,
+    preprocessing: Preprocessing = NO_PREPROCESSING,
 ) -> Candidates:
     """Return the features that the parameters allow; windows are on means of seen classes."""
     outside: dict[str, Indices] = {}

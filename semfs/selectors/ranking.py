@@ -22,18 +22,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
+from semfs.io.anndata import as_genes
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
 from semfs.rows.cluster import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
-from semfs.selectors.inputs import (
-    Samples,
-    genes_of,
-    place_of_nan,
-    selected_blocks,
-    training_matrix,
-    without_text_columns,
-)
+from semfs.selectors.inputs.labeled import Samples
+from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
+from semfs.selectors.inputs.nonfinite import place_of_nan
+from semfs.selectors.selected_columns import selected_blocks
 from semfs.validation import (
     Constraint,
     FeatureCount,
@@ -182,7 +179,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             an AnnData object is returned, as slicing it does.
         """
         check_is_fitted(self, "support_")
-        genes = genes_of(X)
+        genes = as_genes(X)
         # slicing the object keeps all that is known of its cells
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))

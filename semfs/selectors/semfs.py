@@ -20,7 +20,9 @@ from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Solution
-from semfs.selectors.inputs import FitInput, TrainingData, described_classes, set_features
+from semfs.selectors.inputs.features import set_features
+from semfs.selectors.inputs.fit_input import FitInput, described_classes
+from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import Problem
 from semfs.selectors.rules import check_rules

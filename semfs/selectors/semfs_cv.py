@@ -21,7 +21,7 @@ from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
-from semfs.selectors.inputs import FitInput
+from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
