@@ -39,7 +39,7 @@ from semfs.validation import ParameterError
 if TYPE_CHECKING:
     from semfs.method.batches import CorrectedRows
     from semfs.selectors.inputs.unlabeled import UnlabeledStream
-    from semfs.selectors.problem import MethodParameters
+    from semfs.selectors.parameters import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_TO_CLUSTER = 10

@@ -38,7 +38,7 @@ from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.rows.device import to_numpy
 from semfs.selectors.fitted import Notes
-from semfs.selectors.problem import squared_label_weight
+from semfs.selectors.seen_objective import squared_label_weight
 from semfs.system import import_optional
 
 #: File format version. Increase it when older releases can no longer read new files.

@@ -23,10 +23,10 @@ from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
 from semfs.selectors.rules import feature_costs
 from semfs.selectors.semfs import SemFS
+from semfs.selectors.training_checks import check_two_classes
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
 
 #: Fewest classes that make folds; folds of fewer say more about chance than about settings.

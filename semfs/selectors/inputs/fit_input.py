@@ -14,8 +14,8 @@ import numpy as np
 
 from semfs._typing import ArrayLike, AttributesLike, DataLike, Label, LabelsLike
 from semfs.attributes import as_attribute_table
-from semfs.labels import UNLABELED, LabelArray, Labels
-from semfs.method.batches import batch_labels, pair_labels, remove_batches
+from semfs.labels import UNLABELED, LabelArray
+from semfs.method.batches import pair_labels, remove_batches
 from semfs.method.moments import Moments
 from semfs.rows import (
     MemoryRows,
@@ -27,7 +27,6 @@ from semfs.rows import (
     open_blocks,
 )
 from semfs.rows.blocks import check_classes
-from semfs.rows.device import to_numpy
 from semfs.rows.opening import table_columns
 from semfs.selectors.inputs.batches import batch_of, with_batches, with_unlabeled_batches
 from semfs.selectors.inputs.features import check_features
@@ -79,38 +78,32 @@ class FitInput:
         they must be those it knows.
         """
         described = described_classes(getattr(estimator, "attributes", None))
-        gaps = fills_gaps(estimator)
-        X_unlabeled, beside_batch = batch_of(X_unlabeled, batch_unlabeled, "batch_unlabeled")
+        X_unlabeled, unlabeled_batches = batch_of(
+            X_unlabeled, batch_unlabeled, "batch_unlabeled"
+        )
         kind = classify(X, y)
-        has_batches = batch is not None
-        if beyond_memory(X):
-            has_batches |= X.batches is not None
-        if X_unlabeled is not None and has_batches != (batch_unlabeled is not None):
-            raise ValueError(_BOTH_BATCHES)
-        X, found_batch = batch_of(X, batch, "batch")
+        _check_both_have_batches(X, batch, X_unlabeled, batch_unlabeled)
+        X, batches = batch_of(X, batch, "batch")
         if kind is Kind.MATRIX:
-            labels = Labels.from_target(to_numpy(y), described=described)
-            batches = None
-            if found_batch is not None:
-                batches = batch_labels(found_batch, len(labels))
-            samples = Samples(X, labels, to_numpy(sample_weight), batches=batches)
+            samples = Samples.from_matrix(X, y, sample_weight, batches, described)
         else:
+            gaps = fills_gaps(estimator)
             drop = table_columns(X, batch) if kind is Kind.STORED else []
             opened = open_labeled(kind, X, y, sample_weight, drop, gaps)
-            source = with_marks(with_batches(opened, found_batch), described)
+            source = with_marks(with_batches(opened, batches), described)
             if gaps and not source.fits_in_memory:
                 raise ParameterError("missing_values", _NEED_MEMORY)
-            # small files are loaded: passes over memory take less time
             if not source.fits_in_memory:
                 return cls._beyond_memory(
-                    estimator, source, X_unlabeled, beside_batch, described, reset
+                    estimator, source, X_unlabeled, unlabeled_batches, described, reset
                 )
+            # small files are loaded: passes over memory take less time
             samples = Samples.load(source)
         return cls._of_samples(
             estimator,
             samples,
             X_unlabeled,
-            beside_batch,
+            unlabeled_batches,
             described,
             reset,
         )
@@ -284,6 +277,19 @@ class FitInput:
         if beyond_memory(beside):
             rows = beside
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
+
+
+def _check_both_have_batches(
+    X: DataLike, batch: Any, X_unlabeled: DataLike, batch_unlabeled: Any
+) -> None:
+    """Raise if only one of X and X_unlabeled has batches."""
+    if X_unlabeled is None:
+        return
+    has_batches = batch is not None
+    if beyond_memory(X):
+        has_batches |= X.batches is not None
+    if has_batches != (batch_unlabeled is not None):
+        raise ValueError(_BOTH_BATCHES)
 
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:

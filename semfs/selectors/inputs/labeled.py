@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Matrix
+from semfs._typing import ArrayLike, DataLike, Float64, Indices, Label, LabelsLike, Matrix
 from semfs.labels import LEFT_OUT, UNLABELED, LabelArray, Labels
-from semfs.method.batches import pair_labels
+from semfs.method.batches import batch_labels, pair_labels
 from semfs.rows import (
     DeviceRows,
     MemoryRows,
@@ -60,6 +60,25 @@ class Samples:
             preprocessing_of(source),
             batches,
         )
+
+    @classmethod
+    def from_matrix(
+        cls,
+        X: DataLike,
+        y: LabelsLike | None,
+        weights: ArrayLike | None,
+        batches: Any,
+        described: Sequence[Label],
+    ) -> Samples:
+        """Return samples in memory with labels, weights and batches that are values.
+
+        ``described`` are classes of the attribute table: what it describes is no mark of an
+        unlabeled sample.
+        """
+        labels = Labels.from_target(to_numpy(y), described=described)
+        if batches is not None:
+            batches = batch_labels(batches, len(labels))
+        return cls(X, labels, to_numpy(weights), batches=batches)
 
     @classmethod
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
