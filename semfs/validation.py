@@ -345,6 +345,11 @@ def class_weights(
 # ---- features by name -----------------------------------------------------------------
 
 
+def feature_name(feature: int, names: Sequence[str] | None) -> str:
+    """Return the name of a feature as `get_feature_names_out` does."""
+    return f"x{feature}" if names is None else str(names[feature])
+
+
 def resolve_features(
     parameter: str,
     values: FeaturesLike | None,

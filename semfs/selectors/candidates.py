@@ -13,10 +13,9 @@ from semfs._typing import FeaturesLike, Indices, Mask
 from semfs.method.moments import Moments
 from semfs.rows import Preprocessing
 from semfs.rows.preprocess import NO_PREPROCESSING
-from semfs.selectors.fitted import feature_name
 from semfs.selectors.parameters import MethodParameters
-from semfs.selectors.rules import ClassLevels, outside_levels
-from semfs.validation import ParameterError, feature_indices
+from semfs.selectors.rules.class_levels import ClassLevels, outside_levels
+from semfs.validation import ParameterError, feature_indices, feature_name
 
 
 @dataclass(frozen=True)

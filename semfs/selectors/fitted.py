@@ -18,7 +18,7 @@ from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
-from semfs.validation import listed
+from semfs.validation import feature_name, listed
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 #: What ``knowledge_`` calls features that were skipped.
 NEAR_COPIES = "near copies"
-
-
-def feature_name(feature: int, names: Sequence[str] | None) -> str:
-    """Return the name of a feature as `get_feature_names_out` does."""
-    return f"x{feature}" if names is None else str(names[feature])
 
 
 #: Keys of ``knowledge_`` in earlier releases, and what they are called now.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from semfs.selectors.rules.parameters import RuleParameters
 
-class MethodParameters(Protocol):
+
+class MethodParameters(RuleParameters, Protocol):
     """The parameters of `SemFS` that a problem depends on."""
 
     attributes: Any
@@ -18,23 +20,8 @@ class MethodParameters(Protocol):
     max_correlation: float | None
     target_attributes: Any
     n_new_classes: int | str
-    n_features_to_select: Any
-    include: Any
-    exclude: Any
-    candidates: Any
-    min_per_class: int
-    groups: Any
-    costs: Any
-    budget: float | None
-    min_level: float | None
-    max_level: float | None
-    capacity: Any
-    solver: str
     max_iter: int
     tol: float
     n_inner: int
     step: str | float
     s_init: Any
-    n_swaps: int
-
-    def _n_wanted(self, d: int) -> int: ...

@@ -18,7 +18,9 @@ from semfs.selectors.inputs.number_range import check_range_of_attributes
 from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.knowledge import further_knowledge
 from semfs.selectors.parameters import MethodParameters
-from semfs.selectors.rules import ClassLevels, PanelRules, panel_rules
+from semfs.selectors.rules.class_levels import ClassLevels
+from semfs.selectors.rules.panel_maker import panel_rules
+from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve
 from semfs.selectors.training_checks import (

@@ -27,7 +27,7 @@ from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.outcome import Outcome
 from semfs.selectors.problem import Problem
-from semfs.selectors.rules import check_rules
+from semfs.selectors.rules.parameters import check_rules
 from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.

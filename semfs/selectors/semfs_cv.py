@@ -24,7 +24,7 @@ from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import FIT_STATE
-from semfs.selectors.rules import feature_costs
+from semfs.selectors.rules.feature_values import feature_costs
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training_checks import check_two_classes
 from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer

@@ -10,9 +10,8 @@ import numpy as np
 from semfs._typing import Float64
 from semfs.attributes import AttributeTable, constant_attributes
 from semfs.method.moments import Moments
-from semfs.selectors.fitted import feature_name
 from semfs.selectors.parameters import MethodParameters
-from semfs.validation import ParameterWarning, listed
+from semfs.validation import ParameterWarning, feature_name, listed
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95

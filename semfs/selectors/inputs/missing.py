@@ -20,7 +20,7 @@ from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.labels import LabelArray
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.inputs.labeled import InMemory
-from semfs.validation import ParameterError, listed
+from semfs.validation import ParameterError, feature_name, listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -68,7 +68,7 @@ def fill_with_class_means(
     """
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
-        shown = listed([_name(j, names) for j in infinite.tolist()])
+        shown = listed([feature_name(j, names) for j in infinite.tolist()])
         message = f"contains infinity, which is no missing value: {shown}."
         raise ParameterError("X", message)
     missing = np.isnan(X)
@@ -111,7 +111,7 @@ def _class_means(
         totals = weights[members] @ observed[members]
         empty = features[totals == 0]
         for j in empty.tolist():
-            unknown.append(f"{_name(j, names)} (class {classes[code]})")
+            unknown.append(f"{feature_name(j, names)} (class {classes[code]})")
         sums = weights[members] @ values[members]
         np.divide(sums, totals, out=means[code], where=totals > 0)
     if unknown:
@@ -138,7 +138,3 @@ def fill_with_means(X: Floats, default: Float64) -> Floats:
     # np.where computes both branches: 0/0 would warn where the default is taken
     means = np.where(n_observed > 0, sums / np.maximum(n_observed, 1), default)
     return np.where(missing, means.astype(X.dtype), X)
-
-
-def _name(feature: int, names: Sequence[str] | None) -> str:
-    return f"x{feature}" if names is None else str(names[feature])
