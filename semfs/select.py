@@ -18,6 +18,7 @@ import numpy as np
 from semfs._typing import Indices, Label, LabelsLike, Matrix, PathLike
 from semfs.attributes import as_attribute_table
 from semfs.attributes.files import write_table
+from semfs.feature_names import resolve_features
 from semfs.io.anndata import (
     check_counts,
     frame_column,
@@ -45,7 +46,7 @@ from semfs.scverse import (
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
-from semfs.validation import ParameterError, check_option, listed, resolve_features
+from semfs.validation import ParameterError, check_option, listed
 
 if TYPE_CHECKING:
     import pandas as pd

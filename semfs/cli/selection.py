@@ -389,7 +389,7 @@ def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[
 
 def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[int]]:
     """Return the indices that --include, --exclude and --candidates mean."""
-    from semfs.validation import resolve_features
+    from semfs.feature_names import resolve_features
 
     names = source.feature_names
     found = {}

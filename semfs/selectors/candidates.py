@@ -10,12 +10,13 @@ from typing import Self
 import numpy as np
 
 from semfs._typing import FeaturesLike, Indices, Mask
+from semfs.feature_names import feature_name, resolve_features
 from semfs.method.moments import Moments
 from semfs.rows import Preprocessing
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.parameters import MethodParameters
 from semfs.selectors.rules.class_levels import ClassLevels, outside_levels
-from semfs.validation import ParameterError, feature_indices, feature_name
+from semfs.validation import ParameterError
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Candidates:
         constant = moments.constant()
         if constant.all():
             raise ValueError(f"all {d} columns of X are constant: there is nothing to rank.")
-        forced = feature_indices("include", include, d, names)
-        excluded = feature_indices("exclude", exclude, d, names)
+        forced = resolve_features("include", include, names, d)
+        excluded = resolve_features("exclude", exclude, names, d)
         ruled_out = {}
         if exclude is not None:
             ruled_out["exclude"] = excluded
         if only is not None:
-            among = feature_indices("candidates", only, d, names)
+            among = resolve_features("candidates", only, names, d)
             kept = np.union1d(among, forced)
             ruled_out["candidates"] = np.setdiff1d(np.arange(d), kept)
         for rule, features in outside.items():

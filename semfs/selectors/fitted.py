@@ -12,13 +12,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.feature_names import feature_name
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
-from semfs.validation import feature_name, listed
+from semfs.validation import listed
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector

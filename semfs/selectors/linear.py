@@ -16,6 +16,15 @@ from semfs._typing import (
     FeaturesLike,
     LabelsLike,
 )
+from semfs.constraints import (
+    AtLeast,
+    FeatureCount,
+    FiniteNumber,
+    OneOf,
+    OrNone,
+    ShareUpToOne,
+    WholeNumber,
+)
 from semfs.labels import LabelArray
 from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
@@ -25,17 +34,7 @@ from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.naming import NamingSelector
 from semfs.system import import_optional
-from semfs.validation import (
-    LARGEST_TERM_WEIGHT,
-    AtLeast,
-    FeatureCount,
-    FiniteNumber,
-    OneOf,
-    OrNone,
-    ShareUpToOne,
-    WholeNumber,
-    check_integer,
-)
+from semfs.validation import LARGEST_TERM_WEIGHT, check_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +199,7 @@ class LinearSelector(NamingSelector):
         -------
         semfs.selectors.explanation.Explanation
         """
-        from semfs.selectors.explanation import explain_selection
+        from semfs.selectors.explaining import explain_selection
 
         check_is_fitted(self)
         check_integer("n_bootstraps", n_bootstraps, 0)

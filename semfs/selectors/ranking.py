@@ -22,6 +22,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
+from semfs.constraints import Constraint, FeatureCount
 from semfs.io.anndata import as_genes
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
@@ -31,11 +32,7 @@ from semfs.selectors.inputs.labeled import Samples
 from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
 from semfs.selectors.inputs.nonfinite import place_of_nan
 from semfs.selectors.selected_columns import selected_blocks
-from semfs.validation import (
-    Constraint,
-    FeatureCount,
-    ParameterWarning,
-)
+from semfs.validation import ParameterWarning
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
 SHOWN_FEATURES = 200

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
+from semfs.feature_names import check_unique_names
 from semfs.labels import LabelArray, Labels
 from semfs.rows import (
     BlockSource,
@@ -28,13 +29,7 @@ from semfs.rows.cluster import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import training_matrix
-from semfs.validation import (
-    ParameterError,
-    check_all_finite,
-    check_option,
-    check_unique_names,
-    listed,
-)
+from semfs.validation import ParameterError, check_all_finite, check_option, listed
 
 if TYPE_CHECKING:
     from semfs.selectors.ranking import RankingSelector

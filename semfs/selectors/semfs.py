@@ -17,6 +17,7 @@ from sklearn.utils import Tags
 
 from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
 from semfs.attributes import align_attributes
+from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
@@ -28,7 +29,7 @@ from semfs.selectors.linear import LinearSelector
 from semfs.selectors.outcome import Outcome
 from semfs.selectors.problem import Problem
 from semfs.selectors.rules.parameters import check_rules
-from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
+from semfs.validation import ParameterError, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: alpha and gamma are the paper's. It fixes neither s_init, step nor n_inner: those values are

@@ -9,9 +9,10 @@ import numpy as np
 
 from semfs._typing import Float64
 from semfs.attributes import AttributeTable, constant_attributes
+from semfs.feature_names import feature_name
 from semfs.method.moments import Moments
 from semfs.selectors.parameters import MethodParameters
-from semfs.validation import ParameterWarning, feature_name, listed
+from semfs.validation import ParameterWarning, listed
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95

@@ -14,12 +14,13 @@ import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from semfs._typing import DataLike, Float64, Matrix, Sparse
+from semfs.feature_names import check_unique_names
 from semfs.io.registry import is_frame
 from semfs.rows import column_places
 from semfs.rows.device import floating_dtypes
 from semfs.selectors.inputs.nonfinite import place_of_nan
 from semfs.system import memory_limit, size_text
-from semfs.validation import check_unique_names, listed
+from semfs.validation import listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator

@@ -17,10 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices, Mask
+from semfs.feature_names import feature_name
 from semfs.labels import LabelArray
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.inputs.labeled import InMemory
-from semfs.validation import ParameterError, feature_name, listed
+from semfs.validation import ParameterError, listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator

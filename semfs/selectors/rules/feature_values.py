@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label
+from semfs.feature_names import feature_name, resolve_features
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
     check_number,
     did_you_mean,
-    feature_name,
     listed,
-    resolve_features,
 )
 
 

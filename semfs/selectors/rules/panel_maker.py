@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Indices, Mask
+from semfs.feature_names import feature_name
 from semfs.method.demands import Demands, feasible_panel
 from semfs.method.panel import Panel
 from semfs.selectors.rules.class_levels import ClassLevels
@@ -17,7 +18,7 @@ from semfs.selectors.rules.feature_values import class_capacity, feature_costs, 
 from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.rules.parameters import PANEL_RULES, RuleParameters, is_set
 from semfs.selectors.rules.refusal import Refusal
-from semfs.validation import ParameterError, feature_name
+from semfs.validation import ParameterError
 
 
 def panel_rules(

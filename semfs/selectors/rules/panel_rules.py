@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label, Mask
+from semfs.feature_names import feature_name
 from semfs.method.panel import Panel
 from semfs.method.quadratic import Solution
 from semfs.selectors.rules.class_levels import ClassLevels
-from semfs.validation import feature_name, listed
+from semfs.validation import listed
 
 
 @dataclass(frozen=True, eq=False)
