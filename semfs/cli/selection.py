@@ -508,39 +508,31 @@ def _number_of_features(options: Selection, n_features: int) -> float | None:
 # ---- results --------------------------------------------------------------------------
 
 
+#: Options that say how the data were read, and which features and samples were used.
+KEPT_OPTIONS = (
+    "label",
+    "layer",
+    "gene_symbols",
+    "normalize",
+    "scale",
+    "impute",
+    "unseen",
+    "drop",
+    "min_cells",
+    "unlabeled",
+    "unlabeled_names",
+    "include",
+    "exclude",
+    "candidates",
+    "batch",
+)
+
+
 def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, object]:
     """Return what is needed to repeat the run, for uns of an .h5ad file."""
-    settings: dict[str, object] = given(
-        options,
-        *(
-            "label",
-            "layer",
-            "gene_symbols",
-            "normalize",
-            "scale",
-            "impute",
-            "unseen",
-            "drop",
-        ),
-        *(
-            "min_cells",
-            "unlabeled",
-            "unlabeled_names",
-            "include",
-            "exclude",
-            "candidates",
-            "batch",
-        ),
-        *(
-            "min_per_class",
-            "groups",
-            "costs",
-            "budget",
-            "min_level",
-            "max_level",
-            "capacity",
-        ),
-    )
+    from semfs.selectors.rules.parameters import RULE_PARAMETERS
+
+    settings: dict[str, object] = given(options, *KEPT_OPTIONS, *RULE_PARAMETERS)
     # What a file or pattern meant, too, because the file may change.
     for name, indices in features.items():
         if indices and name != "candidates":
