@@ -142,53 +142,6 @@ def test_the_map_of_the_tests_names_every_test_file_and_module():
     assert [name for name in sorted(names - {"__init__"}) if f"`{name}" not in text] == []
 
 
-def made_rows(scores, n_splits=10, dataset="toy"):
-    """Rows at k = 20 of methods with these scores; splits differ a little."""
-    return [
-        {"experiment": "clustering", "dataset": dataset, "split": str(i), "method": method}
-        | {"k": 20, "acc": score + 0.001 * (i % 3), "nmi": score + 0.001 * (i % 3)}
-        for method, score in scores.items()
-        for i in range(n_splits)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("semfs", "n_splits", "verdict"),
-    [(0.65, 10, "confirmed"), (0.55, 10, "not"), (0.65, 3, "undecided")],
-)
-def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict):
-    module = load_module("reproduced")
-    rows = made_rows({"SemFS": semfs, "LASSO": 0.5, "Random": 0.1}, n_splits)
-    claim = module.headline(module.scores_of(rows))
-    assert claim.verdict == verdict
-    assert "over LASSO" in claim.seen
-    answers = {"confirmed": "was reproduced", "not": "was not", "undecided": "do not decide"}
-    page = module.reproduced({"rows": rows, "command": "c", "date": "d", "versions": {}})
-    assert answers[verdict] in page.splitlines()[0]
-
-
-def test_one_data_set_where_semfs_is_behind_refutes_that_it_is_always_first():
-    module = load_module("reproduced")
-    rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
-    assert module.first_everywhere(module.scores_of(rows)).verdict == "confirmed"
-    # The same splits, with other differences than 0.1 everywhere.
-    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
-    claim = module.first_everywhere(module.scores_of(rows))
-    assert claim.verdict == "not"
-    assert "other ACC: above 0 of 1 (below a|b)" in claim.seen
-
-
-def test_results_without_the_main_comparison_make_no_empty_page():
-    with pytest.raises(ValueError, match="no table"):
-        load_module("reproduced").reproduced({"rows": []})
-
-
-def test_the_page_about_the_paper_is_that_of_the_stored_rows():
-    fresh = load_module("reproduced").page_with_results()
-    page = (ROOT / "docs" / "reproducing.md").read_text("utf-8")
-    assert page == fresh, "run: python docs/reproduced.py"
-
-
 @pytest.mark.parametrize(
     ("link", "message"),
     [("other.html", None), ("other.html#here", None), ("https://example.org/x", None)]
