@@ -113,9 +113,7 @@ def _panel(
     left, top = corner
     bottom = top + PANEL_HEIGHT
     x_ticks, x_limits = _ticks(chart.x, [p[0] for points in shown for p in points])
-    tops = [
-        value for points in shown for _, y, half in points for value in (y - half, y + half)
-    ]
+    ends = [(y - half, y + half) for points in shown for _, y, half in points]
     y_ticks, y_limits = _ticks(chart.y, [end for both in ends for end in both])
     to_x = _scale(x_limits, (left + 8, left + PANEL_WIDTH - 8), chart.x.logarithmic)
     to_y = _scale(y_limits, (bottom - 6, top + 6), chart.y.logarithmic)

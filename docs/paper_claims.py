@@ -63,8 +63,8 @@ and refuted on one at least, else **undecided**. These claims have other rules:
 - *Linear time*: confirmed if from the last but one number of samples to the last the time grows
   with a power of at most {LINEAR:g}.
 
-In the main comparison SemFS knows the attributes of the seen classes alone, as in the paper, and
-its settings are the defaults. Baselines are at their defaults unless called *(oracle)*."""
+In the main comparison SemFS knows the attributes of the seen classes alone, as in the paper,
+and its settings are the defaults. Baselines are at their defaults unless called *(oracle)*."""
 
 #: Score of each split and k of one method, by metric.
 MethodScores: TypeAlias = dict[str, dict[tuple[str, int], float]]

@@ -70,13 +70,13 @@ def first_line(headline: Claim) -> str:
     answers = {
         "confirmed": "was reproduced on all data sets at hand",
         "in part": "was reproduced on some of the data sets at hand",
-        "not": "was not reproduced",
+        "not": "was reproduced on none of the data sets at hand",
         "undecided": "is undecided",
     }
     of_cub = [row for row in headline.rows if row.startswith(HEADLINE_DATA)]
     lines = [
         "**SUN, aYahoo and the paper's original features could not be run; the paper's "
-        f"headline claim {answers[headline.verdict]}.**"
+        f"headline claim {answers[headline.verdict]}: {headline.sentence.split('; ')[-1]}**"
     ]
     for row in of_cub:
         _, best, lead, n, verdict, *_ = row.split(" | ")

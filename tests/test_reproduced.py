@@ -48,7 +48,7 @@ def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict
     page = load_module("reproduced")
     answers = {
         "confirmed": "was reproduced",
-        "not": "was not reproduced",
+        "not": "was reproduced on none",
         "undecided": "is undecided",
     }
     found = {"rows": rows, "command": "c", "date": "d", "versions": {}}
