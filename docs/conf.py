@@ -8,8 +8,10 @@ import semfs
 
 sys.path.insert(0, str(Path(__file__).parent))
 import concept
+import demo_picture
 import evidence
 import reliability
+import reproduced
 from benchmark_tables import write_tables
 from module_table import write_module_table
 
@@ -17,6 +19,8 @@ write_tables()
 evidence.write_picture()
 reliability.write_picture()
 concept.write_picture()
+demo_picture.write_picture()
+reproduced.write_page()
 write_module_table()
 
 project = "semfs"
