@@ -13,7 +13,6 @@ import evidence
 import reliability
 import reproduced
 from benchmark_tables import write_tables
-from module_table import write_module_table
 
 write_tables()
 evidence.write_picture()
@@ -21,7 +20,6 @@ reliability.write_picture()
 concept.write_picture()
 demo_picture.write_picture()
 reproduced.write_page()
-write_module_table()
 
 project = "semfs"
 author = "The semfs developers"
@@ -40,7 +38,7 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "generated/*.md", "examples", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "examples", "sg_execution_times.rst"]
 nitpicky = True  # a reference to something that does not exist is an error
 # … but `this` in a docstring is a link only if it can be one
 nitpick_ignore_regex = [("py:obj", ".*")]
