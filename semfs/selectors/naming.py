@@ -1,97 +1,29 @@
 """`NamingSelector`: which class a sample belongs to, seen or only described.
 
-The public methods ask one question in several forms. `_Question` holds what they share: the
+The public methods ask one question in several forms. `Question` holds what they share: the
 samples, the classes to decide among, and the model that decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from semfs._typing import (
-    AttributesLike,
-    DataLike,
-    Float64,
-    Indices,
-    Label,
-    LabelsLike,
-    Mask,
-    Matrix,
-)
+from semfs._typing import AttributesLike, DataLike, Float64, Label, LabelsLike, Matrix
 from semfs.attributes import AttributeTable, as_attribute_table
-from semfs.labels import LabelArray, Labels, label_array, object_array
+from semfs.labels import LabelArray, Labels, label_array
 from semfs.rows.dask_data import is_dask
 from semfs.rows.device import like, to_numpy
-from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs.batches import batch_of
-from semfs.selectors.prediction import ClassPredictor, ClassScorer
+from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.question import Question, largest_columns
 from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.selected_columns import map_lazily, present_columns, selected_columns
-from semfs.validation import ParameterError, check_integer, check_number
-
-#: Of more classes than this the best ones are found by sorting, of fewer one after the other
-#: (ten times as fast for two of a hundred).
-SORT_BEYOND = 5
-
-
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """Which of some classes do samples belong to?"""
-
-    model: CalibratedPredictor
-    table: AttributeTable  # the classes
-    blocks: Iterator[Float64]  # (r, k) each
-    unknown: Label | None = None  # the label of samples that are refused
-    lowest_score: float = -np.inf  # of the best class of samples that are not refused
-
-    def with_unknown(self, unknown: Label | None, rate: float) -> _Question:
-        """Return the question that samples of no class may be refused at."""
-        if unknown is None:
-            return self
-        check_number("unknown_rate", rate, at_least=0)
-        if rate > 1:
-            raise ParameterError("unknown_rate", f"is a share, at most 1, got {rate}.")
-        # otherwise nobody could tell refused samples from those of the class
-        if unknown in self.table.classes.tolist():
-            raise ParameterError("unknown", f"is {unknown!r}, which is one of the classes.")
-        lowest = self.model.certainty.lowest_score(self.table, rate)
-        return replace(self, unknown=unknown, lowest_score=lowest)
-
-    def scores(self, Z: Float64) -> Float64:
-        """Return scores (r, U) of the classes for samples (r, k), each alone."""
-        return self._scorer.scores(Z)
-
-    @cached_property
-    def _scorer(self) -> ClassScorer:
-        """Made once, for all blocks."""
-        return self.model.scorer(self.table)
-
-    def best_class(self, Z: Float64) -> LabelArray:
-        """Return the class (r,) of samples (r, k), each alone."""
-        scores = self.scores(Z)
-        return self.names(scores, scores, 1)[:, 0]
-
-    def predictions(self, together: bool) -> Iterator[tuple[Float64, Float64]]:
-        """Yield probabilities and scores (r, U) of each block."""
-        return self.model.predictions(self.blocks, self.table, together=together)
-
-    def names(self, values: Float64, scores: Float64, n: int) -> LabelArray:
-        """Return the n classes (r, n) of largest values (r, U), best first, or ``unknown``."""
-        return self.names_of(_largest(values, n), scores)
-
-    def names_of(self, best: Indices, scores: Float64) -> LabelArray:
-        """Return the classes (r, n) of columns ``best`` of scores (r, U), or ``unknown``."""
-        found = self.table.classes[best]
-        refused = np.zeros(found.shape, dtype=bool)
-        refused[:, 0] = scores.max(axis=1) < self.lowest_score
-        return _with_unknown(found, refused, self.unknown)
+from semfs.validation import ParameterError, check_integer
 
 
 class NamingSelector(RankingSelector):
@@ -200,8 +132,9 @@ class NamingSelector(RankingSelector):
             Batch of each sample, as in `fit`. Offsets of batches that were fitted are removed;
             samples of other batches are taken as they are.
         """
-        question = self._question("predict", X, class_table, missing_features, batch)
-        question = question.with_unknown(unknown, unknown_rate)
+        question = self._question(
+            "predict", X, class_table, missing_features, batch, unknown, unknown_rate
+        )
         # batches are given by row number, which a lazy chunk does not know
         if is_dask(X) and batch is None:
             if unknown is None:
@@ -243,9 +176,9 @@ class NamingSelector(RankingSelector):
         batch : array-like of shape (n,) or str, optional
             As in `predict`.
         """
-        method = "predict_together"
-        question = self._question(method, X, class_table, missing_features, batch)
-        question = question.with_unknown(unknown, unknown_rate)
+        question = self._question(
+            "predict_together", X, class_table, missing_features, batch, unknown, unknown_rate
+        )
         parts = question.predictions(together=True)
         return _concatenated((question.names(P, scores, 1)[:, 0] for P, scores in parts), X)
 
@@ -313,12 +246,13 @@ class NamingSelector(RankingSelector):
             As in `predict`.
         """
         check_integer("n", n, 1)
-        question = self._question("predict_top", X, class_table, missing_features, batch)
-        question = question.with_unknown(unknown, unknown_rate)
+        question = self._question(
+            "predict_top", X, class_table, missing_features, batch, unknown, unknown_rate
+        )
         labels = []
         shares = []
         for P, scores in question.predictions(together):
-            best = _largest(P, n)
+            best = largest_columns(P, n)
             labels.append(question.names_of(best, scores))
             shares.append(np.take_along_axis(P, best, axis=1))
         return _concatenated(labels, X), _concatenated(shares, X)
@@ -359,7 +293,9 @@ class NamingSelector(RankingSelector):
         class_table: AttributesLike | None,
         missing_features: str,
         batch: LabelsLike | str | None,
-    ) -> _Question:
+        unknown: Label | None = None,
+        unknown_rate: float = 0.0,
+    ) -> Question:
         """What a user asks, understood once."""
         check_is_fitted(self)
         X, batches = batch_of(X, batch, "batch")
@@ -373,7 +309,7 @@ class NamingSelector(RankingSelector):
             known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
             offsets = np.asarray(to_numpy(getattr(self, "batch_offsets_", np.zeros((0, 0)))))
             blocks = columns.without_offsets(Labels.of(batches), known, offsets)
-        return _Question(model, table, blocks)
+        return Question(model, table, blocks).with_unknown(unknown, unknown_rate)
 
 
 def _are_labels(table: AttributeTable) -> bool:
@@ -382,33 +318,6 @@ def _are_labels(table: AttributeTable) -> bool:
     if [str(name) for name in table.names] != names:
         return False
     return np.array_equal(table.values, np.eye(len(names)))
-
-
-def _largest(values: Float64, n: int) -> Indices:
-    """Columns (r, n) of the largest values of each row (r, U), of equal ones the first."""
-    if n >= values.shape[1] or n > SORT_BEYOND:
-        return np.argsort(-values, axis=1, kind="stable")[:, :n]
-    best = np.empty((len(values), n), dtype=np.intp)
-    best[:, 0] = values.argmax(axis=1)
-    rest = values.copy() if n > 1 else values
-    for place in range(1, n):
-        # what was found is out of the race for the next places
-        np.put_along_axis(rest, best[:, place - 1 : place], -np.inf, axis=1)
-        best[:, place] = rest.argmax(axis=1)
-    return best
-
-
-def _with_unknown(
-    labels: LabelArray,
-    refused: Mask,
-    unknown: Label | None,
-) -> LabelArray:
-    """Labels, of any shape, with ``unknown`` in place of those that are refused."""
-    if unknown is None:
-        return labels
-    # as objects: text beside numbers, or longer text, would be converted or cut
-    found = np.where(refused, object_array([unknown]), labels.astype(object))
-    return label_array(found.ravel().tolist()).reshape(labels.shape)
 
 
 def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:

@@ -1,0 +1,100 @@
+"""Which of some classes do samples belong to? What all predictions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Label, Mask
+from semfs.attributes import AttributeTable
+from semfs.labels import LabelArray, label_array, object_array
+from semfs.selectors.calibrated import CalibratedPredictor
+from semfs.selectors.prediction import ClassScorer
+from semfs.validation import ParameterError, check_number
+
+#: Of more classes than this the best ones are found by sorting, of fewer one after the other
+#: (ten times as fast for two of a hundred).
+SORT_BEYOND = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Which of some classes do samples belong to?"""
+
+    model: CalibratedPredictor
+    table: AttributeTable  # the classes
+    blocks: Iterator[Float64]  # (r, k) each
+    unknown: Label | None = None  # the label of samples that are refused
+    lowest_score: float = -np.inf  # of the best class of samples that are not refused
+
+    def with_unknown(self, unknown: Label | None, rate: float) -> Question:
+        """Return the question that samples of no class may be refused at."""
+        if unknown is None:
+            return self
+        check_number("unknown_rate", rate, at_least=0)
+        if rate > 1:
+            raise ParameterError("unknown_rate", f"is a share, at most 1, got {rate}.")
+        # otherwise nobody could tell refused samples from those of the class
+        if unknown in self.table.classes.tolist():
+            raise ParameterError("unknown", f"is {unknown!r}, which is one of the classes.")
+        lowest = self.model.certainty.lowest_score(self.table, rate)
+        return replace(self, unknown=unknown, lowest_score=lowest)
+
+    def scores(self, Z: Float64) -> Float64:
+        """Return scores (r, U) of the classes for samples (r, k), each alone."""
+        return self._scorer.scores(Z)
+
+    @cached_property
+    def _scorer(self) -> ClassScorer:
+        """Made once, for all blocks."""
+        return self.model.scorer(self.table)
+
+    def best_class(self, Z: Float64) -> LabelArray:
+        """Return the class (r,) of samples (r, k), each alone."""
+        scores = self.scores(Z)
+        return self.names(scores, scores, 1)[:, 0]
+
+    def predictions(self, together: bool) -> Iterator[tuple[Float64, Float64]]:
+        """Yield probabilities and scores (r, U) of each block."""
+        return self.model.predictions(self.blocks, self.table, together=together)
+
+    def names(self, values: Float64, scores: Float64, n: int) -> LabelArray:
+        """Return the n classes (r, n) of largest values (r, U), best first, or ``unknown``."""
+        return self.names_of(largest_columns(values, n), scores)
+
+    def names_of(self, best: Indices, scores: Float64) -> LabelArray:
+        """Return the classes (r, n) of columns ``best`` of scores (r, U), or ``unknown``."""
+        found = self.table.classes[best]
+        refused = np.zeros(found.shape, dtype=bool)
+        refused[:, 0] = scores.max(axis=1) < self.lowest_score
+        return _with_unknown(found, refused, self.unknown)
+
+
+def largest_columns(values: Float64, n: int) -> Indices:
+    """Columns (r, n) of the largest values of each row (r, U), of equal ones the first."""
+    if n >= values.shape[1] or n > SORT_BEYOND:
+        return np.argsort(-values, axis=1, kind="stable")[:, :n]
+    best = np.empty((len(values), n), dtype=np.intp)
+    best[:, 0] = values.argmax(axis=1)
+    rest = values.copy() if n > 1 else values
+    for place in range(1, n):
+        # what was found is out of the race for the next places
+        np.put_along_axis(rest, best[:, place - 1 : place], -np.inf, axis=1)
+        best[:, place] = rest.argmax(axis=1)
+    return best
+
+
+def _with_unknown(
+    labels: LabelArray,
+    refused: Mask,
+    unknown: Label | None,
+) -> LabelArray:
+    """Labels, of any shape, with ``unknown`` in place of those that are refused."""
+    if unknown is None:
+        return labels
+    # as objects: text beside numbers, or longer text, would be converted or cut
+    found = np.where(refused, object_array([unknown]), labels.astype(object))
+    return label_array(found.ravel().tolist()).reshape(labels.shape)
