@@ -144,9 +144,9 @@ def core_table(found: dict) -> str:
 
 
 def atlas_table(found: dict) -> str:
-    """Time and memory of choosing genes in a compressed file, next to reading it."""
+    """Time and memory of selecting genes in a compressed file, next to reading it."""
     lines = [
-        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the "
+        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes selected; the "
         "unit is reading the same file once, decompressed.",
         "",
     ]

@@ -24,7 +24,7 @@ EXPERIMENTS = (
     "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 )
 FOLDER = "Folder of data sets; without it, the bundled sample."
-ONLY = "Only data sets whose names start with one of these (with commas)."
+ONLY = "Only data sets whose names start with one of these (comma-separated)."
 FAST = "Fewer values of k, runs, splits and grid points."
 
 

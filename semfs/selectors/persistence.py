@@ -161,7 +161,7 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save, because it is no .npz archive. "
+            f"{path} is not a file of semfs.save, because it is not an .npz archive. "
             "Pickled selectors are not read, because that runs code: "
             "fit again and use semfs.save."
         )
@@ -539,7 +539,7 @@ class _Reader:
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 shown = key[:SHOWN_CHARACTERS]
-                raise FileError(f"{self.path}: {shown!r} is no fitted attribute. Refused.")
+                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute. Refused.")
             setattr(selector, key, value)
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
@@ -566,7 +566,7 @@ def _params_of_format_1(
     if not isinstance(table, AttributeTable):
         warnings.warn(
             f"label_weight={weight!r} is relative to the attributes since this file was "
-            "written: 1 means that labels carry as much. Set it anew.",
+            "written: 1 means that both count the same. Set it again.",
             stacklevel=2,
         )
         return params
