@@ -58,7 +58,9 @@ PAGES = [
 
 def without_code(text):
     """A page without fenced blocks and inline code, whose names are what they are."""
-    text = re.sub(r"^```(?:python|text|console|bash).*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^```(?:python|text|console|bash).*?^```", "", text, flags=re.DOTALL | re.MULTILINE
+    )
     return re.sub(r"`[^`\n]+`", "", text)
 
 
@@ -85,7 +87,12 @@ def said_in(path):
 
 @pytest.mark.parametrize(
     "sentence",
-    ["Genes tell these types apart.", "what was used, and why not", "unlabelled cells", "Classes to come"],
+    [
+        "Genes tell these types apart.",
+        "what was used, and why not",
+        "unlabelled cells",
+        "Classes to come",
+    ],
 )
 def test_words_of_the_old_dialect_are_found(sentence):
     assert any(pattern.search(sentence) for pattern in PATTERNS)

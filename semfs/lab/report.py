@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from semfs._typing import PathLike
 from semfs.io.safety import atomic_write
+from semfs.lab.claims import claims_section
 from semfs.lab.comparison import (
     Row,
     is_oracle,
@@ -28,6 +29,7 @@ from semfs.lab.comparison import (
 )
 from semfs.lab.sections import (
     PAGE_FOLDER,
+    SMALLEST_DECIMAL,
     Panel,
     Section,
     build_sections,
@@ -68,8 +70,7 @@ CSV_COLUMNS = [
 #: Text that starts with one of these is a formula to a spreadsheet.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
-#: Numbers from … to are shown with three decimals, others with three digits.
-SMALLEST_DECIMAL = 5e-4
+#: Larger numbers are shown with three digits, others with three decimals.
 LARGEST_DECIMAL = 1e5
 
 
@@ -130,19 +131,30 @@ def render(
     policy lets only our own two scripts run.
     """
     # Runs of the paper's experiments have a protocol, and are compared with its findings.
-    first, *others = [*build_sections(rows, findings="protocol" in info), *sections]
+    is_of_paper = "protocol" in info
+    first, *others = [*build_sections(rows, findings=is_of_paper), *sections]
     # The summary, then what has a figure, then the tables.
     others.sort(key=lambda section: not section.panels)
+    if is_of_paper and rows:
+        others.insert(0, claims_section(rows))
     names = dict.fromkeys(data_title(str(row["dataset"])) for row in rows)
     return render_sections(
         [first, *others],
         info,
-        title=f"{', '.join(names)}: features for unseen classes" if names else COMPARISON,
+        title=_title(names, str(info.get("started", ""))),
         failures=failures,
         seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
         csv=_as_csv(rows),
         csv_text=f"All results ({len(rows)} rows, CSV)" if rows else "",
     )
+
+
+def _title(names: Iterable[str], started: str) -> str:
+    """The title of a page: the data sets and the day, as far as they are known."""
+    listed = ", ".join(names)
+    title = f"{listed}: features for unseen classes" if listed else COMPARISON
+    day = started[: len("2026-01-02")]
+    return f"{title} ({day})" if day else title
 
 
 def render_sections(
@@ -205,7 +217,6 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         {
             "cell": _table_text,
-            "difference": _difference,
             "flat": _flat,
             "in_words": data_title,
             "trusted": markupsafe.Markup,
@@ -260,16 +271,6 @@ def _table_text(value: object) -> str:
     else:
         text = f"{value:.3g}"
     return text.replace("-", "−")
-
-
-def _difference(value: float, sign: bool = False) -> str:
-    """A difference of scores with three decimals, or with one digit if that would be 0."""
-    plus = "+" if sign else ""
-    is_tiny = value != 0 and abs(value) < SMALLEST_DECIMAL
-    text = format(value, f"{plus}.1g" if is_tiny else f"{plus}.3f")
-    if text.startswith("-"):
-        return f"−{text[1:]}"
-    return text
 
 
 def _as_csv(rows: Iterable[Row]) -> str:
