@@ -130,7 +130,7 @@ class Labels:
         """Raise unless every sample has a label."""
         if self.n_unlabeled:  # check_supervised_y_no_nan looks for these words
             raise ValueError(
-                "Input y contains NaN or None: missing labels. Drop those samples, or label them."
+                "Input y contains NaN or None: missing labels. Drop or label those samples."
             )
 
     def array(self) -> LabelArray:

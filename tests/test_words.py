@@ -1,4 +1,4 @@
-"""User-facing text has one word for each thing (docs/glossary.md), and none of an old dialect."""
+"""User-facing text has one word for each thing (docs/glossary.md), none of an old dialect."""
 
 import ast
 import re
@@ -23,7 +23,8 @@ INSTEAD = {
     r"and why not": "and if not, why",
     r"(?:un)?labell(?:ed|ing)": "American spelling: labeled",
     r"licences?": "American spelling: license",
-    r"centres?|colours?|grey|behaviours?|favours?|neighbours?|normalis\w+|standardis\w+": "American spelling",
+    r"centres?|colours?|grey|behaviours?|favours?|neighbours?": "American spelling",
+    r"(?:normal|standard)is(?:ed?|ing|ation)": "American spelling: z",
     r"(?:the|ten|these) rooms? (?:of|for|users)|ten rooms": "module, package",
     r"goes home|taken home": "download",
     r"(?:had|have|has|same) (?:a |no )?say": "count, weight",
@@ -32,7 +33,8 @@ INSTEAD = {
     r"wonders|bears any|foot of its page": "plain words",
     r"rather too narrow": "likely too narrow",
     r"unlabeled rows?|rows? without (?:a )?labels?": "unlabeled samples",
-    r"chosen (?:genes?|features?)|(?:genes?|features?) chosen|choos\w+ (?:the )?(?:genes|features)": "select",
+    r"chosen (?:genes?|features?)|(?:genes?|features?) chosen": "select",
+    r"choos\w+ (?:the )?(?:genes|features)": "select",
     r"played? unseen|playing unseen": "are hidden",
     r"look-alikes?": "similar features",
 }
@@ -56,6 +58,10 @@ PAGES = [
 ]
 
 
+#: Pages whose comments are read, too.
+GALLERY = DOCS / "examples"
+
+
 def without_code(text):
     """A page without fenced blocks and inline code, whose names are what they are."""
     text = re.sub(
@@ -75,9 +81,10 @@ def texts_of(module):
 def said_in(path):
     """Each word of the dialect in a file, with its place."""
     name = path.relative_to(ROOT).as_posix()
-    texts = texts_of(path) if path.suffix == ".py" else [(1, path.read_text("utf-8"))]
+    whole = path.read_text("utf-8")
+    is_module = path.suffix == ".py" and path.parent != GALLERY
+    texts = texts_of(path) if is_module else [(1, without_code(whole))]
     for line, text in texts:
-        text = without_code(text) if path.suffix != ".py" else text
         for pattern, instead in PATTERNS.items():
             for found in pattern.finditer(text):
                 if (name, found[0].lower()) not in EXCEPTIONS:

@@ -29,9 +29,7 @@ ATTRIBUTES = (
     "commas, are all used with the same weight."
 )
 UNSEEN = "A class, or several separated by commas; repeatable."
-DROP = (
-    "Column to ignore; repeatable. Also comma-separated names, a file of names, or 're:PATTERN'."
-)
+DROP = "Column to ignore; repeatable. Also comma-separated names, a file, or 're:PATTERN'."
 LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
 COUNTS = "The file holds counts. Use log(1 + counts per 10⁴ counts of the sample)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."

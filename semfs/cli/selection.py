@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = 50
 SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
-LIST = "a name, comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+LIST = (
+    "a name, comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+)
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
@@ -377,7 +379,7 @@ def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[
     found = classes_in(texts or (), classes)
     unknown = [label for label in found if label not in classes]
     if unknown:
-        known = f". Classes: {listed(classes, 8)}. If a name contains a comma, give --unseen once per class."
+        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
         hint = did_you_mean(unknown[0], classes) or known
         message = f": class {unknown[0]!r} does not occur in the data{hint}"
         raise ParameterError("unseen", message)

@@ -183,7 +183,7 @@ class MtxFile:
 
 
 def _check_numeric(text: bytes) -> None:
-    """Raise at the first character that is not part of a number, with the parser's line number."""
+    """Raise at the first character that no number has, with the parser's line number."""
     others = text.translate(None, _NUMERIC)
     if others:
         line = 3 + text.count(b"\n", 0, text.index(others[:1]))  # two lines of header before

@@ -27,6 +27,8 @@ from semfs.lab.comparison import (
     is_oracle,
     metrics_of,
 )
+from semfs.lab.figures import FORMATS, write_figures
+from semfs.lab.latex import write_tables
 from semfs.lab.sections import (
     PAGE_FOLDER,
     SMALLEST_DECIMAL,
@@ -38,6 +40,7 @@ from semfs.lab.sections import (
     label_order,
 )
 from semfs.system import import_optional
+from semfs.validation import check_option
 
 if TYPE_CHECKING:
     import jinja2
@@ -130,16 +133,10 @@ def render(
     All text is untrusted: the template and the script escape it, and a content security
     policy lets only our own two scripts run.
     """
-    # Runs of the paper's experiments have a protocol, and are compared with its findings.
-    is_of_paper = "protocol" in info
-    first, *others = [*build_sections(rows, findings=is_of_paper), *sections]
-    # The summary, then what has a figure, then the tables.
-    others.sort(key=lambda section: not section.panels)
-    if is_of_paper and rows:
-        others.insert(0, claims_section(rows))
+    parts = sections_of_page(rows, info, sections)
     names = dict.fromkeys(data_title(str(row["dataset"])) for row in rows)
     return render_sections(
-        [first, *others],
+        parts,
         info,
         title=_title(names, str(info.get("started", ""))),
         failures=failures,
@@ -147,6 +144,48 @@ def render(
         csv=_as_csv(rows),
         csv_text=f"All results ({len(rows)} rows, CSV)" if rows else "",
     )
+
+
+def sections_of_page(
+    rows: Sequence[Row],
+    info: Mapping[str, Any],
+    sections: Iterable[Section] = (),
+) -> list[Section]:
+    """Return the sections of a page in their order: the summary, figures, tables."""
+    # Runs of the paper's experiments have a protocol, and are compared with its findings.
+    is_of_paper = "protocol" in info
+    first, *others = [*build_sections(rows, findings=is_of_paper), *sections]
+    others.sort(key=lambda section: not section.panels)
+    if is_of_paper and rows:
+        others.insert(0, claims_section(rows))
+    return [first, *others]
+
+
+def write_for_print(
+    rows: Sequence[Row],
+    folder: PathLike,
+    *,
+    info: Mapping[str, Any] | None = None,
+    figures: str | None = None,
+) -> list[Path]:
+    """Write the tables of a page as LaTeX, and its figures as PDF or SVG if asked for.
+
+    Parameters
+    ----------
+    rows, info
+        As for `write_report`.
+    folder : path
+        Where the files are written.
+    figures : {"pdf", "svg"}, optional
+        Format of the figures; without it, none is written.
+    """
+    if figures is not None:
+        check_option("figures", figures, FORMATS)
+    parts = sections_of_page(rows, info or {})
+    written = write_tables(parts, folder)
+    if figures is not None:
+        written += write_figures(parts, folder, figures)
+    return written
 
 
 def _title(names: Iterable[str], started: str) -> str:
