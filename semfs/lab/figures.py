@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("pdf", "svg")
 
 #: matplotlib's markers of curves, in their order.
-MARKERS = "osD^X*vP"
+CURVE_MARKERS = "osD^X*vP"
 
 #: Width of a figure, and height of a row of names, in inches.
 WIDTH = 5.0
@@ -31,7 +31,7 @@ HEIGHT = 3.4
 ROW_HEIGHT = 0.24
 
 #: Area of the largest dot of a dot plot, in points².
-LARGEST_DOT = 80
+LARGEST_AREA = 80
 
 #: Letters of a file name and of a name beside an axis.
 LONGEST_NAME = 60
@@ -95,7 +95,7 @@ def draw_panel(panel: Panel, color_of: dict[str, str]) -> Figure:
 def _draw_lines(ax: Axes, panel: Panel, color_of: dict[str, str]) -> None:
     """Curves, with their standard deviations as bands."""
     for shape, (name, points) in zip(
-        _repeated(MARKERS, len(panel.series)), panel.series.items()
+        _repeated(CURVE_MARKERS, len(panel.series)), panel.series.items()
     ):
         x = [point[0] for point in points]
         means = np.array([point[1] for point in points], dtype=float)
@@ -142,7 +142,7 @@ def _draw_dots(ax: Axes, panel: Panel) -> None:
     sizes = [point[3] for point in points]
     areas = np.array([0.3 if size is None else size for size in sizes], dtype=float)
     look: dict[str, Any] = {"cmap": "YlOrRd", "edgecolors": "0.5", "linewidths": 0.4}
-    dots = ax.scatter(x, y, LARGEST_DOT * areas, values, **look)
+    dots = ax.scatter(x, y, LARGEST_AREA * areas, values, **look)
     ax.figure.colorbar(dots, ax=ax, label=panel.color)
     ax.invert_yaxis()
     _name_rows(ax, panel)

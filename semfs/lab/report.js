@@ -131,7 +131,7 @@
       type: "scatter", mode: "markers", accent: true,
       x: rows.map((r) => r[1]), y: rows.map((_, i) => i),
       error_x: {
-        symmetric: false, thickness: 2, width: 4,
+        symmetric: false, thickness: 2, width: 4, visible: rows.some((r) => r[2] !== null),
         array: rows.map((r) => (r[3] === null ? 0 : r[3] - r[1])),
         arrayminus: rows.map((r) => (r[2] === null ? 0 : r[1] - r[2])),
       },
@@ -146,7 +146,7 @@
   const plots = panels.map((panel) => {
     if (panel.kind === "forest") {
       const names = Object.keys(panel.series);
-      const yaxis = { ...ticks(names), range: [names.length - 0.5, -0.5], showgrid: false };
+      const yaxis = { ...ticks(names), range: [names.length - 0.5, -0.5], showgrid: false, zeroline: false };
       return {
         traces: [forest(panel)], shapes: [zero], yaxis,
         xaxis: { title: { text: label(panel.x) }, zeroline: false, nticks: 6 },
