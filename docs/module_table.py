@@ -19,7 +19,10 @@ def module_table() -> str:
     """Return a table of the layers from the ground up: what each does, and its files."""
     lines = ["| module or package | what it does | files |", "|---|---|---|"]
     for name in layers():
-        files = sorted(path.stem for path in (PACKAGE / name).glob("[!_]*.py"))
+        folder = PACKAGE / name
+        # files of packages inside a package are shown with their folder
+        paths = [path.relative_to(folder) for path in folder.rglob("[!_]*.py")]
+        files = sorted(path.with_suffix("").as_posix() for path in paths)
         shown = ", ".join(f"`{file}`" for file in files)
         lines.append(f"| `{name}` | {summary(name)} | {shown} |")
     return "\n".join(lines) + "\n"

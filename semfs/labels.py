@@ -13,7 +13,8 @@ import numpy.typing as npt
 from sklearn.utils import column_or_1d
 
 from semfs._typing import Indices, Label, LabelsLike
-from semfs.validation import did_you_mean, split_names
+from semfs.feature_names import split_names
+from semfs.validation import did_you_mean
 
 #: Code of a sample without a label, and the label by which scikit-learn marks such samples.
 UNLABELED = -1

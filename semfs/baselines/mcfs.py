@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training
-from semfs.validation import Above, OneOf, WholeNumber
+from semfs.constraints import Above, OneOf, WholeNumber
 
 #: Added to the Gram matrix in the direction solve only, as in the original.
 LARS_RIDGE = 1e-3

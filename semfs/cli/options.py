@@ -177,7 +177,8 @@ def expand_columns(
     Single names are left to the reader, which knows them. Only for the others the columns of
     the file are looked up first.
     """
-    from semfs.validation import PATTERN_PREFIX, is_file, resolve_features
+    from semfs.feature_names import PATTERN_PREFIX, resolve_features
+    from semfs.validation import is_file
 
     if not values:
         return []

@@ -39,7 +39,8 @@ def panel(options: PanelOptions) -> None:
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report
-    from semfs.select import fit_features, output_paths, write_selection
+    from semfs.select.outputs import output_paths
+    from semfs.select.selection import fit_features, write_selection
 
     source = open_source(options)
     outputs = [options.out, options.out.with_suffix(".csv"), options.save]

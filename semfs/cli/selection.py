@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from semfs import SemFS
     from semfs.rows import BlockSource
-    from semfs.select import FileSelection
+    from semfs.select.selection import FileSelection
 
 #: Features to select without -k, as SemFS does.
 DEFAULT_SIZE = 50
@@ -155,7 +155,8 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.select import output_paths, select_features
+    from semfs.select.outputs import output_paths
+    from semfs.select.selection import select_features
 
     source = open_source(options)
     outputs = (*output_paths(source, options.out), options.save)
@@ -251,7 +252,7 @@ def open_source(options: Selection) -> "BlockSource":
     """Return the file as a source of samples, genes named as --gene-symbols says."""
     from semfs.rows import open_blocks
     from semfs.scverse import warn_if_scaled
-    from semfs.select import gene_names
+    from semfs.select.opening import gene_names
 
     check_label_given(options.data, options.label)
     check_descriptions(options.attributes, options.data, options.layer)
@@ -334,7 +335,7 @@ def _with_usable_labels(
 def _unlabeled_samples(options: Selection) -> dict[str, Any]:
     """Return the samples of --unlabeled-file, and their batches, for `select_features`."""
     from semfs.rows.opening import column_labels
-    from semfs.select import open_unlabeled_file
+    from semfs.select.opening import open_unlabeled_file
 
     if options.unlabeled_file is None:
         return {}
@@ -391,7 +392,7 @@ def _unseen_classes(texts: Sequence[str] | None, source: "BlockSource") -> list[
 
 def _feature_lists(options: Selection, source: "BlockSource") -> dict[str, list[int]]:
     """Return the indices that --include, --exclude and --candidates mean."""
-    from semfs.validation import resolve_features
+    from semfs.feature_names import resolve_features
 
     names = source.feature_names
     found = {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from semfs.arrays import batches
+from semfs.feature_names import check_unique_names
 from semfs.io import reader as readers
 from semfs.io.reader import working_dtype
 from semfs.labels import UNLABELED, Labels
@@ -33,7 +34,7 @@ from semfs.rows.workers import (
     sum_of,
 )
 from semfs.system import import_optional
-from semfs.validation import check_unique_names, check_weights
+from semfs.validation import check_weights
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Matrix

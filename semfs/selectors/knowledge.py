@@ -38,8 +38,8 @@ from semfs.validation import ParameterError
 
 if TYPE_CHECKING:
     from semfs.method.batches import CorrectedRows
-    from semfs.selectors.inputs import UnlabeledStream
-    from semfs.selectors.problem import MethodParameters
+    from semfs.selectors.inputs.unlabeled import UnlabeledStream
+    from semfs.selectors.parameters import MethodParameters
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_TO_CLUSTER = 10

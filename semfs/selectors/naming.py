@@ -29,7 +29,7 @@ from semfs.rows.cluster import is_dask
 from semfs.rows.device import like, to_numpy
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
-from semfs.selectors.inputs import batch_of
+from semfs.selectors.inputs.batches import batch_of
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.selected_columns import map_lazily, present_columns, selected_columns

@@ -16,18 +16,19 @@ from threadpoolctl import threadpool_limits
 
 from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.attributes import AttributeTable, align_attributes
+from semfs.constraints import FeatureCount, WholeNumber
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
-from semfs.selectors.inputs import FitInput
+from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
-from semfs.selectors.rules import feature_costs
+from semfs.selectors.rules.feature_values import feature_costs
 from semfs.selectors.semfs import SemFS
-from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
+from semfs.selectors.training_checks import check_two_classes
+from semfs.validation import ParameterError, check_integer
 
 #: Fewest classes that make folds; folds of fewer say more about chance than about settings.
 FEWEST_CLASSES_TO_SEARCH = 6
