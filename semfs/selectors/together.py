@@ -160,7 +160,7 @@ class TogetherTrial:
 
     @cached_property
     def samples(self) -> list[ScoredSamples]:
-        """Samples of classes that played unseen, predicted together; none if simulated.
+        """Samples of classes treated as unseen, predicted together; none if simulated.
 
         Simulated samples are Gaussian, as the method assumes, and would tell nothing.
         """
