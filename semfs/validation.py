@@ -141,9 +141,9 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
             "(Sample weights must be 1D array or scalar.)",
         )
     if (weights < 0).any():
-        raise ParameterError(name, "must not be negative. Use 0 to ignore a row.")
+        raise ParameterError(name, "must not be negative. Use 0 to ignore a sample.")
     if not weights.any():
-        raise ParameterError(name, "is zero for every row: nothing is left to fit.")
+        raise ParameterError(name, "is zero for every sample: nothing is left to fit.")
     if not SMALLEST_SAMPLE_WEIGHT < weights.max() < LARGEST_WEIGHT:
         raise ParameterError(name, f"goes up to {weights.max():.0e}. Use weights near 1.")
     return weights

@@ -48,7 +48,7 @@ def feature_values(
     reader = source.reader
     if reader.path is None or not reader.of_cells:
         message = (
-            f"is {text!r}, which is no file; only .h5ad and .zarr files have such columns."
+            f"is {text!r}, which is not a file; only .h5ad and .zarr files have such columns."
         )
         raise ParameterError(parameter, message)
     return list(frame_column(reader.path, reader.frame, text))

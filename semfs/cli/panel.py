@@ -14,7 +14,7 @@ from semfs.cli.selection_data import open_source
 
 PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
-BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
+BOOTSTRAPS = "Number of bootstraps over classes, for the stability. 0: none."
 
 
 @dataclass

@@ -46,21 +46,23 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = 50
 SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
-LIST = "a name, a list with commas, a file with one name per line, or 're:PATTERN'; repeatable."
+LIST = (
+    "a name, comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+)
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
 CANDIDATES = f"Select only among these: {LIST}"
-PER_CLASS_HELP = "At least so many of the selected features mark each class."
+PER_CLASS_HELP = "Select at least this many markers of each class."
 GROUPS = (
     "Features selected together; -k then counts groups: "
     "a column of var (H5AD, Zarr), or a table of features and groups."
 )
 COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
-BUDGET = "The costs add up to at most this. Without -k, select what it buys."
-MIN_LEVEL = "Leave out features whose highest class mean is lower."
-MAX_LEVEL = "Leave out features whose highest class mean is higher."
+BUDGET = "Limit of the total cost. Without -k, it also decides how many features are selected."
+MIN_LEVEL = "Leave out features whose highest class mean is below this."
+MAX_LEVEL = "Leave out features whose highest class mean is above this."
 CAPACITY = (
-    "The means of the selected features add up to at most this in every class: "
+    "Limit of the sum of the means of the selected features, in every class: "
     "a number, or a table of classes and numbers."
 )
 HIDDEN = f"Classes not to use. {UNSEEN}"
@@ -78,25 +80,25 @@ UNLABELED_FILE = (
 )
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
-    "With 1, the default, they carry as much; with 0 only the descriptions count."
+    "With 1, the default, both count the same; with 0, only the descriptions count."
 )
 COPIES = (
     "Skip features whose correlation with a selected one exceeds this. "
     "1 skips nothing; default: 0.95."
 )
 IMPUTE = (
-    "Fill missing values of a table: with the median of their column, "
-    "or so that class means are those of the values observed."
+    "Fill missing values of a table: with the median of the feature, "
+    "or with the mean of the class (class means do not change)."
 )
 BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. "
-    "What shifts all classes of a batch alike is removed before features are "
+    "The constant differences between batches are removed before features are "
     "selected."
 )
 SUBSET = "H5AD: write the selected genes only."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = (
-    "Labels that mean 'no label', with commas, repeatable; "
+    "Labels that mean 'no label', comma-separated; repeatable. Used "
     "instead of nan, NA, n/a, none, unknown and unassigned."
 )
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."

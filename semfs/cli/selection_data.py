@@ -152,7 +152,7 @@ def unseen_classes(texts: Sequence[str] | None, source: BlockSource) -> list[Any
     found = classes_in(texts or (), classes)
     unknown = [label for label in found if label not in classes]
     if unknown:
-        known = f". Classes: {listed(classes, 8)}. Repeat --unseen for names with commas."
+        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
         hint = did_you_mean(unknown[0], classes) or known
         message = f": class {unknown[0]!r} does not occur in the data{hint}"
         raise ParameterError("unseen", message)

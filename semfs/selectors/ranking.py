@@ -258,7 +258,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
-            f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
+            f"{self.n_features_in_:,} features selected: {first}</summary><table><thead><tr>"
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
             f"{rows}</tbody></table></details>"
         )

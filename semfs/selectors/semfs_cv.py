@@ -1,4 +1,4 @@
-"""SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
+"""SemFSCV: set parameters and number of features by clustering held-out seen classes."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         if unknown:
             raise ParameterError(
                 "param_grid",
-                f"has {min(unknown)!r}, which is no parameter to choose. Known: "
+                f"has {min(unknown)!r}, which SemFSCV cannot set. Known: "
                 f'{", ".join(sorted(known))}; and n_features_to_select="auto".',
             )
         if not settings:
