@@ -29,7 +29,7 @@ SMALLEST_SIZE = 1e-12
 
 
 def ratios(products: Float64, scale: Float64) -> Float64:
-    """Products divided by their scale; 0 where that is 0."""
+    """Return products divided by their scale; 0 where that is 0."""
     return np.divide(
         products,
         scale,
@@ -41,7 +41,7 @@ def ratios(products: Float64, scale: Float64) -> Float64:
 def near_copies(
     selector: LinearSelector, moments: Moments | None, selected: Indices
 ) -> pd.DataFrame:
-    """Table of features, selected or not, that correlate with a selected one."""
+    """Return a table of features, selected or not, that correlate with a selected one."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     rows = []
     chosen = set(selected.tolist())
@@ -54,7 +54,7 @@ def near_copies(
 
 
 def skipped_copies(selector: LinearSelector, selected: Indices) -> list[str]:
-    """For each selected feature (k,), the names of near copies that were skipped."""
+    """Return for each selected feature (k,) the names of near copies that were skipped."""
     names: dict[int, list[str]] = {j: [] for j in selected.tolist()}
     for copy, feature in getattr(selector, "skipped_", {}).items():
         names[feature].append(selector._name_of(copy))

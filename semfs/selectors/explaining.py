@@ -46,9 +46,9 @@ def explain_selection(
     names = [selector._name_of(j) for j in selected.tolist()]
     attributes = table.names.tolist()
     classes = [str(label) for label in table.classes.tolist()]
-    weights = _weights(selector, selected, table, moments)
-    correlations = _attribute_correlations(moments, table, selected)
-    levels = _class_levels(moments, selected, len(classes))
+    weights = frame(_weights(selector, selected, table, moments), names, attributes)
+    correlations = frame(_attribute_correlations(moments, table, selected), names, attributes)
+    levels = frame(_class_levels(moments, selected, len(classes)), names, classes)
     duplicates = near_copies(selector, moments, selected)
     if not can_bootstrap(moments):
         n_bootstraps = 0
@@ -68,29 +68,37 @@ def explain_selection(
     features["share"] = features["gain"] / max(total_gain, np.finfo(float).tiny)
     # without moments, weights are all that is known of a feature
     carried = weights if moments is None else correlations
-    features["carries"] = [_carried(row, attributes) for row in carried]
-    features["separates"] = [_separated(row, classes) for row in levels]
+    features["carries"] = [_carried(row, attributes) for row in carried.to_numpy()]
+    features["separates"] = [_separated(row, classes) for row in levels.to_numpy()]
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
     features["skipped"] = skipped_copies(selector, selected)
     features = features.join(stability[["frequency", "low", "high"]])
-    if moments is not None and is_corrected(moments.rows):
-        # of the samples as they are: corrected ones have no batch left
-        of_class, of_batch = moments.rows.variance_shares(selected)
-        features["class_variance"] = of_class
-        features["batch_variance"] = of_batch
-        features["more_batch"] = of_batch > of_class
+    _add_batch_variance(features, moments, selected)
     features.index.name = "feature"
     return Explanation(
         features=features,
-        attributes=frame(correlations, names, attributes),
-        weights=frame(weights, names, attributes),
-        classes=frame(levels, names, classes),
+        attributes=correlations,
+        weights=weights,
+        classes=levels,
         duplicates=duplicates,
         stability=stability,
         n_bootstraps=n_bootstraps,
         **_class_tables(selector, selected, names),
     )
+
+
+def _add_batch_variance(
+    features: pd.DataFrame, moments: Moments | None, selected: Indices
+) -> None:
+    """Add the shares of class and batch in the variance of features, if batches are known."""
+    if moments is None or not is_corrected(moments.rows):
+        return
+    # of the samples as they are: corrected ones have no batch left
+    of_class, of_batch = moments.rows.variance_shares(selected)
+    features["class_variance"] = of_class
+    features["batch_variance"] = of_batch
+    features["more_batch"] = of_batch > of_class
 
 
 def _class_tables(

@@ -74,7 +74,7 @@ class Question:
 
 
 def largest_columns(values: Float64, n: int) -> Indices:
-    """Columns (r, n) of the largest values of each row (r, U), of equal ones the first."""
+    """Return the columns (r, n) of the largest of values (r, U), of equal ones the first."""
     if n >= values.shape[1] or n > SORT_BEYOND:
         return np.argsort(-values, axis=1, kind="stable")[:, :n]
     best = np.empty((len(values), n), dtype=np.intp)

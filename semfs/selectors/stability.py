@@ -44,7 +44,7 @@ def selection_counts(
     n_bootstraps: int,
     random_state: int | None,
 ) -> Float64:
-    """How often each feature (d,) is selected when classes are drawn with replacement.
+    """Return how often each feature (d,) is selected when classes are drawn with replacement.
 
     NaN for features that are no candidates: nobody knows how often they would be selected.
     """
@@ -90,7 +90,7 @@ def stability_table(
     counts: Float64 | None,
     n_bootstraps: int,
 ) -> pd.DataFrame:
-    """Table of frequencies with Jeffreys intervals: selected features, then likely others."""
+    """Return frequencies with Jeffreys intervals: selected features, then likely others."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     if counts is None:
         features = selected[:0]

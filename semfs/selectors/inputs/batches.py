@@ -50,7 +50,7 @@ def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
 
 
 def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
-    """A source with the batches of its samples, its labels known if there are any."""
+    """Return a source with the batches of its samples, if it has any, and with its labels."""
     if values is None and source.batches is None:
         return source
     # pairs of class and batch need the classes, also where blocks bring them
@@ -62,7 +62,7 @@ def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
 def with_unlabeled_batches(
     rows: MemoryRows | OutOfCoreRows | None, values: Any, known: Labels | None
 ) -> Any:
-    """Samples of X_unlabeled with their batches, numbered as those of X where they are known.
+    """Return X_unlabeled with its batches, numbered as those of X where they are known.
 
     In memory the codes of unlabeled samples are their batches.
     """

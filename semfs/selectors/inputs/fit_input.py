@@ -44,6 +44,22 @@ from semfs.validation import ParameterError, check_all_finite
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
+_BOTH_BATCHES = (
+    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
+    "of their batches. Pass both (the same value for all samples if they are of one batch)."
+)
+_TWO_KINDS = (
+    "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
+    "only one of them can be used: put these rows together."
+)
+_NEED_MEMORY = (
+    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
+)
+_NEED_FEATURES = (
+    "lacks features of X. With X beyond memory that is not possible: give both the same "
+    "features."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class FitInput:
@@ -124,7 +140,7 @@ class FitInput:
         X = training_matrix(estimator, original, samples.names, reset=reset)
         # validation may have dropped columns; errors count those of the user
         with place_of_nan(original, samples.names):
-            rows, hidden, classes = split_by_label(
+            rows, unlabeled_of_X, classes = split_by_label(
                 X,
                 samples.labels,
                 samples.weights,
@@ -132,23 +148,23 @@ class FitInput:
             )
             if fills_gaps(estimator):
                 names = getattr(estimator, "feature_names_in_", None)
-                rows, hidden = without_gaps(rows, hidden, classes, names)
-            if hidden is not None and has_nonfinite(hidden.X):
-                check_all_finite(hidden.X)
-        beside = unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
-        beside = with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
+                rows, unlabeled_of_X = without_gaps(rows, unlabeled_of_X, classes, names)
+            if unlabeled_of_X is not None and has_nonfinite(unlabeled_of_X.X):
+                check_all_finite(unlabeled_of_X.X)
+        further = unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
+        further = with_unlabeled_batches(further, batch_unlabeled, samples.batches)
         unlabeled: MemoryRows | OutOfCoreRows | None
-        if beyond_memory(beside):
-            if hidden is not None:
+        if beyond_memory(further):
+            if unlabeled_of_X is not None:
                 raise ValueError(_TWO_KINDS)
-            unlabeled = beside
+            unlabeled = further
         else:
             # clusters are found by scikit-learn, in numpy
-            if is_foreign(X) and beside is not None:
+            if is_foreign(X) and further is not None:
                 raise ValueError(NEED_NUMPY)
             if fills_gaps(estimator) and in_memory(rows):
-                beside = filled_unlabeled(beside, rows)
-            unlabeled = join_unlabeled(hidden, beside)
+                further = filled_unlabeled(further, rows)
+            unlabeled = join_unlabeled(unlabeled_of_X, further)
         return cls(
             rows=rows,
             classes=classes,
@@ -173,12 +189,12 @@ class FitInput:
     ) -> FitInput:
         """The input of a fit to a source that is read in blocks."""
         check_features(estimator, source, reset=reset)
-        beside = unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
-        if in_memory(beside):
-            if getattr(beside, "present", None) is not None:
+        further = unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
+        if in_memory(further):
+            if getattr(further, "present", None) is not None:
                 raise ParameterError("X_unlabeled", _NEED_FEATURES)
-            beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
-        beside = with_unlabeled_batches(beside, batch_unlabeled, source.batches)
+            further = open_blocks(further.X, np.full(len(further.codes), np.nan))
+        further = with_unlabeled_batches(further, batch_unlabeled, source.batches)
         batched = source.batches is not None
         if source.batches is not None:
             assert source.labels is not None
@@ -190,7 +206,7 @@ class FitInput:
             None,
             source.n_features,
             source.feature_names,
-            beside,
+            further,
             described,
             preprocessing_of(source),
             batched=batched,
@@ -268,14 +284,14 @@ class FitInput:
         self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
     ) -> UnlabeledStream | None:
         """Unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
-        beside = self.unlabeled
-        if has_unlabeled and beside is not None:
+        further = self.unlabeled
+        if has_unlabeled and further is not None:
             raise ValueError(_TWO_KINDS)
-        if beside is None and not has_unlabeled:
+        if further is None and not has_unlabeled:
             return None
         rows = source
-        if beyond_memory(beside):
-            rows = beside
+        if beyond_memory(further):
+            rows = further
         return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
 
 
@@ -298,20 +314,3 @@ def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()
     return as_attribute_table(attributes).classes.tolist()
-
-
-_BOTH_BATCHES = (
-    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
-    "of their batches. Pass both (the same value for all samples if they are of one batch)."
-)
-_TWO_KINDS = (
-    "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
-    "only one of them can be used: put these rows together."
-)
-_NEED_MEMORY = (
-    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
-)
-_NEED_FEATURES = (
-    "lacks features of X. With X beyond memory that is not possible: give both the same "
-    "features."
-)

@@ -27,6 +27,7 @@ from semfs.validation import check_weights
 
 #: Labeled samples in memory, or on a device.
 InMemory: TypeAlias = MemoryRows | DeviceRows
+#: Why unlabeled samples of another array library are refused.
 NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
 
 
@@ -97,7 +98,7 @@ class Samples:
 def split_by_label(
     X: Matrix, labels: Labels, weights: ArrayLike | None, batches: Labels | None = None
 ) -> tuple[InMemory, MemoryRows | None, LabelArray]:
-    """Labeled samples, unlabeled samples or None, and the classes.
+    """Return labeled samples, unlabeled samples or None, and the classes.
 
     With batches, the classes are pairs (class, batch), and codes of unlabeled samples batches.
     """
@@ -113,8 +114,8 @@ def split_by_label(
         labels = pair_labels(labels, batches)
     make_rows = DeviceRows if is_foreign(X) else MemoryRows
     # codes are class numbers from 0; UNLABELED and LEFT_OUT are negative
-    hidden = labels.codes == UNLABELED
-    if not hidden.any():
+    is_unlabeled = labels.codes == UNLABELED
+    if not is_unlabeled.any():
         rows = make_rows(X, labels.codes.astype(np.intp), checked)
         return rows, None, labels.class_array()
     if is_foreign(X):
@@ -123,7 +124,7 @@ def split_by_label(
     seen = np.flatnonzero(labels.codes >= 0)
     seen_weights = None if checked is None else checked[seen]
     rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
-    unlabeled = _unlabeled_rows(X, np.flatnonzero(hidden), checked, batches)
+    unlabeled = _unlabeled_rows(X, np.flatnonzero(is_unlabeled), checked, batches)
     return rows, unlabeled, labels.class_array()
 
 

@@ -36,19 +36,22 @@ def fills_gaps(estimator: BaseEstimator) -> bool:
 
 
 def without_gaps(
-    rows: InMemory, hidden: MemoryRows | None, classes: LabelArray, names: Sequence[str] | None
+    rows: InMemory,
+    unlabeled: MemoryRows | None,
+    classes: LabelArray,
+    names: Sequence[str] | None,
 ) -> tuple[MemoryRows, MemoryRows | None]:
-    """Labeled samples, and unlabeled ones of X, with their missing values filled."""
+    """Return labeled samples, and unlabeled ones of X, with their missing values filled."""
     if not in_memory(rows) or sp.issparse(rows.X):
         message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
         raise ParameterError("missing_values", message)
     X = fill_with_class_means(rows.X, rows.codes, classes, rows.weights, names)
     filled = replace(rows, X=X)
-    return filled, filled_unlabeled(hidden, filled)
+    return filled, filled_unlabeled(unlabeled, filled)
 
 
 def filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabeled | None:
-    """Unlabeled samples whose missing values are filled; ``rows`` are the labeled ones."""
+    """Return unlabeled samples without missing values; ``rows`` are the labeled ones."""
     if unlabeled is None or sp.issparse(unlabeled.X):
         return unlabeled
     return replace(unlabeled, X=fill_with_means(unlabeled.X, rows.X.mean(axis=0)))

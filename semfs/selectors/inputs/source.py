@@ -21,7 +21,11 @@ def open_labeled(
     drop: Sequence[str] = (),
     keep_missing: bool = False,
 ) -> OutOfCoreRows:
-    """A source of labeled samples."""
+    """Return samples beyond memory, with labels and weights, as a source.
+
+    ``drop`` are columns of a table that are not features; ``keep_missing``: its empty cells are
+    NaN instead of an error.
+    """
     if beyond_memory(X):
         if y is not None or sample_weight is not None:
             raise ValueError("Pass labels and weights to open_blocks, not to fit.")
@@ -39,7 +43,10 @@ def open_labeled(
 
 
 def with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
-    """The source with labels of the attribute table's type, and marks as no label."""
+    """Return the source with labels of the attribute table's type.
+
+    Marks such as -1 mean that there is no label, unless the table describes such a class.
+    """
     # a table of classes 3 and 4 describes "3" and "4" of a text file too
     labels = source.labels
     if labels is None:  # they come with the blocks
@@ -48,7 +55,7 @@ def with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRo
 
 
 def labels_of(source: OutOfCoreRows) -> Labels:
-    """The labels of a source, which may have to be read."""
+    """Return the labels of a source, which may have to be read."""
     labels = source.labels_known().labels
     assert labels is not None
     return labels

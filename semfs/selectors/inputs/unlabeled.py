@@ -60,7 +60,7 @@ class UnlabeledStream:
 def unlabeled_source(
     estimator: Any, X_unlabeled: DataLike, preprocessing: Preprocessing
 ) -> UnlabeledRows | OutOfCoreRows | None:
-    """X_unlabeled as samples in memory, or as a source beyond memory."""
+    """Return X_unlabeled as samples in memory, or as a source beyond memory."""
     if X_unlabeled is None:
         return None
     kind = classify(X_unlabeled)
@@ -175,7 +175,7 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
 
 
 def join_unlabeled(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRows | None:
-    """Unlabeled samples of X, then those of X_unlabeled."""
+    """Return the unlabeled samples of X, then those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
     if sp.issparse(first.X):
