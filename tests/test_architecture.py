@@ -147,6 +147,15 @@ def test_every_module_is_in_a_layer():
     assert found - {"__init__"} == set(LAYERS)
 
 
+@pytest.mark.parametrize("package", ["method", "selectors"])
+def test_the_guide_to_a_package_names_all_of_its_modules(package):
+    folder = PACKAGE / package
+    guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    modules = {path.stem for path in folder.glob("[!_]*.py")}
+    assert set(re.findall(r"``(\w+)``", guide)) == modules | packages
+
+
 def test_imports_are_absolute():
     for module in modules():
         levels = [n.level for n in module.nodes if isinstance(n, ast.ImportFrom)]

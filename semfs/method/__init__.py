@@ -1,1 +1,13 @@
-"""The method: moments of labeled rows, the objective they make, and its two solvers."""
+"""The method: moments of labeled rows, the objective they make, and its two solvers.
+
+From the data to the solution:
+
+- ``moments``: class counts, class means and scatter; ``batches`` removes offsets from them
+- ``objective``: J of the paper, with its ``penalty``, ``target_rank`` and ``factor``;
+  ``class_means`` predicts those of unseen classes
+- ``quadratic``, ``columns``: what solvers are given, and the Gram columns they ask for
+- ``forward``, ``search``, ``cholesky``, ``prefetch``, ``exchange``: the direct solver
+- ``alternating``: Algorithm 1 of the paper
+- ``panel``, ``groups``, ``rules``, ``demands``, ``markers``: forward selection under the rules
+  of a panel
+"""

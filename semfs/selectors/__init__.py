@@ -1,1 +1,19 @@
-"""The selectors: SemFS, SemFSCV, what they explain, and how they are saved."""
+"""The selectors: SemFS, SemFSCV, what they explain, and how they are saved.
+
+In the order of a fit:
+
+- ``ranking``, ``linear``, ``naming``: base classes, from scores to a scikit-learn selector; the
+  parameters that SemFS and SemFSCV share; predictions
+- ``semfs``, ``semfs_cv``, ``folds``: the two selectors, and the search on held-out classes
+- ``inputs``: what a user handed over, understood once
+- ``problem``: what is optimized, made of ``parameters``, ``candidates``, ``seen_objective``,
+  ``knowledge`` and ``clusters`` (what is known besides labeled samples), and ``rules`` of a
+  panel; ``training_checks`` warn of data that are probably not meant
+- ``solving``, ``outcome``, ``fitted``: the solver, its solution in the user's terms, and
+  everything that a fit learned
+- ``selected_columns``, ``question``, ``prediction``, ``together``: samples are asked about, and
+  classes compete for them; ``calibrated``, ``calibration``, ``calibration_sample`` and
+  ``certainty`` make their scores comparable and trustworthy
+- ``explanation``, ``explaining``, ``copies``, ``stability``: why these features
+- ``persistence``: selectors in files
+"""
