@@ -24,7 +24,7 @@ LONGEST_UNDOCUMENTED = 10
 
 #: Classes of samples with labels (row sources): only `rows` asks which one it has.
 ROW_SOURCES = {
-    *("RowSource", "SummableSource", "OutOfCoreSource", "OutOfCoreRows", "BlockSource"),
+    *("RowSource", "HeldRows", "OutOfCoreRows", "BlockSource"),
     *("MemoryRows", "DeviceRows", "ClusterRows", "ChunkRows", "RangeRows"),
     *("StreamedRows", "StreamedCSR", "StreamedCSC"),
 }

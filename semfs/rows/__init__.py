@@ -21,7 +21,7 @@ from semfs.rows.opening import (
 )
 from semfs.rows.plan import ReadPlan
 from semfs.rows.preprocess import Preprocessing
-from semfs.rows.source import ClusterModel, OutOfCoreSource, RowSource
+from semfs.rows.source import ClusterModel, RowSource
 from semfs.rows.sums import FAR, NEAR, Accumulator, add_outer
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "Labels",
     "MemoryRows",
     "OutOfCoreRows",
-    "OutOfCoreSource",
     "Preprocessing",
     "ReadPlan",
     "RowSource",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from semfs._typing import Indices, Mask
+from semfs._typing import Float64, Indices, Mask
 from semfs.labels import Labels
 
 
 @dataclass(frozen=True, eq=False)
-class HeldRows:
+class HeldRows(ABC):
     """Base of samples that are held whole, with a class for each."""
 
     X: Any  # (n, d)
@@ -34,6 +35,10 @@ class HeldRows:
         """The class codes as labels."""
         n_classes = int(self.codes.max(initial=-1)) + 1
         return Labels(list(range(n_classes)), self.codes)
+
+    @abstractmethod
+    def class_totals(self, n_classes: int) -> tuple[Float64, Float64, Float64]:
+        """Return a shift (d,), and about it class sums (C, d) and column squares (d,)."""
 
     def rows_of_classes(self, mask: Mask) -> tuple[Indices, Indices, np.ndarray | None]:
         """Return the samples (m,) of the classes in a mask (C,), their codes and weights.

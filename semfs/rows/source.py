@@ -1,8 +1,10 @@
 """Row sources: what the method may ask of labeled samples, wherever they are.
 
-All of them give the same sums. `MemoryRows` has the samples in memory, `DeviceRows` on the
-device of another array library; sources beyond memory read them in parts: `StreamedRows`,
-`StreamedCSR` and `StreamedCSC` from a file, `ChunkRows` and `RangeRows` on a Dask cluster.
+All of them give the same sums. Sources at hand (`HeldRows`) may be passed over as often as the
+method likes: `MemoryRows` has the samples in memory, `DeviceRows` on the device of another
+array library. Sources beyond memory (`OutOfCoreRows`) are slow to read, so they return all sums of
+one reading together: `StreamedRows`, `StreamedCSR` and `StreamedCSC` from a file, `ChunkRows`
+and `RangeRows` on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Mask, Matrix
     from semfs.labels import Labels
-    from semfs.rows.sums import Accumulator
 
     #: Features of a subset of the samples (s, m), their codes (s,), and weights (s,) or None.
     SampledColumns = tuple[Floats, Indices, Floats | None]
@@ -101,72 +102,6 @@ class RowSource(Protocol):
         """Return ``features`` of a random subset of the samples, None if none is at hand.
 
         It predicts which Gram columns a fit will need.
-        """
-        ...
-
-
-# Sources at hand may be passed over as often as the method likes; those beyond memory are slow
-# to read, so they return all their sums of one reading together (`OutOfCoreSource.sums`).
-class SummableSource(RowSource, Protocol):
-    """Samples that are summed up in one call, because they are at hand."""
-
-    @property
-    def codes(self) -> Indices:
-        """Class of each sample (n,)."""
-        ...
-
-    @property
-    def weights(self) -> Floats | None:
-        """Weight of each sample (n,), None if all weigh the same."""
-        ...
-
-    def class_totals(self, n_classes: int) -> tuple[Float64, Float64, Float64]:
-        """Return a shift (d,), and about it class sums (C, d) and column squares (d,)."""
-        ...
-
-
-class OutOfCoreSource(RowSource, Protocol):
-    """Samples that are read in parts and never held whole in memory."""
-
-    @property
-    def fits_in_memory(self) -> bool:
-        """Whether the data are so small that it takes less time to load them."""
-        ...
-
-    def load(self) -> tuple[Matrix, Labels, Floats | None]:
-        """Return X, labels and weights in memory, without the samples that are left out."""
-        ...
-
-    def labels_known(self) -> Self:
-        """Return the source with its labels, which are read if they come with the blocks."""
-        ...
-
-    def with_labels(self, labels: Labels) -> Self:
-        """Return the source with other labels (n,)."""
-        ...
-
-    def sums(
-        self,
-        *,
-        n_select: int | None,
-        precise: bool = False,
-        verbose: int = 0,
-    ) -> tuple[Accumulator, Self | None]:
-        """Return the sums, and the source if it must be read again for Gram columns.
-
-        ``n_select`` is the number of features to select; None means that the solver needs the
-        d × d scatter matrix.
-        """
-        ...
-
-    def sample(self, n: int, *, labeled: bool) -> tuple[Matrix, Labels]:
-        """Return at most ``n`` random samples with a label, or without one."""
-        ...
-
-    def assign(self, model: ClusterModel) -> Self:
-        """Return the unlabeled samples, labeled with the number of their cluster.
-
-        A model with offsets of batches is given the batch of each sample.
         """
         ...
 
