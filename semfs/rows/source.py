@@ -2,9 +2,9 @@
 
 All of them give the same sums. Sources at hand (`HeldRows`) may be passed over as often as the
 method likes: `MemoryRows` has the samples in memory, `DeviceRows` on the device of another
-array library. Sources beyond memory (`OutOfCoreRows`) are slow to read, so they return all sums of
-one reading together: `StreamedRows`, `StreamedCSR` and `StreamedCSC` from a file, `ChunkRows`
-and `RangeRows` on a Dask cluster.
+array library. Sources beyond memory (`OutOfCoreRows`) are slow to read, so one reading returns
+all their sums: `StreamedRows`, `StreamedCSR` and `StreamedCSC` read a file, `ChunkRows` and
+`RangeRows` are on a Dask cluster.
 """
 
 from __future__ import annotations
