@@ -27,7 +27,8 @@ from semfs.method.batches import (
 )
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective, Quadratic
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Quadratic
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.clusters import (
     DEFAULT_SIZES,

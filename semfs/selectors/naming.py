@@ -26,7 +26,7 @@ from semfs._typing import (
 )
 from semfs.attributes import AttributeTable, as_attribute_table
 from semfs.labels import LabelArray, Labels, label_array, object_array
-from semfs.rows.cluster import is_dask
+from semfs.rows.dask_data import is_dask
 from semfs.rows.device import like, to_numpy
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.fitted import Fitted
