@@ -157,7 +157,7 @@ class GroupSearch(Search):
         if int(self.allowed.sum()) > FEW_FEATURES:
             # a single feature gains just that much: rounding must not hide it
             sums = np.bincount(self.unit_of, self.gains(), self.n_units)
-            return sums * (1.0 + 1e-9)
+            return np.asarray(sums * (1.0 + 1e-9))
         total = np.zeros(self.n_units)
         for factor in self.factors:
             if factor.gamma <= 0.0:

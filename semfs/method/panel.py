@@ -184,7 +184,7 @@ def _best_alone(search: Search, panel: Panel) -> Indices:
     demands = panel.demands
     gains = np.where(search.allowed, search.gains(), -1.0)
     if demands is not None:
-        affordable = (demands.usage <= demands.most[:, None]).all(axis=0)
+        affordable = np.asarray((demands.usage <= demands.most[:, None]).all(axis=0))
         if panel.unit_of is not None:
             affordable = affordable[panel.unit_of]
         gains[~affordable] = -1.0

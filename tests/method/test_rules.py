@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -220,6 +221,10 @@ FETCHING = {
     "as usual": (32, 128, 4),
     "all columns at once": (1000, 1000, 1000),
 }
+
+
+def block_of(G, features):
+    return G[np.ix_(features, features)].copy()
 
 
 def selected_however_fetched(monkeypatch, G, quadratic, panel):
