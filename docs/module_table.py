@@ -6,20 +6,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "semfs"
-GENERATED = Path(__file__).parent / "generated"
-
-
-def write_module_table() -> None:
-    """Write docs/generated/modules.md."""
-    GENERATED.mkdir(exist_ok=True)
-    (GENERATED / "modules.md").write_text(module_table(), encoding="utf-8")
 
 
 def module_table() -> str:
     """Return a table of the layers from the ground up: what each does, and its files."""
     lines = ["| module or package | what it does | files |", "|---|---|---|"]
     for name in layers():
-        files = sorted(path.stem for path in (PACKAGE / name).glob("[!_]*.py"))
+        folder = PACKAGE / name
+        # files of packages inside a package are shown with their folder
+        paths = [path.relative_to(folder) for path in folder.rglob("[!_]*.py")]
+        files = sorted(path.with_suffix("").as_posix() for path in paths)
         shown = ", ".join(f"`{file}`" for file in files)
         lines.append(f"| `{name}` | {summary(name)} | {shown} |")
     return "\n".join(lines) + "\n"

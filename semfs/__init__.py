@@ -12,7 +12,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # importing typing would take longer than all else in this file
 if TYPE_CHECKING:
     from semfs.method.moments import Moments
-    from semfs.selectors.persistence import load, save
+    from semfs.selectors.persistence.files import load, save
     from semfs.selectors.semfs import AS_PUBLISHED, SemFS
     from semfs.selectors.semfs_cv import SemFSCV
 
@@ -26,8 +26,8 @@ _DEFINED_IN = {
     "Moments": "semfs.method.moments",
     "SemFS": "semfs.selectors.semfs",
     "SemFSCV": "semfs.selectors.semfs_cv",
-    "load": "semfs.selectors.persistence",
-    "save": "semfs.selectors.persistence",
+    "load": "semfs.selectors.persistence.files",
+    "save": "semfs.selectors.persistence.files",
 }
 #: Packages that `import semfs` alone makes available: semfs.baselines.MCFS.
 _PACKAGES = ("attributes", "baselines", "datasets", "evaluation")

@@ -5,6 +5,8 @@ LAYERS = [
     "system",
     "progress",
     "validation",
+    "constraints",
+    "feature_names",
     "arrays",
     "labels",
     "io",

@@ -209,7 +209,7 @@ def test_the_command_writes_the_page_and_the_list(table_file, invoke):
 
 def test_means_and_thresholds_are_in_the_units_of_the_data(table_file, invoke):
     from semfs.rows import open_blocks
-    from semfs.select import fit_features
+    from semfs.select.selection import fit_features
 
     source = open_blocks("machine.csv", "state")
     done = fit_features(source, SemFS(2), scale=True)

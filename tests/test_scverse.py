@@ -129,7 +129,7 @@ def test_other_selectors_take_anndata(selector, adata):
 
 
 def test_dense_methods_refuse_what_does_not_fit_into_memory(monkeypatch):
-    monkeypatch.setattr("semfs.selectors.inputs.memory_limit", lambda: 100)
+    monkeypatch.setattr("semfs.selectors.inputs.matrix.memory_limit", lambda: 100)
     with pytest.raises(ValueError, match=r"MCFS needs dense data, which would take 1\.9 kB"):
         MCFS(3).fit(cells())
 

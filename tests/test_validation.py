@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from semfs.feature_names import resolve_features, split_names
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
@@ -19,8 +20,6 @@ from semfs.validation import (
     class_weights,
     did_you_mean,
     listed,
-    resolve_features,
-    split_names,
 )
 
 NAMES = ["ACTB", "MT-1", "MT-2", "IG, heavy", "CD3D"]

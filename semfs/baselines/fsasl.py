@@ -16,8 +16,8 @@ from sklearn.utils import check_random_state
 from semfs._typing import Float64, Indices, Mask, RandomState
 from semfs.baselines import mcfs
 from semfs.baselines.base import Baseline, Training
+from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 from semfs.selectors.ranking import stable_order
-from semfs.validation import Above, AtLeast, OneOf, WholeNumber
 
 #: Reweighted ridge solves per round, and what keeps their weights finite, as in the original.
 IRLS_ROUNDS = 10

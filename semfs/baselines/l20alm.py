@@ -22,7 +22,7 @@ from semfs._typing import (
     RandomState,
 )
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
-from semfs.validation import Above, AtLeast, WholeNumber
+from semfs.constraints import Above, AtLeast, WholeNumber
 
 #: Largest penalty μ, as in the original program.
 LARGEST_MU = 1e10

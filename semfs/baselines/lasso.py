@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from semfs._typing import AttributesLike, Float64, Floats
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
-from semfs.validation import Above, AtLeast, OneOf, WholeNumber
+from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 
 #: Entries of W above which a looser tolerance must do; a fit then takes minutes.
 MANY_COEFFICIENTS = 1_000_000

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training
-from semfs.validation import Above, OneOf, WholeNumber
+from semfs.constraints import Above, OneOf, WholeNumber
 
 #: Added to the Gram matrix in the direction solve only, as in the original.
 LARS_RIDGE = 1e-3
@@ -31,8 +31,8 @@ LANCZOS_TOL = 1e-8
 SMALLEST_WEIGHT = 1e-200
 #: Why a graph of neighbors cannot be made.
 NO_DISTANCES = (
-    "All distances between rows of X are lost in rounding: its columns are too far from 0 for "
-    "their spread. Center X, as by StandardScaler."
+    "All distances between samples of X are lost in rounding: its columns are too far "
+    "from 0 for their spread. Center X, as by StandardScaler."
 )
 #: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
 SMALLEST_EIGENVALUE = 1e-6

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import AttributesLike, Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
-from semfs.validation import Above, AtLeast, OneOf, WholeNumber
+from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 
 #: Samples up to which all pairs are compared in every step, and samples per step above that.
 LARGEST_FULL_BATCH = 4000

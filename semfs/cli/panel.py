@@ -9,11 +9,12 @@ from typer import Option
 
 from semfs.cli.console import show_written
 from semfs.cli.options import Seed, command_line, is_page
-from semfs.cli.selection import Selection, open_source, prepare, print_selection
+from semfs.cli.selection import Selection, prepare, print_selection
+from semfs.cli.selection_data import open_source
 
 PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
-BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
+BOOTSTRAPS = "Number of bootstraps over classes, for the stability. 0: none."
 
 
 @dataclass
@@ -39,7 +40,8 @@ def panel(options: PanelOptions) -> None:
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report
-    from semfs.select import fit_features, output_paths, write_selection
+    from semfs.select.outputs import output_paths
+    from semfs.select.selection import fit_features, write_selection
 
     source = open_source(options)
     outputs = [options.out, options.out.with_suffix(".csv"), options.save]

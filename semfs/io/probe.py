@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import h5py
 
-#: Seconds for any file, and for each of its bytes (10 MB/s; disks and gzip are faster).
+#: Seconds of processor time for any file, and for each of its bytes (10 MB/s; gzip is faster).
 SECONDS = 5.0
 SECONDS_PER_BYTE = 1e-7
-#: Seconds for the interpreter to start and import h5py on a busy machine.
+#: On a busy machine, or with a slow disk, a process takes longer than its processor time: it
+#: may take this many times as long, after the seconds in which Python starts and imports h5py.
+SLOWEST = 20.0
 STARTUP_SECONDS = 30.0
 #: Bytes that the second process may allocate (1 GiB).
 MEMORY_LIMIT = 2**30
@@ -37,7 +39,7 @@ _survived: set[tuple[str, int, int]] = set()
 def probe_ok(path: Path, seconds: float | None = None) -> bool:
     """Return whether a process that reads all of an HDF5 file ends, in time and memory.
 
-    A file is probed once in a process, unless it changes.
+    A file is probed once in a process, unless it changes. ``seconds`` is processor time.
     """
     name = str(path.resolve())
     status = path.stat()
@@ -66,7 +68,7 @@ def _run(name: str, seconds: float) -> bool:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=env,
-            timeout=seconds + STARTUP_SECONDS,
+            timeout=SLOWEST * seconds + STARTUP_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -158,7 +160,7 @@ def _read_array(node: h5py.HLObject) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """Limit memory and time of this process, where the system can."""
+    """Limit memory and processor time of this process, where the system can."""
     try:
         import resource
         import signal
@@ -169,7 +171,7 @@ def _limit(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # ends the process, also inside the library; the start of Python is not counted
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _main(path: str, seconds: float) -> int:

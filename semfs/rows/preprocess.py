@@ -62,6 +62,10 @@ class Preprocessing:
         return X
 
 
+#: The preprocessing of data that are taken as they are.
+NO_PREPROCESSING = Preprocessing()
+
+
 def log_normalized(X: Matrix, row_sums: Floats | None = None) -> Matrix:
     """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
 

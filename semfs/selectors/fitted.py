@@ -12,11 +12,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, pinvh
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
+from semfs.feature_names import feature_name
 from semfs.rows import Preprocessing
 from semfs.rows.device import to_numpy
+from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
-from semfs.selectors.inputs import NOTHING
 from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
 from semfs.validation import listed
 
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 
 #: What ``knowledge_`` calls features that were skipped.
 NEAR_COPIES = "near copies"
-
-
-def feature_name(feature: int, names: Sequence[str] | None) -> str:
-    """Return the name of a feature as `get_feature_names_out` does."""
-    return f"x{feature}" if names is None else str(names[feature])
 
 
 #: Keys of ``knowledge_`` in earlier releases, and what they are called now.
@@ -98,7 +94,7 @@ class Fitted:
     target_r2: float = float("nan")
     n_new_classes: int = 0
     unlabeled_labels: Indices | None = None
-    preprocessing: Preprocessing = NOTHING
+    preprocessing: Preprocessing = NO_PREPROCESSING
     feature_names: Any = None  # (d,) or None
     normal_equations: NormalEquations | None = None  # of "direct"
     #: Near copies, and the selected feature that each copies.

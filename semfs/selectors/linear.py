@@ -16,17 +16,7 @@ from semfs._typing import (
     FeaturesLike,
     LabelsLike,
 )
-from semfs.labels import LabelArray
-from semfs.method.batches import uncorrected_rows
-from semfs.method.moments import Moments
-from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
-from semfs.rows import device, in_memory
-from semfs.rows.device import floating_dtypes, to_numpy
-from semfs.selectors.inputs import FitInput
-from semfs.selectors.naming import NamingSelector
-from semfs.system import import_optional
-from semfs.validation import (
-    LARGEST_TERM_WEIGHT,
+from semfs.constraints import (
     AtLeast,
     FeatureCount,
     FiniteNumber,
@@ -34,8 +24,17 @@ from semfs.validation import (
     OrNone,
     ShareUpToOne,
     WholeNumber,
-    check_integer,
 )
+from semfs.labels import LabelArray
+from semfs.method.batches import uncorrected_rows
+from semfs.method.moments import Moments
+from semfs.method.penalty import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
+from semfs.rows import device, in_memory
+from semfs.rows.device import floating_dtypes, to_numpy
+from semfs.selectors.inputs.fit_input import FitInput
+from semfs.selectors.naming import NamingSelector
+from semfs.system import import_optional
+from semfs.validation import LARGEST_TERM_WEIGHT, check_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +199,7 @@ class LinearSelector(NamingSelector):
         -------
         semfs.selectors.explanation.Explanation
         """
-        from semfs.selectors.explanation import explain_selection
+        from semfs.selectors.explaining import explain_selection
 
         check_is_fitted(self)
         check_integer("n_bootstraps", n_bootstraps, 0)

@@ -22,23 +22,17 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import DataLike, Float64, Indices, LabelsLike, Mask, Matrix
+from semfs.constraints import Constraint, FeatureCount
+from semfs.io.anndata import as_genes
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
-from semfs.rows.cluster import is_dask, lazy_columns
+from semfs.rows.dask_data import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
-from semfs.selectors.inputs import (
-    Samples,
-    genes_of,
-    place_of_nan,
-    selected_blocks,
-    training_matrix,
-    without_text_columns,
-)
-from semfs.validation import (
-    Constraint,
-    FeatureCount,
-    ParameterWarning,
-)
+from semfs.selectors.inputs.labeled import Samples
+from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
+from semfs.selectors.inputs.nonfinite import place_of_nan
+from semfs.selectors.selected_columns import selected_blocks
+from semfs.validation import ParameterWarning
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
 SHOWN_FEATURES = 200
@@ -182,7 +176,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             an AnnData object is returned, as slicing it does.
         """
         check_is_fitted(self, "support_")
-        genes = genes_of(X)
+        genes = as_genes(X)
         # slicing the object keeps all that is known of its cells
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
@@ -264,7 +258,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
-            f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
+            f"{self.n_features_in_:,} features selected: {first}</summary><table><thead><tr>"
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
             f"{rows}</tbody></table></details>"
         )

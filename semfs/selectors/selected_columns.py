@@ -7,21 +7,32 @@ where they have names, and samples are preprocessed as those of the fit were.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs._typing import DataLike, Float64, Mask, Matrix
+from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
+from semfs.feature_names import check_unique_names
 from semfs.labels import LabelArray, Labels
-from semfs.rows import device
-from semfs.rows.cluster import lazy_rows
+from semfs.rows import (
+    BlockSource,
+    Preprocessing,
+    column_places,
+    device,
+    in_blocks,
+    open_unlabeled,
+)
+from semfs.rows.dask_data import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
-from semfs.selectors.inputs import present_features, selected_blocks, training_matrix
-from semfs.selectors.ranking import RankingSelector
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.inputs.matrix import training_matrix
 from semfs.validation import ParameterError, check_all_finite, check_option, listed
+
+if TYPE_CHECKING:
+    from semfs.selectors.ranking import RankingSelector
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,3 +178,73 @@ def _warn_of_missing(names: LabelArray, present: Mask) -> None:
         f"which are left out of the decision: {listed(missing)}.",
         stacklevel=5,
     )
+
+
+def selected_blocks(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> Iterator[Matrix] | None:
+    """Return the selected columns (r, k) of samples in files or Dask, block by block.
+
+    None for samples in memory. Columns are found by their names where X and the selector
+    have some, so that others may be missing or in another order. Files and AnnData are
+    preprocessed as those of the fit; a source that was opened already is taken as it is.
+    """
+    kind = classify(X)
+    source: BlockSource
+    if kind is Kind.DASK:
+        return dask_blocks(X, np.flatnonzero(support), len(support), names)
+    if kind is Kind.STORED:
+        source = open_unlabeled(X, preprocessing)
+    elif kind is Kind.SOURCE and in_blocks(X):
+        source = X
+    else:
+        return None
+    # columns are cut block by block: the whole matrix may not fit
+    places = _places(source, support, names)
+    return (block[:, places] for block in source.matrices())
+
+
+def present_features(
+    X: DataLike,
+    support: Mask,
+    names: Sequence[str] | None,
+    preprocessing: Preprocessing | None = None,
+) -> tuple[DataLike, Mask] | None:
+    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+
+    None if X or the selector has no names.
+    """
+    if names is None:
+        return None
+    kind = classify(X)
+    samples: Any = X
+    if kind is Kind.STORED:
+        samples = open_unlabeled(X, preprocessing)
+        kind = Kind.SOURCE
+    if kind is Kind.SOURCE:
+        found = samples.feature_names
+    else:
+        found = list(samples.columns) if hasattr(samples, "columns") else None
+    if found is None:
+        return None
+    check_unique_names(found)
+    known = {str(name) for name in found}
+    selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
+    return samples, np.array([name in known for name in selected])
+
+
+def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:
+    """Where the selected features are among the columns of a source."""
+    selected = np.flatnonzero(support)
+    found = source.feature_names
+    if found is not None and names is not None:
+        return column_places(found, [names[j] for j in selected.tolist()])
+    if source.n_features != len(support):
+        raise ValueError(
+            f"X has {source.n_features} features, but the selector was fitted with "
+            f"{len(support)}."
+        )
+    return selected

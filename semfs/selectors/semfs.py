@@ -1,8 +1,9 @@
 """SemFS: the scikit-learn selector.
 
-A fit turns parameters and data into a `Problem` (problem.py), solves it, and copies what was
-learned, a `Fitted` (fitted.py), to its attributes. Parameters shared with `SemFSCV` and
-explanations are in `LinearSelector` (linear.py), predictions in `NamingSelector` (naming.py).
+A fit turns parameters and data into a `Problem` (problem.py), solves it, puts the `Outcome`
+(outcome.py) into the user's terms, a `Fitted` (fitted.py), and copies that to its attributes.
+Parameters shared with `SemFSCV` and explanations are in `LinearSelector` (linear.py),
+predictions in `NamingSelector` (naming.py).
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from sklearn.utils import Tags
 
 from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
 from semfs.attributes import align_attributes
+from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Solution
-from semfs.selectors.inputs import FitInput, TrainingData, described_classes, set_features
+from semfs.method.quadratic import Monitor, Solution
+from semfs.selectors.inputs.features import set_features
+from semfs.selectors.inputs.fit_input import FitInput, described_classes
+from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.linear import LinearSelector
+from semfs.selectors.outcome import Outcome
 from semfs.selectors.problem import Problem
-from semfs.selectors.rules import check_rules
-from semfs.validation import Above, AtLeast, OneOf, ParameterError, WholeNumber, check_option
+from semfs.selectors.rules.parameters import check_rules
+from semfs.validation import ParameterError, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
 #: alpha and gamma are the paper's. It fixes neither s_init, step nor n_inner: those values are
@@ -435,7 +440,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             data = found.summed(self._sum_options(found.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
-                    "partial_fit takes labeled rows only. Drop the others, or use fit."
+                    "partial_fit takes labeled samples only. Drop the others, or use fit."
                 )
             # classes without a description are refused before their samples are added
             align_attributes(self.attributes, data.classes)
@@ -467,7 +472,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         context = self._init_callback_context(max_subtasks=problem.n_steps)
         context.call_on_fit_task_begin(estimator=self, X=data.X, y=y)
         monitor = self._monitor(context, problem, data.X, y)
-        fitted = problem.fitted(problem.solve(monitor))
+        fitted = Outcome(problem, problem.solve(monitor)).fitted()
         self._set_fitted(fitted, data.X)
         self._remember(problem.moments)
         self._warn_if_too_many(problem.candidates.n_selectable)
@@ -483,7 +488,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if labels.mark_unlabeled(described).n_unlabeled:
             # their sum does not say which clusters they form
             raise ValueError(
-                f"some rows have the label {UNLABELED}, which means unlabeled, "
+                f"some samples have the label {UNLABELED}, which means unlabeled, "
                 "and were summed up with others. "
                 "Leave them out of the moments, or use fit(X, y)."
             )
@@ -520,7 +525,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
             def fitted_attributes() -> dict[str, Any]:
                 """Fitted attributes after this step, computed if a callback asks."""
-                return problem.fitted(solution()).attributes()
+                return Outcome(problem, solution()).fitted().attributes()
 
             task.call_on_fit_task_begin(estimator=self, X=X, y=y)
             return task.call_on_fit_task_end(

@@ -1,4 +1,4 @@
-"""SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
+"""SemFSCV: set parameters and number of features by clustering held-out seen classes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from threadpoolctl import threadpool_limits
 
 from semfs._typing import ArrayLike, DataLike, Float64, Indices, LabelsLike, Mask, Matrix
 from semfs.attributes import AttributeTable, align_attributes
+from semfs.constraints import FeatureCount, WholeNumber
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
 from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
-from semfs.selectors.inputs import FitInput
+from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.problem import check_two_classes
 from semfs.selectors.ranking import FIT_STATE
-from semfs.selectors.rules import feature_costs
+from semfs.selectors.rules.feature_values import feature_costs
+from semfs.selectors.rules.parameters import RULE_PARAMETERS
 from semfs.selectors.semfs import SemFS
-from semfs.validation import FeatureCount, ParameterError, WholeNumber, check_integer
+from semfs.selectors.training_checks import check_two_classes
+from semfs.validation import ParameterError, check_integer
 
 #: Fewest classes that make folds; folds of fewer say more about chance than about settings.
 FEWEST_CLASSES_TO_SEARCH = 6
@@ -49,13 +51,7 @@ NOT_IN_FOLDS = {
     "exclude",
     "missing_values",
     "candidates",
-    "min_per_class",
-    "groups",
-    "costs",
-    "budget",
-    "min_level",
-    "max_level",
-    "capacity",
+    *RULE_PARAMETERS,
     "verbose",
     "target_attributes",
     "n_new_classes",
@@ -279,7 +275,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         if unknown:
             raise ParameterError(
                 "param_grid",
-                f"has {min(unknown)!r}, which is no parameter to choose. Known: "
+                f"has {min(unknown)!r}, which SemFSCV cannot set. Known: "
                 f'{", ".join(sorted(known))}; and n_features_to_select="auto".',
             )
         if not settings:

@@ -240,9 +240,7 @@ def selected_however_fetched(monkeypatch, G, quadratic, panel):
         for estimate in (None, G, wrong):
             known = quadratic
             if estimate is not None:
-                known = replace(
-                    quadratic, estimate=lambda i, E=estimate: E[np.ix_(i, i)].copy()
-                )
+                known = replace(quadratic, estimate=partial(block_of, estimate))
             order = select(known, panel)[1].order
             n_selected = len(select(known, panel)[0])
             kind = "none" if estimate is None else "exact" if estimate is G else "wrong"

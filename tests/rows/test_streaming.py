@@ -10,7 +10,7 @@ from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
 from semfs.rows import Accumulator, open_blocks
 from semfs.rows.sums import PANEL
-from semfs.selectors.inputs import Kind, classify
+from semfs.selectors.inputs.kind import Kind, classify
 
 K = 12
 

@@ -11,7 +11,7 @@ from report_rows import nasty_explanation
 from problems import OLD_DEFAULTS, make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.selectors.explanation import _selection_counts
+from semfs.selectors.stability import selection_counts
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_features_that_are_no_candidates_have_no_frequency():
     selector = SemFS(4, gamma=0.1).fit(X, y)
     moments = Moments.from_data(X, y)
     selected = selector.order_[:4]
-    counts = _selection_counts(selector, selected, moments, 3, 0)
+    counts = selection_counts(selector, selected, moments, 3, 0)
     assert np.isfinite(counts[selected]).all()
     assert np.isfinite(counts).sum() == 2000
     assert np.isnan(counts).sum() == 1300

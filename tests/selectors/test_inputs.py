@@ -12,8 +12,8 @@ from semfs import SemFS, load, save
 from semfs.labels import Labels
 from semfs.method.class_means import MeanModel
 from semfs.rows import open_blocks, view
-from semfs.selectors import inputs
-from semfs.selectors.inputs import Kind, classify
+from semfs.selectors.inputs import batches, fit_input, labeled, unlabeled
+from semfs.selectors.inputs.kind import Kind, classify
 
 pd = pytest.importorskip("pandas")
 
@@ -73,8 +73,9 @@ def test_data_are_classified(data, y, kind):
 def test_a_file_is_classified_once_and_its_labels_are_encoded_once(tmp_path, monkeypatch):
     X, y = cells()
     path = as_h5ad(tmp_path, log_normalized(X), y)
-    classified = Counter(inputs.classify)
-    monkeypatch.setattr(inputs, "classify", classified)
+    classified = Counter(classify)
+    for module in (batches, fit_input, labeled, unlabeled):
+        monkeypatch.setattr(module, "classify", classified)
     encoded = {name: Counter(getattr(Labels, name)) for name in ("_of_array", "_of_objects")}
     for name, counter in encoded.items():
         monkeypatch.setattr(Labels, name, counter)

@@ -15,7 +15,7 @@ from semfs.method.class_means import MeanModel
 from semfs.method.objective import Objective
 from semfs.rows import MemoryRows, open_blocks
 from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
-from semfs.selectors.inputs import UnlabeledStream
+from semfs.selectors.inputs.unlabeled import UnlabeledStream
 from semfs.selectors.knowledge import _streamed_clusters
 from semfs.selectors.prediction import ClassPredictor, same_space
 

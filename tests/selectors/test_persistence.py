@@ -16,7 +16,7 @@ from semfs import SemFS, SemFSCV, baselines, load, save
 from semfs.attributes import AttributeTable
 from semfs.datasets import load_sample
 from semfs.io.safety import FileError
-from semfs.selectors.persistence import FORMAT
+from semfs.selectors.persistence.format import FORMAT
 
 STORED = Path(__file__).parents[1] / "data" / "selector_format1.npz"
 

@@ -186,7 +186,7 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("semfs.select.write_table", fail)
+    monkeypatch.setattr("semfs.select.selection.write_table", fail)
     with pytest.raises(OSError, match="disk full"):
         rank(files / "pandas.parquet", tmp_path / "o.csv", LABEL, sample)
     assert not list(tmp_path.iterdir())

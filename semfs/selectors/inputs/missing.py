@@ -10,12 +10,48 @@ D = diag(1/√p) the scatter within classes is D S D, which is positive semidefi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices, Mask
+from semfs.feature_names import feature_name
 from semfs.labels import LabelArray
+from semfs.rows import MemoryRows, in_memory
+from semfs.selectors.inputs.labeled import InMemory
 from semfs.validation import ParameterError, listed
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+
+_Unlabeled = TypeVar("_Unlabeled", bound=MemoryRows)
+
+
+def fills_gaps(estimator: BaseEstimator) -> bool:
+    """Whether the estimator fills missing values of X instead of refusing them."""
+    return getattr(estimator, "missing_values", "error") != "error"
+
+
+def without_gaps(
+    rows: InMemory, hidden: MemoryRows | None, classes: LabelArray, names: Sequence[str] | None
+) -> tuple[MemoryRows, MemoryRows | None]:
+    """Labeled samples, and unlabeled ones of X, with their missing values filled."""
+    if not in_memory(rows) or sp.issparse(rows.X):
+        message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
+        raise ParameterError("missing_values", message)
+    X = fill_with_class_means(rows.X, rows.codes, classes, rows.weights, names)
+    filled = replace(rows, X=X)
+    return filled, filled_unlabeled(hidden, filled)
+
+
+def filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabeled | None:
+    """Unlabeled samples whose missing values are filled; ``rows`` are the labeled ones."""
+    if unlabeled is None or sp.issparse(unlabeled.X):
+        return unlabeled
+    return replace(unlabeled, X=fill_with_means(unlabeled.X, rows.X.mean(axis=0)))
 
 
 def fill_with_class_means(
@@ -33,8 +69,8 @@ def fill_with_class_means(
     """
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
-        shown = listed([_name(j, names) for j in infinite.tolist()])
-        message = f"contains infinity, which is no missing value: {shown}."
+        shown = listed([feature_name(j, names) for j in infinite.tolist()])
+        message = f"contains infinity, which is not a missing value: {shown}."
         raise ParameterError("X", message)
     missing = np.isnan(X)
     features = np.flatnonzero(missing.any(axis=0))
@@ -76,7 +112,7 @@ def _class_means(
         totals = weights[members] @ observed[members]
         empty = features[totals == 0]
         for j in empty.tolist():
-            unknown.append(f"{_name(j, names)} (class {classes[code]})")
+            unknown.append(f"{feature_name(j, names)} (class {classes[code]})")
         sums = weights[members] @ values[members]
         np.divide(sums, totals, out=means[code], where=totals > 0)
     if unknown:
@@ -103,7 +139,3 @@ def fill_with_means(X: Floats, default: Float64) -> Floats:
     # np.where computes both branches: 0/0 would warn where the default is taken
     means = np.where(n_observed > 0, sums / np.maximum(n_observed, 1), default)
     return np.where(missing, means.astype(X.dtype), X)
-
-
-def _name(feature: int, names: Sequence[str] | None) -> str:
-    return f"x{feature}" if names is None else str(names[feature])

@@ -1,0 +1,195 @@
+"""Features by name, index, pattern or file, as users state them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semfs._typing import Indices
+from semfs.validation import ParameterError, ParameterTypeError, did_you_mean, is_file, listed
+
+if TYPE_CHECKING:
+    from semfs._typing import FeaturesLike
+
+
+#: A feature that begins so is a regular expression, searched for in the feature names.
+PATTERN_PREFIX = "re:"
+#: First lines that a file of feature names may have as its header, in lower case.
+LIST_HEADERS = (
+    "feature",
+    "features",
+    "gene",
+    "genes",
+    "name",
+    "names",
+    "symbol",
+    "symbols",
+)
+
+
+def feature_name(feature: int, names: Sequence[str] | None) -> str:
+    """Return the name of a feature as `get_feature_names_out` does."""
+    return f"x{feature}" if names is None else str(names[feature])
+
+
+def resolve_features(
+    parameter: str,
+    values: FeaturesLike | None,
+    names: Sequence[object] | None = None,
+    n_features: int | None = None,
+) -> Indices:
+    """Return the indices of features that a user means, each once, in the order given.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter, for messages.
+    values : sequence of int or str, or None
+        An int is an index. Text is the first of these that applies: the name of a feature; a
+        pattern ``"re:^MT-"``, which means all features in whose name it is found; the path of
+        a file with one name per line; names joined by commas.
+    names : sequence of d names, optional
+        Without names, features are called x0, x1, … as `get_feature_names_out` does.
+    n_features : int, optional
+        Number of features d, needed without names.
+
+    Examples
+    --------
+    >>> resolve_features("include", ["re:^MT-", "ACTB"], ["MT-ND1", "ACTB", "MT-ND2"])
+    array([0, 2, 1])
+    """
+    if values is None:
+        return np.zeros(0, dtype=np.intp)
+    if isinstance(values, str):
+        raise ParameterTypeError(parameter, f"must be a list of features, got {values!r}.")
+    # Of several features of one name the first is meant.
+    index_of: dict[str, int] = {}
+    for index, name in enumerate([] if names is None else names):
+        index_of.setdefault(str(name), index)
+    if n_features is None:
+        n_features = 0 if names is None else len(names)
+    found: dict[int, None] = {}  # keeps the order, each once
+    for value in values:
+        if isinstance(value, str):
+            indices = _indices_of_text(parameter, value, n_features, index_of)
+        else:
+            indices = [_checked_index(parameter, value, n_features)]
+        found.update(dict.fromkeys(indices))
+    return np.array(list(found), dtype=np.intp)
+
+
+def _indices_of_text(
+    parameter: str, text: str, n_features: int, index_of: Mapping[str, int]
+) -> list[int]:
+    """Return the features that one text means: a name, a pattern, a file or a list."""
+    if text in index_of:
+        return [index_of[text]]
+    if text.startswith(PATTERN_PREFIX):
+        return _matching(parameter, text, index_of)
+    if is_file(text):
+        listed = _names_in_file(parameter, Path(text))
+        # A header is passed over, unless a feature has that name.
+        if listed[0].lower() in LIST_HEADERS and listed[0] not in index_of:
+            listed = listed[1:]
+    else:
+        listed = split_names(text, index_of)
+    return [_index_of_name(parameter, name, n_features, index_of) for name in listed]
+
+
+def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:
+    """Return the features in whose names a pattern ``"re:…"`` is found."""
+    try:
+        pattern = re.compile(text.removeprefix(PATTERN_PREFIX))
+    except re.error as error:
+        message = f": {text!r} is not a valid regular expression ({error})."
+        raise ParameterError(parameter, message) from None
+    found = [index for name, index in names.items() if pattern.search(name)]
+    if not found:
+        message = f": the pattern {text!r} matches none of the {len(names)} feature names."
+        raise ParameterError(parameter, message)
+    return found
+
+
+def _names_in_file(parameter: str, path: Path) -> list[str]:
+    """Return the first cell of each line that is not empty."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        message = f": {path} is not a text file in UTF-8. Give one feature name per line."
+        raise ParameterError(parameter, message) from None
+    except OSError as error:
+        raise ParameterError(parameter, f": {path} cannot be read ({error}).") from None
+    found = [line.strip().strip('"') for line in lines if line.strip()]
+    if not found:
+        message = f": {path} is empty. Give one feature name per line."
+        raise ParameterError(parameter, message)
+    return found
+
+
+def _index_of_name(
+    parameter: str, name: str, n_features: int, index_of: Mapping[str, int]
+) -> int:
+    """Return the index of a feature by its whole name."""
+    if name in index_of:
+        return index_of[name]
+    if index_of:
+        hint = did_you_mean(name, index_of) or ". Check the spelling."
+        if re.search(r"[*?\[]", name):
+            hint = f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
+        raise ParameterError(parameter, f": no feature named {name!r}{hint}")
+    if re.fullmatch(r"x\d+", name):  # as get_feature_names_out calls it
+        return _checked_index(parameter, int(name[1:]), n_features)
+    raise ParameterError(
+        parameter,
+        f": no feature named {name!r}, because X has no feature names. Pass a data frame (a "
+        'pipeline keeps names with set_output(transform="pandas")), or give indices.',
+    )
+
+
+def _checked_index(parameter: str, value: object, n_features: int) -> int:
+    """Return an index of a feature, counted from the end if it is negative."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ParameterTypeError(parameter, f"must hold indices or names, got {value!r}.")
+    if not -n_features <= int(value) < n_features:
+        message = f": index {value} is out of range for {n_features} features."
+        raise ParameterError(parameter, message)
+    return int(value) % n_features
+
+
+def split_names(text: str, known: Iterable[str]) -> list[str]:
+    """Split names joined by commas; a known name that contains commas stays whole.
+
+    From each comma on, the longest part of the text that is a known name is taken.
+
+    >>> split_names("T cell, CD4,B cell", ["T cell, CD4", "B cell"])
+    ['T cell, CD4', 'B cell']
+    """
+    known = set(known)
+    pieces = text.split(",")
+    found = []
+    start = 0
+    while start < len(pieces):
+        stop = len(pieces)
+        # The longest known name first; a single piece is taken as it is.
+        while stop > start + 1 and ",".join(pieces[start:stop]).strip() not in known:
+            stop -= 1
+        name = ",".join(pieces[start:stop]).strip()
+        if name:
+            found.append(name)
+        start = stop
+    return found
+
+
+def check_unique_names(columns: Sequence[object]) -> None:
+    """Raise if two columns of a frame have one name: features are found by name."""
+    names = [str(name) for name in columns]
+    if len(set(names)) == len(names):
+        return
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    shown = listed([repr(name) for name in repeated])
+    raise ValueError(f"X has several columns of the same name: {shown}. Rename them.")

@@ -1,0 +1,136 @@
+"""What is known about a panel, collected from a fitted selector and the samples of its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from semfs._typing import DataLike, Float64, LabelsLike
+from semfs.io.anndata import as_genes
+from semfs.panel.detection import count_above
+from semfs.panel.report import PanelReport
+from semfs.panel.words import CELLS, GENERAL, Words
+from semfs.selectors.explanation import Explanation
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.linear import LinearSelector
+from semfs.system import import_optional
+
+
+def panel_report(
+    selector: LinearSelector,
+    X: DataLike = None,
+    y: LabelsLike | str | None = None,
+    *,
+    explanation: Explanation | None = None,
+    n_bootstraps: int = 100,
+    random_state: int = 0,
+    words: Words | None = None,
+    settings: Mapping[str, object] | None = None,
+    command: str = "",
+) -> PanelReport:
+    """Collect what is known about the features that a fitted selector selected.
+
+    Parameters
+    ----------
+    selector : SemFS or SemFSCV
+        Fitted.
+    X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d), optional
+        The samples of `fit`. By default those of the last `fit`, if it remembers them.
+    y : array-like of shape (n,) or str, optional
+        Their labels, as in `fit`.
+    explanation : Explanation, optional
+        From ``selector.explain(…)``, if it was computed already.
+    n_bootstraps, random_state : int
+        Of `SemFS.explain`.
+    words : Words, optional
+        What features, samples and classes are called; by default genes, cells and cell types
+        if X is an AnnData object, else features, samples and classes.
+    settings, command : mapping and str, optional
+        What the page says of how to repeat the selection; by default the parameters of the
+        selector.
+
+    Returns
+    -------
+    PanelReport
+        Its ``write`` writes the page and the list for the vendor.
+
+    Examples
+    --------
+    >>> from semfs import SemFS
+    >>> from semfs.datasets import load_sample
+    >>> lung = load_sample()
+    >>> X, y, *_ = lung.split()
+    >>> panel = panel_report(SemFS(3, lung.attributes).fit(X, y), n_bootstraps=0)
+    >>> int(panel.explanation.coverage["basophil"]), panel.shares.shape
+    (0, (3, 12))
+    >>> panel.table().columns.tolist()
+    ['feature', 'reason', 'frequency', 'substitutes']
+    """
+    check_is_fitted(selector)
+    if explanation is None:
+        explanation = selector.explain(
+            X, y, n_bootstraps=n_bootstraps, random_state=random_state
+        )
+    if words is None:
+        words = CELLS if as_genes(X) is not None or _of_cells(X) else GENERAL
+    of_cells = words == CELLS
+    # A count above 0 means that a gene was detected. Measurements have no such zero,
+    # so their share is taken above the average of the classes.
+    thresholds = np.zeros(len(explanation.means))
+    if not of_cells:
+        thresholds = _class_average(selector, len(thresholds))
+    counted = count_above(selector, X, y, thresholds)
+    shares = None
+    n_samples = None
+    if counted is not None:
+        pandas = import_optional("pandas", "data", what="A panel")
+        hits, counts = counted
+        n_samples = int(counts.sum())
+        # A class of the fit may have no sample in X; its share is then 0, not 0/0.
+        values = hits / np.maximum(counts, 1)[:, None]
+        names = explanation.features.index
+        shares = pandas.DataFrame(values.T, names, explanation.classes.columns)
+    if settings is None:
+        settings = _settings_of(selector)
+    return PanelReport(
+        explanation=explanation,
+        n_features=len(selector.get_support()),
+        n_samples=n_samples,
+        shares=shares,
+        threshold="0" if of_cells else "the mean over classes",
+        rules=list(selector.rules_),
+        knowledge=dict(selector.knowledge_),
+        settings=settings,
+        command=command,
+        words=words,
+    )
+
+
+def _of_cells(X: DataLike) -> bool:
+    """Whether an opened file holds single cells."""
+    source: Any = X
+    return classify(X) is Kind.SOURCE and source.reader.of_cells
+
+
+def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
+    """The mean (k,) over the seen classes of each selected feature, best first."""
+    selected = np.asarray(selector.order_)[:n_selected]
+    # Class means are stored by ascending feature: these are their places, best first.
+    entered = np.searchsorted(np.sort(selected), selected)
+    means: Float64 = np.asarray(selector.class_means_)
+    return means.mean(axis=0)[entered]
+
+
+def _settings_of(selector: LinearSelector) -> dict[str, object]:
+    """The parameters of a selector; a table of descriptions by its size."""
+    settings: dict[str, object] = {}
+    for name, value in selector.get_params(deep=False).items():
+        if value is None:
+            continue
+        # An array or a frame would fill the page.
+        shape = getattr(value, "shape", None)
+        settings[name] = value if shape is None else f"table of shape {shape}"
+    return settings

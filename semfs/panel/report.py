@@ -1,0 +1,154 @@
+"""What is known about a panel: the page, and the list for the vendor, are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semfs._typing import PathLike
+from semfs.lab.report import as_csv, render_sections, write_text
+from semfs.lab.sections import Section
+from semfs.panel.page import panel_sections
+from semfs.panel.words import GENERAL, Words
+from semfs.scverse import versions
+from semfs.selectors.explanation import Explanation
+from semfs.system import import_optional
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class PanelReport:
+    """What is known about a panel.
+
+    Attributes
+    ----------
+    explanation : Explanation
+        Reasons, class means, coverage, correlations and pairs of classes, as frames.
+    n_features : int
+        Features of the data, d.
+    n_samples : int or None
+        Samples of the seen classes.
+    shares : DataFrame of shape (k, C), or None
+        Share of the samples of each seen class that are above ``threshold``.
+    threshold : str
+        Zero for cells, else the mean over the classes, in words.
+    rules : list of str
+        What each rule of the selection cost, in words.
+    knowledge : mapping
+        What information was used, and what was not, and why.
+    settings : mapping
+        Parameters of the selection.
+    command : str
+        What repeats it.
+    words : Words
+        What features, samples and classes are called.
+    """
+
+    explanation: Explanation
+    n_features: int
+    n_samples: int | None = None
+    shares: pd.DataFrame | None = None
+    threshold: str = "0"
+    rules: Sequence[str] = ()
+    knowledge: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    command: str = ""
+    words: Words = GENERAL
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the selected features, best first."""
+        return [str(name) for name in self.explanation.features.index]
+
+    def table(self) -> pd.DataFrame:
+        """Return the list for the vendor.
+
+        Columns are the feature (called as the words say), ``reason``, ``frequency`` over
+        bootstraps and ``substitutes``; the index is the ``rank``.
+        """
+        pandas = import_optional("pandas", "data", what="A panel")
+        found = self.explanation.features
+        columns = {
+            self.words.feature: self.features,
+            "reason": self._reasons(),
+            "frequency": found["frequency"].to_numpy(),
+            "substitutes": [", ".join(names) for names in self.substitutes().values()],
+        }
+        ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
+        return pandas.DataFrame(columns, index=ranks)
+
+    def substitutes(self) -> dict[str, list[str]]:
+        """Return for each feature the near copies of it that are not selected, best first."""
+        copies = self.explanation.duplicates
+        others = copies[~copies["chosen"].astype(bool)]
+        # Every feature gets a list, also an empty one: the table has one row for each.
+        found: dict[str, list[str]] = {name: [] for name in self.features}
+        for name, other in zip(others["feature"], others["other"]):
+            found[str(name)].append(str(other))
+        return found
+
+    def write(self, path: PathLike) -> list[Path]:
+        """Write the page (.html) and, beside it, the list for the vendor (.csv).
+
+        The page needs no network. Returns both paths.
+        """
+        page = Path(path)
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"{path}: the page is written as .html; choose such a name.")
+        table = page.with_suffix(".csv")
+        text = self._csv()
+        return [write_text(self.render(), page), write_text(text, table)]
+
+    def render(self) -> str:
+        """Return the HTML of the page."""
+        return render_sections(
+            self.sections(),
+            {
+                "command": self.command,
+                "versions": versions(),
+                "settings": self._shown_settings(),
+            },
+            title=f"Panel of {len(self.features)} {self.words.features}",
+            csv=self._csv(),
+            csv_text=f"The {len(self.features)} {self.words.features} (CSV)",
+            csv_name="panel.csv",
+        )
+
+    def _shown_settings(self) -> dict[str, str]:
+        """Settings as text; without lists of indices, and the command, which has its place."""
+        shown = {}
+        for name, value in self.settings.items():
+            if name == "command" or name.endswith("_indices") or value is False:
+                continue
+            if isinstance(value, list | tuple):
+                value = ", ".join(str(item) for item in value)
+            shown[name] = str(value)
+        return shown
+
+    def _csv(self) -> str:
+        table = self.table()
+        rows = [[rank, *values] for rank, *values in table.itertuples()]
+        for row in rows:
+            # Without bootstraps the frequency is not known.
+            row[3] = None if np.isnan(row[3]) else round(row[3], 4)
+        return as_csv(["rank", *table.columns], rows)
+
+    def _reasons(self) -> list[str]:
+        """Why each feature was selected."""
+        reasons = []
+        for row in self.explanation.features.itertuples():
+            reason = f"varies with {row.carries}"
+            if row.separates:
+                reason += f"; {row.separates}"
+            reasons.append(reason)
+        return reasons
+
+    def sections(self) -> list[Section]:
+        """Return the sections of the page, each with its figures and tables."""
+        return panel_sections(self)

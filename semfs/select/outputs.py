@@ -1,0 +1,74 @@
+"""The files that a selection writes: their paths and formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semfs.io.reader import Reader
+from semfs.io.safety import check_apart
+from semfs.io.tables import TableReader
+from semfs.io.write import WRITTEN
+from semfs.rows import BlockSource
+from semfs.system import import_optional
+from semfs.validation import ParameterError
+
+#: Endings of the files that can be written.
+ENDINGS = (*WRITTEN, ".xlsx")
+#: Rows that a sheet of Excel can hold, its header among them.
+EXCEL_ROWS = 2**20
+
+
+def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
+    """Return the paths of the reduced data and of the feature table.
+
+    Formats that cannot be written, and paths of the data themselves, are refused.
+    """
+    data = source.reader.path
+    ending = out.suffix.lower()
+    if not ending or out.is_dir():
+        target = out / f"reduced{_ending_of_reduced(data)}"
+        table = out / "features.csv"
+    elif ending in ENDINGS:
+        target = out
+        table = out.with_name(f"{out.stem}.features.csv")
+    else:
+        endings = ", ".join(ENDINGS)
+        message = f": {out} must end in {endings}, or have no ending: a folder."
+        raise ParameterError("out", message)
+    if target.suffix.lower() == ".h5ad":
+        _check_can_be_h5ad(source.reader, target)
+    if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
+        message = (
+            f": {target} can hold {EXCEL_ROWS - 1} rows, "
+            f"the data have {source.n_rows}. Choose .csv or .parquet."
+        )
+        raise ParameterError("out", message)
+    check_apart((target, table), (data,))
+    return target, table
+
+
+def _ending_of_reduced(data: Path | None) -> str:
+    """Return the ending of the reduced data: that of the data, or .csv."""
+    ending = "" if data is None else data.suffix.lower()
+    if ending in ENDINGS:
+        return ending
+    return ".parquet" if ending == ".pq" else ".csv"
+
+
+def _check_can_be_h5ad(reader: Reader, target: Path) -> None:
+    """Refuse to write a table as .h5ad: its text columns would be lost."""
+    if reader.path is None or isinstance(reader, TableReader):
+        others = ", ".join(ending for ending in ENDINGS if ending != ".h5ad")
+        message = f": {target}: a table cannot be written as .h5ad. Choose one of {others}."
+        raise ParameterError("out", message)
+    # a missing package is reported now, not after the fit
+    import_optional("anndata", "data", what="An .h5ad file")
+
+
+def check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, Path]:
+    """Return the paths of the reduced data and of the feature table; refuse wrong ones."""
+    target, table_path = output_paths(source, out)
+    if subset and target.suffix.lower() != ".h5ad":
+        message = f"is for .h5ad files, not for {target}. Leave it out."
+        raise ParameterError("subset", message)
+    return target, table_path

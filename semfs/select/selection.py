@@ -1,0 +1,252 @@
+"""A selector fitted to a file, in bounded memory, and what is written of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semfs._typing import Label, LabelsLike, Matrix, PathLike
+from semfs.attributes import as_attribute_table
+from semfs.attributes.files import write_table
+from semfs.feature_names import resolve_features
+from semfs.io.safety import atomic_write
+from semfs.labels import Labels
+from semfs.rows import BlockSource, in_blocks
+from semfs.rows.cluster import on_cluster
+from semfs.rows.preprocess import Preprocessing
+from semfs.rows.workers import connect
+from semfs.select.feature_table import feature_reasons, feature_table
+from semfs.select.outputs import check_outputs
+from semfs.select.reduced import write_reduced
+from semfs.select.units import filled_with_medians, standardized_with_gaps
+from semfs.selectors.explanation import Explanation
+from semfs.selectors.semfs import SemFS
+from semfs.system import import_optional
+from semfs.validation import check_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class FileSelection:
+    """What `select_features` did.
+
+    ``selector`` is fitted; ``features`` is a frame (d, 5) of ``feature``, ``score`` (empty for
+    features that could not be selected), ``selected``, ``column`` and ``reason`` by ``rank``;
+    ``files`` were written; ``n_rows`` samples had labels of seen classes; ``samples`` is the
+    ``source`` without those of unseen classes, and ``explanation`` says why.
+    """
+
+    selector: SemFS
+    features: pd.DataFrame
+    files: list[Path]
+    n_rows: int
+    source: BlockSource
+    samples: BlockSource
+    explanation: Explanation
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the selection as plain values: selected features, classes and files."""
+        selected = self.features[self.features["selected"]].reset_index()
+        return {
+            "selected": selected.drop(columns="selected").to_dict(orient="records"),
+            "n_features": len(self.features),
+            "n_rows": self.n_rows,
+            "classes": [str(label) for label in self.selector.classes_],
+            "knowledge": {name: str(text) for name, text in self.selector.knowledge_.items()},
+            "rules": list(self.selector.rules_),
+            "files": [str(path) for path in self.files],
+        }
+
+
+def select_features(
+    source: BlockSource,
+    selector: SemFS,
+    out: PathLike,
+    *,
+    unseen: Iterable[Label] = (),
+    subset: bool = False,
+    scale: bool = False,
+    impute: str | None = None,
+    scheduler: str | None = None,
+    X_unlabeled: Matrix | BlockSource | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> FileSelection:
+    """Fit a selector to a file, in bounded memory, and write the columns it selects.
+
+    Parameters
+    ----------
+    source : BlockSource
+        The opened file (`semfs.rows.open_blocks`).
+    selector : SemFS
+        The selector to fit, with its class descriptions.
+    out : path-like
+        With one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad: the
+        reduced data, all rows of them; the ranked feature table is written beside it as
+        ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
+        ``reduced`` in the format of the data. An .h5ad file is written whole, with what
+        `semfs.scverse.select_genes` adds; see `subset`.
+    unseen : iterable of class labels, default=()
+        Classes whose samples must not be used.
+    subset : bool, default=False
+        Write only the selected genes into an .h5ad file; those of raw become its ``X``.
+    scale : bool, default=False
+        Divide features by their standard deviation before the selection, because their units
+        differ. What is written and returned is in the units of the source.
+    impute : {"median"}, optional
+        Fill missing values with the median of their feature among the samples of the fit, of
+        at most 20,000 of them; the source must be opened with ``missing_values="keep"``. The
+        gaps stay in what is written. ``SemFS(missing_values="class-mean")`` is another way.
+    scheduler : str, optional
+        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
+    X_unlabeled : array, sparse matrix or BlockSource of shape (n_unlabeled, d), optional
+        More unlabeled samples, as in `SemFS.fit`. An array has the features of the source in
+        their order; of a file, features are found by name (see `open_unlabeled_file`).
+    batch_unlabeled : array-like of shape (n_unlabeled,), optional
+        Their batches; needed if the source was opened with a `batch`.
+    settings : mapping, optional
+        How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
+        file beside the parameters of the selector.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semfs import SemFS
+    >>> from semfs.rows import open_blocks
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "farm.csv").write_text("kind,legs,id\\ncat,4,1\\ncat,4,2\\nhen,2,1\\n")
+    >>> source = open_blocks(folder / "farm.csv", "kind")
+    >>> done = select_features(source, SemFS(1), folder / "small.csv")
+    >>> (folder / "small.csv").read_text().splitlines()[1]
+    '"cat",4'
+    """
+    # a path that cannot be written is refused before the fit
+    check_outputs(source, Path(out), subset)
+    done = fit_features(
+        source,
+        selector,
+        unseen=unseen,
+        scale=scale,
+        impute=impute,
+        scheduler=scheduler,
+        X_unlabeled=X_unlabeled,
+        batch_unlabeled=batch_unlabeled,
+    )
+    return replace(done, files=write_selection(done, out, subset, settings))
+
+
+def write_selection(
+    done: FileSelection,
+    out: PathLike,
+    subset: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> list[Path]:
+    """Write the reduced data and the feature table as `select_features` does.
+
+    Returns the paths of both.
+    """
+    target, table_path = check_outputs(done.source, Path(out), subset)
+    # both files appear when both are complete
+    with (
+        atomic_write(target) as data_file,
+        atomic_write(table_path) as table_file,
+    ):
+        write_reduced(done.source, done.selector, data_file, subset, settings)
+        write_table(done.features, table_file)
+    return [target, table_path]
+
+
+def fit_features(
+    source: BlockSource,
+    selector: SemFS,
+    *,
+    unseen: Iterable[Label] = (),
+    scale: bool = False,
+    impute: str | None = None,
+    scheduler: str | None = None,
+    X_unlabeled: Matrix | BlockSource | None = None,
+    batch_unlabeled: LabelsLike | Labels | None = None,
+    n_bootstraps: int = 0,
+    random_state: int = 0,
+) -> FileSelection:
+    """Fit a selector to a file as `select_features` does, and write nothing.
+
+    ``n_bootstraps`` and ``random_state`` are those of `SemFS.explain`.
+    """
+    # All that can be refused is refused now, not after a long fit.
+    pandas = import_optional("pandas", "data", what="The feature table")
+    for parameter in ("include", "exclude", "candidates"):
+        features = getattr(selector, parameter)
+        resolve_features(parameter, features, source.feature_names, source.n_features)
+
+    seen = _seen_samples(source, selector, unseen)
+    if impute is not None:
+        check_option("impute", impute, ("median",))
+        seen = filled_with_medians(seen)
+    if scale:
+        with_gaps = selector.missing_values != "error"
+        seen = standardized_with_gaps(seen) if with_gaps else seen.standardized()
+    factors = seen.preprocessing.scale
+    # an array has the units of the source, the fit those of the scaled source
+    if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
+        X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
+    beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
+    _fit(selector, seen, beside, scheduler)
+    # Explanations need the moments of the fit, so they come before the change of units.
+    # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
+    explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
+    reasons = feature_reasons(selector, source, explanation)
+    if factors is not None:
+        in_units = selector._fitted.scaled(factors.astype(np.float64))
+        selector._set_fitted(in_units)
+        selected = np.asarray(selector.order_)[: len(explanation.means)]
+        means = explanation.means.div(factors[selected], axis=0)
+        explanation = replace(explanation, means=means)
+
+    assert seen.labels is not None
+    return FileSelection(
+        selector=selector,
+        features=feature_table(selector, source, reasons, pandas),
+        files=[],
+        n_rows=int((seen.labels.codes >= 0).sum()),
+        source=source,
+        samples=source.with_labels(seen.labels),
+        explanation=explanation,
+    )
+
+
+def _seen_samples(
+    source: BlockSource,
+    selector: SemFS,
+    unseen: Iterable[Label],
+) -> BlockSource:
+    """Return the source without samples of unseen classes, labels as the attributes name them.
+
+    A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
+    """
+    assert source.labels is not None
+    labels = source.labels.leave_out(unseen)
+    if selector.attributes is not None:
+        table = as_attribute_table(selector.attributes)
+        labels = labels.align_to(table.classes.tolist())
+    return source.with_labels(labels)
+
+
+def _fit(
+    selector: SemFS,
+    seen: BlockSource,
+    beside: Mapping[str, Any],
+    scheduler: str | None,
+) -> None:
+    """Fit the selector here, or on a Dask cluster; ``beside`` are other samples for `fit`."""
+    if scheduler is None:
+        selector.fit(seen, **beside)
+        return
+    with connect(scheduler) as client:
+        selector.fit(on_cluster(seen, client), **beside)

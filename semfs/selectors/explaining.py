@@ -1,0 +1,228 @@
+"""From a fitted selector to its explanation: what features carry and what they separate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Mask
+from semfs.attributes import AttributeTable
+from semfs.method.batches import is_corrected
+from semfs.method.markers import class_markers
+from semfs.method.moments import Moments
+from semfs.rows.device import to_numpy
+from semfs.selectors.copies import SMALLEST_SIZE, near_copies, ratios, skipped_copies
+from semfs.selectors.explanation import Explanation
+from semfs.selectors.stability import can_bootstrap, selection_counts, stability_table
+from semfs.system import import_optional
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semfs.selectors.linear import LinearSelector
+
+
+#: Attributes that are named with the strongest one have at least this share of its size.
+SHARE_OF_STRONGEST = 0.8
+
+
+def explain_selection(
+    selector: LinearSelector,
+    moments: Moments | None,
+    n_bootstraps: int,
+    random_state: int | None,
+) -> Explanation:
+    """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`.
+
+    Without moments, correlations, class levels and stability are NaN or empty.
+    """
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    n_selected = int(np.asarray(selector.support_).sum())
+    selected = np.asarray(selector.order_)[:n_selected]
+    table = selector.class_table_
+
+    names = [selector._name_of(j) for j in selected.tolist()]
+    attributes = table.names.tolist()
+    classes = [str(label) for label in table.classes.tolist()]
+    weights = _weights(selector, selected, table, moments)
+    correlations = _attribute_correlations(moments, table, selected)
+    levels = _class_levels(moments, selected, len(classes))
+    duplicates = near_copies(selector, moments, selected)
+    if not can_bootstrap(moments):
+        n_bootstraps = 0
+    counts = None
+    if n_bootstraps and moments is not None:
+        counts = selection_counts(
+            selector,
+            selected,
+            moments,
+            n_bootstraps,
+            random_state,
+        )
+    stability = stability_table(selector, selected, counts, n_bootstraps)
+
+    features = frame({"gain": np.asarray(selector.scores_)[selected]}, index=names)
+    total_gain = float(features["gain"].clip(lower=0.0).sum())
+    features["share"] = features["gain"] / max(total_gain, np.finfo(float).tiny)
+    # without moments, weights are all that is known of a feature
+    carried = weights if moments is None else correlations
+    features["carries"] = [_carried(row, attributes) for row in carried]
+    features["separates"] = [_separated(row, classes) for row in levels]
+    copies = duplicates.groupby("feature")["other"].agg(", ".join)
+    features["duplicates"] = copies.reindex(names).fillna("")
+    features["skipped"] = skipped_copies(selector, selected)
+    features = features.join(stability[["frequency", "low", "high"]])
+    if moments is not None and is_corrected(moments.rows):
+        # of the samples as they are: corrected ones have no batch left
+        of_class, of_batch = moments.rows.variance_shares(selected)
+        features["class_variance"] = of_class
+        features["batch_variance"] = of_batch
+        features["more_batch"] = of_batch > of_class
+    features.index.name = "feature"
+    return Explanation(
+        features=features,
+        attributes=frame(correlations, names, attributes),
+        weights=frame(weights, names, attributes),
+        classes=frame(levels, names, classes),
+        duplicates=duplicates,
+        stability=stability,
+        n_bootstraps=n_bootstraps,
+        **_class_tables(selector, selected, names),
+    )
+
+
+def _class_tables(
+    selector: LinearSelector, selected: Indices, names: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    """The tables of an explanation that need class means and the covariance within classes."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    predictor = selector._predictor()
+    table = selector.candidate_classes(None)
+    classes = [str(label) for label in table.classes.tolist()]
+    # The predictor has the selected features in ascending order.
+    entered = np.searchsorted(np.sort(selected), selected)
+    class_means = predictor.class_means(table)
+    means = class_means.T[entered]
+    markers = _markers(selector, class_means, predictor.within).T[entered]
+    within = predictor.within[np.ix_(entered, entered)]
+    correlations = _total_correlations(predictor.means.T[entered], within)
+    return {
+        "means": frame(means, names, classes),
+        "markers": frame(markers, names, classes),
+        "correlation": frame(correlations, names, names),
+        "separation": frame(predictor.distances(table), classes, classes),
+    }
+
+
+def _weights(
+    selector: LinearSelector,
+    selected: Indices,
+    table: AttributeTable,
+    moments: Moments | None,
+) -> Float64:
+    """W (k, m) of the selected features in standard deviations of attributes and features.
+
+    Without moments the features' standard deviations are unknown, and taken for 1.
+    """
+    spread = table.values.std(axis=0)
+    weights = np.asarray(selector.coef_)[selected]
+    weights = weights * np.asarray(selector.selection_)[selected, None]
+    # a constant attribute separates nothing: its weight counts as 0
+    weights = weights / np.where(spread > 0, spread, np.inf)
+    if moments is None:
+        return weights
+    # the same change of a feature in its usual size
+    deviations = np.sqrt(moments.scatter_diag[selected] / moments.total)
+    return deviations[:, None] * weights
+
+
+def _attribute_correlations(
+    moments: Moments | None, table: AttributeTable, selected: Indices
+) -> Float64:
+    """Correlations (k, m) of class means with attributes, over classes that count alike."""
+    if moments is None:
+        return np.full((len(selected), len(table.names)), np.nan)
+    return _standardized(moments.means[:, selected]).T @ _standardized(table.values)
+
+
+def _standardized(columns: Float64) -> Float64:
+    """Columns (C, m) about their means, of length 1; 0 where they are constant."""
+    centered = columns - columns.mean(axis=0)
+    lengths = np.linalg.norm(centered, axis=0)
+    # about a mean that is not exact, a constant leaves its rounding errors
+    constant = lengths <= SMALLEST_SIZE * np.linalg.norm(columns, axis=0)
+    return centered / np.where(constant, np.inf, lengths)
+
+
+def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
+    """The strongest attributes in words: "+ CD19, − T cell"."""
+    size = np.abs(row)
+    if not np.isfinite(size).all() or size.max(initial=0.0) <= SMALLEST_SIZE:
+        return "no attribute"
+    order = np.argsort(-size, kind="stable")[:most]
+    words = []
+    for j in order.tolist():
+        if size[j] >= SHARE_OF_STRONGEST * size[order[0]]:
+            sign = "+" if row[j] > 0 else "−"
+            words.append(f"{sign} {names[j]}")
+    return ", ".join(words)
+
+
+def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) -> Float64:
+    """Class means (k, C) about the mean over classes, in standard deviations within classes."""
+    if moments is None:
+        return np.full((len(selected), n_classes), np.nan)
+    M = moments.means[:, selected]
+    # scatter within classes is what the class means leave
+    between = moments.counts @ (M - moments.mean[selected]) ** 2
+    within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
+    deviations = np.sqrt(np.where(within > 0, within, np.inf))
+    return ((M - M.mean(axis=0)) / deviations).T
+
+
+def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
+    """Which classes lie on the smaller side of the widest gap between class means."""
+    # one feature separates classes best where neighbors are farthest apart
+    order = np.argsort(levels, kind="stable")
+    gaps = np.diff(levels[order])
+    if not (gaps > 0).any():
+        return ""
+    cut = int(np.argmax(gaps)) + 1
+    low = order[:cut]
+    high = order[cut:][::-1]
+    # the smaller side makes the shorter sentence
+    if len(high) <= len(low):
+        side = high
+        text = "high in "
+    else:
+        side = low
+        text = "low in "
+    text += ", ".join(classes[c] for c in side[:most].tolist())
+    if len(side) > most:
+        text += f" and {len(side) - most} more"
+    return text
+
+
+def _markers(selector: LinearSelector, means: Float64, within: Float64) -> Mask:
+    """Whether each selected feature, ascending, marks each of the U classes (U, k).
+
+    Seen classes are compared with each other, as in ``marks_``, described ones with all.
+    """
+    deviation = np.sqrt(np.maximum(np.diag(within), 0.0))
+    markers = class_markers(means, deviation)
+    known = np.asarray(to_numpy(selector.marks_))
+    markers[: len(known)] = known
+    return markers
+
+
+def _total_correlations(means: Float64, within: Float64) -> Float64:
+    """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
+    centered = means - means.mean(axis=1, keepdims=True)
+    # total covariance = within classes + of the class means, each of which weighs 1/C
+    covariance = within + centered @ centered.T / means.shape[1]
+    deviations = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    correlations = ratios(covariance, np.outer(deviations, deviations))
+    np.fill_diagonal(correlations, 1.0)
+    return correlations.clip(-1.0, 1.0)

@@ -1,0 +1,80 @@
+"""The batches of samples: where users state them, and how they are numbered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semfs.io.anndata import as_genes
+from semfs.labels import Labels
+from semfs.method.batches import batch_labels
+from semfs.rows import MemoryRows, OutOfCoreRows, in_memory
+from semfs.rows.dask_data import is_dask
+from semfs.rows.device import to_numpy
+from semfs.rows.opening import column_labels
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.inputs.source import labels_of
+from semfs.validation import did_you_mean
+
+
+def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
+    """Return X without its column of batches, and the batches (n,), None without any.
+
+    ``batch`` holds them, or names a column of a frame, of ``obs`` of AnnData, or of a file.
+    """
+    if batch is None:
+        return X, None
+    if not isinstance(batch, str):
+        # one value per sample: little beside X
+        if is_dask(batch):
+            batch = batch.compute()
+        return X, to_numpy(batch)
+    kind = classify(X)
+    if kind is Kind.STORED and not isinstance(X, (str, Path)):
+        genes = as_genes(X)
+        if genes is not None:
+            return X, genes.labels(batch)
+    if kind is Kind.STORED:
+        return X, column_labels(X, batch)
+    columns = [str(name) for name in getattr(X, "columns", ())]
+    if batch not in columns:
+        hint = did_you_mean(batch, columns) or "."
+        raise ValueError(f"{parameter}: X has no column {batch!r}{hint} Pass the batches.")
+    values = X[batch]
+    if is_dask(X):
+        return X.drop(columns=batch), values.compute()
+    return X.drop(columns=batch) if hasattr(X, "iloc") else X.drop(batch), values
+
+
+def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
+    """A source with the batches of its samples, its labels known if there are any."""
+    if values is None and source.batches is None:
+        return source
+    # pairs of class and batch need the classes, also where blocks bring them
+    known = source.labels_known()
+    n = len(labels_of(known))
+    return replace(known, batches=batch_labels(source.batches if values is None else values, n))
+
+
+def with_unlabeled_batches(
+    rows: MemoryRows | OutOfCoreRows | None, values: Any, known: Labels | None
+) -> Any:
+    """Samples of X_unlabeled with their batches, numbered as those of X where they are known.
+
+    In memory the codes of unlabeled samples are their batches.
+    """
+    if rows is None or values is None:
+        return rows
+    n = len(rows.codes) if in_memory(rows) else len(labels_of(rows))
+    found = batch_labels(values, n, "batch_unlabeled")
+    names = list(found.classes if known is None else known.classes)
+    names += [batch for batch in found.classes if batch not in names]
+    # one numbering for unlabeled samples of X and of X_unlabeled, which are joined
+    place = np.array([names.index(batch) for batch in found.classes], dtype=np.int32)
+    codes = place[found.codes]
+    if in_memory(rows):
+        return replace(rows, codes=codes.astype(np.intp))
+    return replace(rows, batches=Labels(names, codes))

@@ -1,0 +1,46 @@
+"""The features that an estimator learned, and whether other samples have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from semfs.rows import OutOfCoreRows
+
+
+def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
+    """Set the number of features, and their names if they have some."""
+    estimator.n_features_in_ = n_features
+    # names of an earlier fit must not stay beside a new number
+    estimator.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+
+
+def check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> None:
+    """Let the estimator learn, or compare, the features of a source."""
+    d = source.n_features
+    if not reset:
+        if d != estimator.n_features_in_:
+            known = estimator.n_features_in_
+            raise ValueError(f"X has {d} features, those before had {known}.")
+        return
+    set_features(estimator, d, source.feature_names)
+
+
+def check_unlabeled_features(
+    estimator: Any, n_features: int, names: Sequence[str] | None
+) -> None:
+    """Raise unless X_unlabeled has the features of X, in their order."""
+    known = getattr(estimator, "feature_names_in_", None)
+    d = estimator.n_features_in_
+    # without names only their number can be compared
+    same_names = names is None or known is None or list(names) == list(known)
+    if n_features != d or not same_names:
+        raise ValueError(
+            f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
+            "Give both the same features; features of frames, AnnData and files in memory are "
+            "found by name."
+        )

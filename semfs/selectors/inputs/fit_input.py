@@ -1,0 +1,317 @@
+"""What a user handed to `fit`, understood once.
+
+`FitInput.from_user` turns what `classify` recognizes into row sources with encoded labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semfs._typing import ArrayLike, AttributesLike, DataLike, Label, LabelsLike
+from semfs.attributes import as_attribute_table
+from semfs.labels import UNLABELED, LabelArray
+from semfs.method.batches import pair_labels, remove_batches
+from semfs.method.moments import Moments
+from semfs.rows import (
+    MemoryRows,
+    OutOfCoreRows,
+    Preprocessing,
+    beyond_memory,
+    in_memory,
+    is_foreign,
+    open_blocks,
+)
+from semfs.rows.blocks import check_classes
+from semfs.rows.opening import table_columns
+from semfs.selectors.inputs.batches import batch_of, with_batches, with_unlabeled_batches
+from semfs.selectors.inputs.features import check_features
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.inputs.labeled import NEED_NUMPY, InMemory, Samples, split_by_label
+from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
+from semfs.selectors.inputs.missing import filled_unlabeled, fills_gaps, without_gaps
+from semfs.selectors.inputs.nonfinite import has_nonfinite, place_of_nan
+from semfs.selectors.inputs.number_range import check_range, range_checked_moments
+from semfs.selectors.inputs.source import open_labeled, preprocessing_of, with_marks
+from semfs.selectors.inputs.training_data import TrainingData
+from semfs.selectors.inputs.unlabeled import UnlabeledStream, join_unlabeled, unlabeled_source
+from semfs.validation import ParameterError, check_all_finite
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+
+@dataclass(frozen=True, eq=False)
+class FitInput:
+    """What a user handed to `fit`, labels encoded."""
+
+    rows: InMemory | OutOfCoreRows  # labeled samples; beyond memory also unlabeled ones
+    classes: LabelArray | None  # sorted labels of samples in memory
+    n_features: int
+    feature_names: Sequence[str] | None
+    unlabeled: MemoryRows | OutOfCoreRows | None  # unlabeled samples beside the rows
+    described: Sequence[Label]  # classes of the attribute table
+    preprocessing: Preprocessing
+    original: Any = None  # X before it was validated, whose rows and columns errors name
+    batched: bool = False  # whether labels of the rows are pairs (class, batch)
+
+    @classmethod
+    def from_user(
+        cls,
+        estimator: BaseEstimator,
+        X: DataLike,
+        y: LabelsLike | str | None,
+        sample_weight: ArrayLike | None = None,
+        X_unlabeled: DataLike = None,
+        *,
+        batch: LabelsLike | str | None = None,
+        batch_unlabeled: LabelsLike | str | None = None,
+        reset: bool = True,
+    ) -> FitInput:
+        """Return the input of a fit, validated.
+
+        The estimator learns the number and the names of the features; with ``reset=False``
+        they must be those it knows.
+        """
+        described = described_classes(getattr(estimator, "attributes", None))
+        X_unlabeled, unlabeled_batches = batch_of(
+            X_unlabeled, batch_unlabeled, "batch_unlabeled"
+        )
+        kind = classify(X, y)
+        _check_both_have_batches(X, batch, X_unlabeled, batch_unlabeled)
+        X, batches = batch_of(X, batch, "batch")
+        if kind is Kind.MATRIX:
+            samples = Samples.from_matrix(X, y, sample_weight, batches, described)
+        else:
+            gaps = fills_gaps(estimator)
+            drop = table_columns(X, batch) if kind is Kind.STORED else []
+            opened = open_labeled(kind, X, y, sample_weight, drop, gaps)
+            source = with_marks(with_batches(opened, batches), described)
+            if gaps and not source.fits_in_memory:
+                raise ParameterError("missing_values", _NEED_MEMORY)
+            if not source.fits_in_memory:
+                return cls._beyond_memory(
+                    estimator, source, X_unlabeled, unlabeled_batches, described, reset
+                )
+            # small files are loaded: passes over memory take less time
+            samples = Samples.load(source)
+        return cls._of_samples(
+            estimator,
+            samples,
+            X_unlabeled,
+            unlabeled_batches,
+            described,
+            reset,
+        )
+
+    @classmethod
+    def _of_samples(
+        cls,
+        estimator: BaseEstimator,
+        samples: Samples,
+        X_unlabeled: DataLike,
+        batch_unlabeled: Any,
+        described: Sequence[Label],
+        reset: bool,
+    ) -> FitInput:
+        """The input of a fit in memory."""
+        assert samples.labels is not None
+        original = without_text_columns(samples.X, warn=reset)
+        X = training_matrix(estimator, original, samples.names, reset=reset)
+        # validation may have dropped columns; errors count those of the user
+        with place_of_nan(original, samples.names):
+            rows, hidden, classes = split_by_label(
+                X,
+                samples.labels,
+                samples.weights,
+                samples.batches,
+            )
+            if fills_gaps(estimator):
+                names = getattr(estimator, "feature_names_in_", None)
+                rows, hidden = without_gaps(rows, hidden, classes, names)
+            if hidden is not None and has_nonfinite(hidden.X):
+                check_all_finite(hidden.X)
+        beside = unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
+        beside = with_unlabeled_batches(beside, batch_unlabeled, samples.batches)
+        unlabeled: MemoryRows | OutOfCoreRows | None
+        if beyond_memory(beside):
+            if hidden is not None:
+                raise ValueError(_TWO_KINDS)
+            unlabeled = beside
+        else:
+            # clusters are found by scikit-learn, in numpy
+            if is_foreign(X) and beside is not None:
+                raise ValueError(NEED_NUMPY)
+            if fills_gaps(estimator) and in_memory(rows):
+                beside = filled_unlabeled(beside, rows)
+            unlabeled = join_unlabeled(hidden, beside)
+        return cls(
+            rows=rows,
+            classes=classes,
+            n_features=X.shape[1],
+            feature_names=getattr(estimator, "feature_names_in_", None),
+            unlabeled=unlabeled,
+            described=described,
+            preprocessing=samples.preprocessing,
+            original=original,
+            batched=samples.batches is not None,
+        )
+
+    @classmethod
+    def _beyond_memory(
+        cls,
+        estimator: BaseEstimator,
+        source: OutOfCoreRows,
+        X_unlabeled: DataLike,
+        batch_unlabeled: Any,
+        described: Sequence[Label],
+        reset: bool,
+    ) -> FitInput:
+        """The input of a fit to a source that is read in blocks."""
+        check_features(estimator, source, reset=reset)
+        beside = unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
+        if in_memory(beside):
+            if getattr(beside, "present", None) is not None:
+                raise ParameterError("X_unlabeled", _NEED_FEATURES)
+            beside = open_blocks(beside.X, np.full(len(beside.codes), np.nan))
+        beside = with_unlabeled_batches(beside, batch_unlabeled, source.batches)
+        batched = source.batches is not None
+        if source.batches is not None:
+            assert source.labels is not None
+            # class labels are checked now, because pairs of them could be anything
+            check_classes(source.labels)
+            source = source.with_labels(pair_labels(source.labels, source.batches))
+        return cls(
+            source,
+            None,
+            source.n_features,
+            source.feature_names,
+            beside,
+            described,
+            preprocessing_of(source),
+            batched=batched,
+        )
+
+    def summed(self, options: dict[str, Any]) -> TrainingData:
+        """Return the sums that a fit needs; ``options`` are those of sums beyond memory.
+
+        With batches they are those of pairs (class, batch): see `TrainingData.corrected`.
+        """
+        source = self.rows
+        if not beyond_memory(source):
+            moments = self._memory_moments
+            unlabeled: MemoryRows | UnlabeledStream | None
+            if beyond_memory(self.unlabeled):
+                unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
+            else:
+                unlabeled = self.unlabeled
+            return TrainingData(
+                moments,
+                unlabeled,
+                source.X,
+                self.preprocessing,
+                self.batched,
+            )
+        # the pass over the data that every fit needs
+        sums, reread = source.sums(**options)
+        if UNLABELED in sums.classes and UNLABELED not in self.described:
+            # the blocks brought their labels along, and some are marks
+            source = with_marks(source.labels_known(), self.described)
+            sums, reread = source.sums(**options)
+        moments = Moments.from_sums(sums, reread)
+        check_range(moments)
+        return TrainingData(
+            moments,
+            self._stream(source, sums.n_unlabeled > 0, options),
+            None,
+            self.preprocessing,
+            self.batched,
+        )
+
+    def sample(self, n: int) -> Moments:
+        """Return moments of labeled samples in memory: all, or n at random beyond memory.
+
+        Batches are removed from them.
+        """
+        moments = self._sampled_moments(n)
+        return remove_batches(moments) if self.batched else moments
+
+    def _sampled_moments(self, n: int) -> Moments:
+        """The same before batches are removed."""
+        if not beyond_memory(self.rows):
+            return self._memory_moments
+        # a search tries many settings, each of which would read the file
+        X, found = self.rows.labels_known().sample(n, labeled=True)
+        labels = found.checked()
+        codes = labels.codes.astype(np.intp)
+        return range_checked_moments(X, codes, labels.class_array(), None)
+
+    @cached_property
+    def _memory_moments(self) -> Moments:
+        """Moments of the labeled samples, summed up once for all fits to this input."""
+        rows = self.rows
+        assert self.classes is not None
+        assert not beyond_memory(rows)
+        with place_of_nan(self.original, self.feature_names):
+            return range_checked_moments(
+                rows.X,
+                rows.codes,
+                self.classes,
+                rows.weights,
+            )
+
+    def _stream(
+        self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
+    ) -> UnlabeledStream | None:
+        """Unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
+        beside = self.unlabeled
+        if has_unlabeled and beside is not None:
+            raise ValueError(_TWO_KINDS)
+        if beside is None and not has_unlabeled:
+            return None
+        rows = source
+        if beyond_memory(beside):
+            rows = beside
+        return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
+
+
+def _check_both_have_batches(
+    X: DataLike, batch: Any, X_unlabeled: DataLike, batch_unlabeled: Any
+) -> None:
+    """Raise if only one of X and X_unlabeled has batches."""
+    if X_unlabeled is None:
+        return
+    has_batches = batch is not None
+    if beyond_memory(X):
+        has_batches |= X.batches is not None
+    if has_batches != (batch_unlabeled is not None):
+        raise ValueError(_BOTH_BATCHES)
+
+
+def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
+    """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    # row r of an array describes label r, so that -1 cannot be described
+    if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
+        return ()
+    return as_attribute_table(attributes).classes.tolist()
+
+
+_BOTH_BATCHES = (
+    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
+    "of their batches. Pass both (the same value for all samples if they are of one batch)."
+)
+_TWO_KINDS = (
+    "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
+    "only one of them can be used: put these rows together."
+)
+_NEED_MEMORY = (
+    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
+)
+_NEED_FEATURES = (
+    "lacks features of X. With X beyond memory that is not possible: give both the same "
+    "features."
+)

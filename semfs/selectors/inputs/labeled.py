@@ -1,0 +1,140 @@
+"""Samples in memory with their labels and weights, and which of them have no label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from semfs._typing import ArrayLike, DataLike, Float64, Indices, Label, LabelsLike, Matrix
+from semfs.labels import LEFT_OUT, UNLABELED, LabelArray, Labels
+from semfs.method.batches import batch_labels, pair_labels
+from semfs.rows import (
+    DeviceRows,
+    MemoryRows,
+    OutOfCoreRows,
+    Preprocessing,
+    is_foreign,
+    open_unlabeled,
+)
+from semfs.rows.device import to_numpy
+from semfs.rows.preprocess import NO_PREPROCESSING
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.inputs.source import open_labeled, preprocessing_of
+from semfs.validation import check_weights
+
+#: Labeled samples in memory, or on a device.
+InMemory: TypeAlias = MemoryRows | DeviceRows
+NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples in memory as they were passed or loaded, before they are validated."""
+
+    X: Any
+    labels: Labels | None
+    weights: ArrayLike | None = None
+    names: Sequence[str] | None = None  # of the features, where they are not in X
+    preprocessing: Preprocessing = NO_PREPROCESSING
+    batches: Labels | None = None
+
+    @classmethod
+    def load(cls, source: OutOfCoreRows) -> Samples:
+        """Return all samples of a source, with sorted classes."""
+        X, labels, weights = source.load()
+        names = source.feature_names
+        batches = source.batches
+        if batches is not None and len(batches) > len(labels):
+            # samples that are left out were not loaded
+            known = source.labels_known().labels
+            assert known is not None
+            batches = Labels(batches.classes, batches.codes[known.codes != LEFT_OUT])
+        return cls(
+            X,
+            labels.checked(),
+            weights,
+            names,
+            preprocessing_of(source),
+            batches,
+        )
+
+    @classmethod
+    def from_matrix(
+        cls,
+        X: DataLike,
+        y: LabelsLike | None,
+        weights: ArrayLike | None,
+        batches: Any,
+        described: Sequence[Label],
+    ) -> Samples:
+        """Return samples in memory with labels, weights and batches that are values.
+
+        ``described`` are classes of the attribute table: what it describes is no mark of an
+        unlabeled sample.
+        """
+        labels = Labels.from_target(to_numpy(y), described=described)
+        if batches is not None:
+            batches = batch_labels(batches, len(labels))
+        return cls(X, labels, to_numpy(weights), batches=batches)
+
+    @classmethod
+    def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
+        """Return samples of any kind in memory; labels are None without y."""
+        kind = classify(X, y)
+        # these are in memory, or look as if they were
+        if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
+            return cls(X, None if y is None else Labels.from_target(to_numpy(y)))
+        # a file without labels has no source of labeled samples
+        if y is None and kind is Kind.STORED:
+            unlabeled = open_unlabeled(X)
+            return cls(unlabeled.reader.load(), None, None, unlabeled.feature_names)
+        return cls.load(open_labeled(kind, X, y, None))
+
+
+def split_by_label(
+    X: Matrix, labels: Labels, weights: ArrayLike | None, batches: Labels | None = None
+) -> tuple[InMemory, MemoryRows | None, LabelArray]:
+    """Labeled samples, unlabeled samples or None, and the classes.
+
+    With batches, the classes are pairs (class, batch), and codes of unlabeled samples batches.
+    """
+    n = X.shape[0]
+    labels.check_length(n)
+    checked = check_weights(weights, n)
+    if not labels.classes:
+        raise ValueError(
+            f"no row has a label: all {n} values of y are -1, None, NaN or NA. Pass those of "
+            "the seen classes."
+        )
+    if batches is not None:
+        labels = pair_labels(labels, batches)
+    make_rows = DeviceRows if is_foreign(X) else MemoryRows
+    # codes are class numbers from 0; UNLABELED and LEFT_OUT are negative
+    hidden = labels.codes == UNLABELED
+    if not hidden.any():
+        rows = make_rows(X, labels.codes.astype(np.intp), checked)
+        return rows, None, labels.class_array()
+    if is_foreign(X):
+        raise ValueError(NEED_NUMPY)
+    # LEFT_OUT samples are in neither part
+    seen = np.flatnonzero(labels.codes >= 0)
+    seen_weights = None if checked is None else checked[seen]
+    rows = MemoryRows(X[seen], labels.codes[seen].astype(np.intp), seen_weights)
+    unlabeled = _unlabeled_rows(X, np.flatnonzero(hidden), checked, batches)
+    return rows, unlabeled, labels.class_array()
+
+
+def _unlabeled_rows(
+    X: Matrix, places: Indices, weights: Float64 | None, batches: Labels | None
+) -> MemoryRows:
+    """The samples of X at some places, without those of weight 0: they must not matter."""
+    if weights is not None:
+        places = places[weights[places] > 0]
+        weights = weights[places]
+    codes = np.zeros(len(places), dtype=np.intp)
+    if batches is not None:
+        codes = batches.codes[places].astype(np.intp)
+    return MemoryRows(X[places], codes, weights)

@@ -1,0 +1,40 @@
+"""What a problem is built from: sums over labeled samples, and unlabeled samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from semfs._typing import Matrix
+from semfs.labels import LabelArray
+from semfs.method.batches import Pairs, remove_batches
+from semfs.method.moments import Moments
+from semfs.rows import MemoryRows, Preprocessing
+from semfs.rows.preprocess import NO_PREPROCESSING
+from semfs.selectors.inputs.unlabeled import UnlabeledStream
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Sums over labeled samples, and unlabeled samples: what a problem is built from."""
+
+    moments: Moments
+    unlabeled: MemoryRows | UnlabeledStream | None = None
+    X: Matrix | None = None  # labeled samples as validated, None beyond memory
+    preprocessing: Preprocessing = NO_PREPROCESSING
+    batched: bool = False  # whether the moments are those of pairs (class, batch)
+
+    @property
+    def classes(self) -> LabelArray:
+        """The seen classes (C,)."""
+        classes = self.moments.classes
+        return Pairs.from_labels(classes).classes if self.batched else classes
+
+    def corrected(self, *, refuse: bool = True) -> TrainingData:
+        """Return the data with moments of classes, from which batches are removed.
+
+        ``refuse`` classes that are the batches; otherwise these are named in a warning.
+        """
+        if not self.batched:
+            return self
+        moments = remove_batches(self.moments, check=True, refuse=refuse)
+        return replace(self, moments=moments, batched=False)

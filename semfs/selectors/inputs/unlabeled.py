@@ -1,0 +1,194 @@
+"""Unlabeled samples that are passed beside X, in memory or beyond.
+
+Their features are those of X, found by name where both have names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_array
+
+from semfs._typing import DataLike, Mask, Matrix
+from semfs.io.registry import is_frame
+from semfs.labels import UNLABELED, Labels
+from semfs.rows import (
+    BlockSource,
+    MemoryRows,
+    OutOfCoreRows,
+    Preprocessing,
+    beyond_memory,
+    in_blocks,
+    open_unlabeled,
+)
+from semfs.rows.dask_data import unlabeled_dask_rows
+from semfs.selectors.inputs.features import check_unlabeled_features
+from semfs.selectors.inputs.kind import Kind, classify
+from semfs.selectors.inputs.matrix import FLOATS, without_text_columns
+from semfs.selectors.inputs.missing import fills_gaps
+from semfs.selectors.inputs.nonfinite import place_of_nan
+from semfs.validation import ParameterError, ParameterWarning, listed
+
+
+@dataclass(frozen=True, eq=False)
+class UnlabeledRows(MemoryRows):
+    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
+
+    present: Mask | None = None  # (d,), whether all samples have a feature; None: they do
+
+
+@dataclass(frozen=True)
+class UnlabeledStream:
+    """Unlabeled samples beyond memory."""
+
+    rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
+    seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
+    options: dict[str, Any]  # that sums over samples take
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the rows."""
+        assert self.rows.labels is not None
+        return self.rows.labels
+
+
+def unlabeled_source(
+    estimator: Any, X_unlabeled: DataLike, preprocessing: Preprocessing
+) -> UnlabeledRows | OutOfCoreRows | None:
+    """X_unlabeled as samples in memory, or as a source beyond memory."""
+    if X_unlabeled is None:
+        return None
+    kind = classify(X_unlabeled)
+    if kind is Kind.MATRIX:
+        X = without_text_columns(X_unlabeled)
+        names = [str(name) for name in X.columns] if is_frame(X) else None
+        return _unlabeled_in_memory(estimator, X, names, fills_gaps(estimator))
+    source: OutOfCoreRows
+    if kind is Kind.DASK:
+        source = unlabeled_dask_rows(X_unlabeled)
+    elif beyond_memory(X_unlabeled) and not in_blocks(X_unlabeled):
+        # labels that it may have must not be used
+        source = _without_labels(X_unlabeled)
+    else:
+        opened = X_unlabeled
+        if in_blocks(opened):
+            given = opened.preprocessing
+            if given.scale is not None or given.fill is not None:
+                preprocessing = given
+        else:
+            gaps = fills_gaps(estimator)
+            opened = open_unlabeled(X_unlabeled, preprocessing, keep_missing=gaps)
+        # as for X: what is small is loaded
+        if opened.fits_in_memory and opened.n_rows is not None:
+            return _loaded_unlabeled(estimator, opened, preprocessing)
+        source = _without_labels(_preprocessed_as(opened, preprocessing))
+    check_unlabeled_features(estimator, source.n_features, source.feature_names)
+    return source
+
+
+def _loaded_unlabeled(
+    estimator: Any, source: BlockSource, preprocessing: Preprocessing
+) -> UnlabeledRows:
+    """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
+    # counts are normalized by all features of their file; other steps are for those of X
+    counts = Preprocessing(normalize=source.preprocessing.normalize)
+    keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
+    found = _unlabeled_in_memory(
+        estimator, counts.apply(source.reader.load()), source.feature_names, keep_missing
+    )
+    return replace(found, X=replace(preprocessing, normalize=None).apply(found.X))
+
+
+def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> BlockSource:
+    """The source, treated as the samples of the fit but for the normalization of counts."""
+    steps = replace(preprocessing, normalize=source.preprocessing.normalize)
+    return replace(source, preprocessing=steps)
+
+
+def _unlabeled_in_memory(
+    estimator: Any, X: DataLike, names: Sequence[str] | None, keep_missing: bool
+) -> UnlabeledRows:
+    """Unlabeled samples with the features of X in their order, found by name.
+
+    Features that they lack are zero, and named in a warning.
+    """
+    what = "X_unlabeled"
+    with place_of_nan(X, names, what), np.errstate(invalid="ignore"):
+        finite: Any = "allow-nan" if keep_missing else True
+        checked = check_array(
+            X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite
+        )
+    codes = np.zeros(checked.shape[0], dtype=np.intp)
+    known = getattr(estimator, "feature_names_in_", None)
+    if names is None or known is None or list(names) == list(known):
+        check_unlabeled_features(estimator, checked.shape[1], names)
+        return UnlabeledRows(checked, codes, None)
+    place_of = {name: place for place, name in enumerate(names)}
+    places = np.array([place_of.get(name, -1) for name in known], dtype=np.intp)
+    present = places >= 0
+    if not present.any():
+        message = f"has none of the {len(known)} features of X, such as {known[0]!r}."
+        raise ParameterError(what, message)
+    if present.all():
+        return UnlabeledRows(checked[:, places], codes, None)
+    lacking = [str(name) for name in np.asarray(known)[~present]]
+    warnings.warn(
+        ParameterWarning(
+            what,
+            f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. They are "
+            "judged by the labeled samples alone.",
+        ),
+        stacklevel=2,
+    )
+    return UnlabeledRows(
+        _spread(checked[:, places[present]], present),
+        codes,
+        None,
+        present,
+    )
+
+
+def _spread(X: Any, present: Mask) -> Matrix:
+    """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
+    if sp.issparse(X):
+        # column g of X becomes the g-th column that is present; values and rows stay
+        indices = np.flatnonzero(present)[X.indices]  # X is CSR
+        return sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
+    out = np.zeros((len(X), len(present)), dtype=X.dtype)
+    out[:, present] = X
+    return out
+
+
+def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
+    """The same samples, none of which has a label."""
+    n = source.n_rows
+    if n is None:
+        known = source.labels_known().labels
+        assert known is not None
+        n = len(known)
+    return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
+
+
+def join_unlabeled(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRows | None:
+    """Unlabeled samples of X, then those of X_unlabeled."""
+    if first is None or second is None:
+        return second if first is None else first
+    if sp.issparse(first.X):
+        X = sp.vstack([first.X, sp.csr_array(second.X)], format="csr")
+    else:
+        X_second = second.X.toarray() if sp.issparse(second.X) else second.X
+        X = np.concatenate([first.X, X_second])
+    weights = first.weights
+    if weights is not None:
+        # X_unlabeled has no weights: each of its samples counts once
+        weights = np.append(weights, np.ones(len(second.codes)))
+    if second.present is not None:
+        # the same for all of them, so that it cannot separate one part from the other
+        X = Preprocessing(scale=second.present.astype(np.float64)).apply(X)
+    codes = np.append(first.codes, second.codes)
+    return UnlabeledRows(X, codes, weights, second.present)

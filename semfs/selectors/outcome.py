@@ -1,0 +1,172 @@
+"""The outcome of a fit: from the solution of a problem to `Fitted`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from semfs._typing import Float64, Indices
+from semfs.method.batches import is_corrected
+from semfs.method.moments import Moments
+from semfs.method.quadratic import Solution
+from semfs.rows import MemoryRows, in_memory
+from semfs.selectors.calibration_sample import CalibrationSample
+from semfs.selectors.fitted import Fitted, NormalEquations
+from semfs.selectors.inputs.number_range import RESCALE
+from semfs.selectors.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A solution of a problem, also one of an unfinished fit, in the user's terms."""
+
+    problem: Problem
+    solution: Solution
+
+    def fitted(self) -> Fitted:
+        """Return what `fit` learned."""
+        problem = self.problem
+        solution = self.solution
+        moments = problem.moments
+        order, scores = self._ranking()
+        n_selected = self._n_selected()
+        selected = np.sort(order[:n_selected])
+        used = np.flatnonzero(solution.s)
+        coef = self._in_attributes(solution.V)
+        center, target_mean = self._centers()
+        gram = _gram_among(solution, selected)
+        within = problem.objective.within(selected, gram)
+        known = {name.removesuffix("_"): value for name, value in problem.knowledge.items()}
+        rows = moments.rows
+        batches = None
+        batch_offsets = None
+        if is_corrected(rows):
+            batches = rows.pairs.batches
+            batch_offsets = rows.offsets[:, selected]
+        return Fitted(
+            order=order,
+            scores=scores,
+            n_selected=n_selected,
+            selection=solution.s,
+            coef_features=used,
+            coef=coef,
+            # b = mean(A) − mean(X)' diag(s) W
+            intercept=target_mean - (center * solution.s)[used] @ coef,
+            objective=solution.objective,
+            class_means=moments.means[:, selected],
+            within=within / moments.total,
+            table=problem.table,
+            preprocessing=problem.preprocessing,
+            feature_names=problem.feature_names,
+            normal_equations=self._normal_equations(),
+            copies=solution.copies,
+            sample=_calibration_sample(moments, selected),
+            rules=problem.rules.sentences(solution),
+            ruled_out=problem.candidates.ruled_out,
+            marks=problem.rules.levels.markers(selected),
+            batches=batches,
+            batch_offsets=batch_offsets,
+            **known,
+        )
+
+    def _n_selected(self) -> int:
+        """Number of features to keep."""
+        problem = self.problem
+        panel = problem.rules.panel
+        if panel is None or (panel.demands is None and panel.unit_of is None):
+            return min(problem.n_select, problem.candidates.n_selectable)
+        # groups differ in size, budgets in reach
+        return int(np.count_nonzero(self.solution.s))
+
+    def _in_attributes(self, V: Float64) -> Float64:
+        """Rows of V in the columns of the attribute table, without those of the labels."""
+        basis = self.problem.basis
+        if basis is None:
+            return V
+        return V[:, : basis.shape[1]] @ basis.T
+
+    def _centers(self) -> tuple[Float64, Float64]:
+        """Means (d,) of the features and (m,) of the attributes; zeros without intercept."""
+        problem = self.problem
+        n_attributes = problem.table.values.shape[1]
+        if not problem.params.fit_intercept:
+            return np.zeros(problem.moments.n_features), np.zeros(n_attributes)
+        # Classes weigh in the mean of the targets as they do in that of the features.
+        shares = problem.objective.shares
+        return (
+            problem.objective.mean,
+            shares @ problem.table.values / shares.sum(),
+        )
+
+    def _normal_equations(self) -> NormalEquations | None:
+        """What W of fewer features follows from; None for "alternating"."""
+        gram = self.solution.gram
+        if gram is None or self.problem.params.solver != "direct":
+            return None
+        quadratic = self.problem.quadratic
+        features = self.solution.order[: len(gram)]
+        center, target_mean = self._centers()
+        return NormalEquations(
+            features=features,
+            gram=gram,
+            B=self._in_attributes(np.asarray(quadratic.B[features], dtype=np.float64)),
+            gamma=quadratic.gamma,
+            center=center[features],
+            target_mean=target_mean,
+            unit=np.ones(len(features)),
+        )
+
+    def _ranking(self) -> tuple[Indices, Float64]:
+        """Order and scores; forced features first, constant ones last, then excluded ones."""
+        solution = self.solution
+        candidates = self.problem.candidates
+        allowed_scores = solution.scores[candidates.allowed]
+        for values in (allowed_scores, solution.V, solution.objective):
+            if not np.isfinite(values).all():
+                raise ValueError(f"scores overflow. {RESCALE}")
+        # Equal scores in the order of the columns: sorting found nothing to go by.
+        in_column_order = (np.diff(solution.order) > 0).all()
+        if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
+            warnings.warn(
+                "all features score alike and stay in the order of the columns: the classes "
+                "do not differ in them, or the penalty, the weights or the step size are too "
+                "large.",
+                stacklevel=6,
+            )
+        # a feature of one value may be selected with its group
+        group = np.where(candidates.constant & (solution.s == 0.0), 2, 1)
+        group[candidates.forced] = 0
+        group[candidates.excluded] = 3
+        by_group = np.argsort(group[solution.order], kind="stable")
+        order = solution.order[by_group]
+        return order, np.where(group >= 2, -np.inf, solution.scores)
+
+
+def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
+    """G (k, k) of some features, if the solver knows it: of those that entered it does."""
+    gram = solution.gram
+    if gram is None:
+        return None
+    # Rows of the Gram matrix are in the order of entry, `features` are ascending.
+    position = {j: i for i, j in enumerate(solution.order[: len(gram)].tolist())}
+    places = [position.get(j, -1) for j in features.tolist()]
+    return None if -1 in places else gram[np.ix_(places, places)]
+
+
+def _calibration_sample(
+    moments: Moments,
+    selected: Indices,
+) -> CalibrationSample | None:
+    """A few samples of each class, by which predictions are calibrated; None beyond memory."""
+    rows = moments.rows
+    n_classes = len(moments.classes)
+    if is_corrected(rows) and in_memory(rows.uncorrected.rows):
+        # only the selected features are corrected, because only they are needed
+        Z = rows.samples().columns(selected).toarray()
+        corrected = MemoryRows(Z, rows.codes, rows.weights)
+        return CalibrationSample.drawn(corrected, np.arange(len(selected)), n_classes)
+    if not in_memory(rows):
+        return None
+    return CalibrationSample.drawn(rows, selected, n_classes)

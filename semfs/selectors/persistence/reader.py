@@ -1,0 +1,136 @@
+"""From JSON and arrays to a selector, of this format or an earlier one."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semfs.attributes import AttributeTable
+from semfs.io.safety import FileError, check_declared_size
+from semfs.labels import object_array
+from semfs.selectors.persistence.format import (
+    PER_FEATURE,
+    SETTINGS,
+    SHOWN_CHARACTERS,
+    TYPES,
+    selector_type,
+)
+from semfs.selectors.persistence.values import KINDS_OF_VALUES
+from semfs.selectors.seen_objective import squared_label_weight
+
+#: Parameters of SemFS and SemFSCV whose defaults changed after format 1, and what they were.
+DEFAULTS_OF_FORMAT_1: dict[str, Any] = {
+    "gamma": 10.0,
+    "penalty_scale": "gram",
+    "label_weight": 0.0,
+    "max_correlation": None,
+}
+
+
+class Reader:
+    """Turns JSON back into values. ``makers`` is all that a file can ask for."""
+
+    def __init__(
+        self,
+        path: Path,
+        arrays: dict[str, npt.NDArray[Any]],
+        format_version: int,
+    ) -> None:
+        """Read with the members of the archive, by name, and the version of its header."""
+        self.path = path
+        self.arrays = arrays
+        self.format_version = format_version
+        self.makers: dict[str, Callable[..., Any]] = {
+            kind.tag: kind.make for kind in KINDS_OF_VALUES
+        }
+        self.makers["array"] = self.array
+        self.makers["objects"] = self.objects
+        self.makers["some_rows"] = self.some_rows
+        self.makers["selector"] = self.selector
+
+    def value(self, found: dict[str, Any]) -> Any:
+        """What an object of the header stands for; its parts are values already."""
+        if "is" not in found:
+            return found
+        tag = found.pop("is")
+        if tag not in self.makers:
+            raise FileError(f"{self.path} holds a {tag!r:.80}, unknown to semfs. Refused.")
+        return self.makers[tag](**found)
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        return self.arrays[name]
+
+    def objects(self, items: list[Any], shape: list[int]) -> npt.NDArray[Any]:
+        return object_array(items).reshape(shape)
+
+    def some_rows(self, name: str, rows: str, shape: list[int]) -> npt.NDArray[Any]:
+        """An array of zeros but for some rows."""
+        n, m = shape
+        size = 8 * n * m
+        # every feature has a name, score and rank in the file: no more rows than bytes
+        plausible = n <= self.path.stat().st_size
+        check_declared_size(self.path, "an array", size, size if plausible else 0)
+        whole = np.zeros((n, m), dtype=self.arrays[name].dtype)
+        whole[self.arrays[rows]] = self.arrays[name]
+        return whole
+
+    def selector(self, type: str, params: dict[str, Any], state: dict[str, Any]) -> Any:
+        """A selector of an allowed type, with known parameters and fitted attributes."""
+        estimator = selector_type(type)
+        if estimator is None:
+            known = ", ".join(TYPES)
+            raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
+        known_params = set(inspect.signature(estimator).parameters)
+        unknown = set(params) - known_params
+        if unknown:
+            name = min(unknown)[:SHOWN_CHARACTERS]
+            raise FileError(f"{self.path}: {type} has no parameter {name!r}. Upgrade semfs.")
+        # only SemFS and SemFSCV have this parameter
+        if self.format_version == 1 and "label_weight" in known_params:
+            params = _params_of_format_1(params, state)
+        selector = estimator(**params)
+        for key, value in state.items():
+            # a file must not replace methods and properties of the class
+            fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
+            if not fitted and key not in SETTINGS:
+                shown = key[:SHOWN_CHARACTERS]
+                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute. Refused.")
+            setattr(selector, key, value)
+        d = state.get("n_features_in_")
+        for name in PER_FEATURE:
+            if name in state and np.shape(state[name]) != (d,):
+                raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
+        return selector
+
+
+def _params_of_format_1(
+    params: dict[str, Any],
+    state: dict[str, Any],
+) -> dict[str, Any]:
+    """Parameters of today that give the selection of SemFS as it was with format 1.
+
+    Its label weight was the square of what indicators were multiplied by. Now it is relative to
+    the attributes, which are known if the selector was fitted.
+    """
+    params = {**DEFAULTS_OF_FORMAT_1, **params}
+    weight = params["label_weight"]
+    table = state.get("class_table_")
+    # labels that weigh nothing, or are alone, have no scale to convert
+    if not weight or params.get("attributes") is None:
+        return params
+    if not isinstance(table, AttributeTable):
+        warnings.warn(
+            f"label_weight={weight!r} is relative to the attributes since this file was "
+            "written: 1 means that both count the same. Set it again.",
+            stacklevel=2,
+        )
+        return params
+    unit = squared_label_weight(1.0, table.values)
+    return {**params, "label_weight": float(weight) / unit}

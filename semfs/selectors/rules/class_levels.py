@@ -1,0 +1,76 @@
+"""The level of each feature in each class: class means in the units of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Label, Mask
+from semfs.attributes import AttributeTable
+from semfs.method.class_means import MeanModel
+from semfs.method.markers import class_markers, within_deviation
+from semfs.method.moments import Moments
+from semfs.rows import Preprocessing
+from semfs.selectors.rules.parameters import RuleParameters
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLevels:
+    """Class means in the units of the data, those of unseen classes predicted."""
+
+    classes: list[Label]  # seen ones first
+    n_seen: int
+    means: Float64  # (C, d)
+    deviation: Float64  # (d,) within classes
+
+    @classmethod
+    def of(
+        cls,
+        moments: Moments,
+        preprocessing: Preprocessing,
+        table: AttributeTable | None = None,
+        unseen: AttributeTable | None = None,
+    ) -> ClassLevels:
+        """Return the levels of the seen classes, and of the unseen ones if they are given."""
+        means = moments.means
+        classes = moments.classes.tolist()
+        if table is not None and unseen is not None:
+            model = MeanModel.fit(table.values, moments.means)
+            means = np.vstack([means, model.predict(unseen.values)])
+            classes = [*classes, *unseen.classes.tolist()]
+        deviation = within_deviation(moments)
+        if preprocessing.scale is not None:
+            # Preprocessing multiplied features by their scale; dividing by it gives the units
+            # of the data. A feature that was multiplied by 0 has no unit to restore.
+            scale = np.asarray(preprocessing.scale, dtype=np.float64)
+            unit = np.where(scale > 0.0, scale, 1.0)
+            means = means / unit
+            deviation = deviation / unit
+        return cls(classes, len(moments.classes), means, deviation)
+
+    def markers(self, features: Indices | None = None) -> Mask:
+        """Return which features (C, d) mark which class; of some features (C, k)."""
+        if features is None:
+            return class_markers(self.means, self.deviation)
+        return class_markers(self.means[:, features], self.deviation[features])
+
+    def highest(self) -> Float64:
+        """Return the largest class mean of each feature (d,)."""
+        return np.asarray(self.means.max(axis=0))
+
+
+def outside_levels(
+    params: RuleParameters,
+    levels: ClassLevels,
+) -> dict[str, Indices]:
+    """Return the features that min_level and max_level rule out, by the rule."""
+    found = {}
+    # The largest class mean decides: below the window a feature is detected in no class,
+    # above it one class alone may be more than the instrument can measure.
+    highest = levels.highest()
+    if params.min_level is not None:
+        found["min_level"] = np.flatnonzero(highest < params.min_level)
+    if params.max_level is not None:
+        found["max_level"] = np.flatnonzero(highest > params.max_level)
+    return found

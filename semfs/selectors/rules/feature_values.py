@@ -1,0 +1,118 @@
+"""Parameters with one value per feature or class: groups, costs and capacity in all forms."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Label
+from semfs.feature_names import feature_name, resolve_features
+from semfs.validation import (
+    ParameterError,
+    ParameterTypeError,
+    check_number,
+    did_you_mean,
+    listed,
+)
+
+
+def group_units(
+    groups: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> tuple[Indices, list[Any]]:
+    """Return the unit (d,) of each feature, counted from 0, and the labels of the units.
+
+    ``groups`` are d labels, or a mapping or pandas Series from names of features to labels.
+    Features without a label (None, NaN, an empty text, or not in the mapping) are units by
+    themselves.
+
+    Examples
+    --------
+    >>> group_units(["a", "b", "a", None], 4, None)
+    (array([0, 1, 0, 2]), ['a', 'b', 'x3'])
+    """
+    labels = _values_of_features("groups", groups, d, names, missing=None)
+    units: dict[Hashable, int] = {}
+    unit_of = np.empty(d, dtype=np.intp)
+    shown = []
+    for j, label in enumerate(labels):
+        # NaN is the only label that differs from itself.
+        alone = label is None or label != label or label == ""
+        # Tagged, because a label may be a number that is also the index of a feature.
+        key: Hashable = ("feature", j) if alone else ("group", label)
+        if key not in units:
+            units[key] = len(units)
+            shown.append(feature_name(j, names) if alone else label)
+        unit_of[j] = units[key]
+    return unit_of, shown
+
+
+def feature_costs(
+    costs: Any,
+    d: int,
+    names: Sequence[str] | None,
+) -> Float64:
+    """Return the cost (d,) of each feature, from d numbers or a mapping from names."""
+    values = _values_of_features("costs", costs, d, names, missing=np.nan)
+    try:
+        found = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterTypeError("costs", "must be numbers.") from error
+    unknown = np.flatnonzero(np.isnan(found))
+    if unknown.size:
+        shown = listed([feature_name(int(j), names) for j in unknown])
+        raise ParameterError("costs", f"has no cost of {unknown.size} features: {shown}.")
+    wrong = np.flatnonzero(~np.isfinite(found) | (found < 0.0))
+    if wrong.size:
+        first = int(wrong[0])
+        message = f"must be 0 or more, got {found[first]:g} for {feature_name(first, names)!r}."
+        raise ParameterError("costs", message)
+    return found
+
+
+def _values_of_features(
+    parameter: str,
+    values: Any,
+    d: int,
+    names: Sequence[str] | None,
+    *,
+    missing: Any,
+) -> list[Any]:
+    """One value per feature, from d values in order, or by name from a mapping or Series."""
+    if isinstance(values, str):
+        raise ParameterTypeError(parameter, f"must be one value per feature, got {values!r}.")
+    if not isinstance(values, Mapping) and hasattr(values, "index") and hasattr(values, "iloc"):
+        index = [str(name) for name in values.index]
+        # A Series is read by name if its index names features, else in order: pandas
+        # numbers the rows of a Series that was given no index.
+        known = {str(name) for name in (() if names is None else names)}
+        if not known.isdisjoint(index):
+            values = dict(zip(index, values.tolist()))
+    if isinstance(values, Mapping):
+        found = [missing] * d
+        for name, value in values.items():
+            for j in resolve_features(parameter, [name], names, d).tolist():
+                found[j] = value
+        return found
+    array = np.asarray(values, dtype=object)
+    if array.shape != (d,):
+        message = f"must have one value for each of the {d} features, got shape {array.shape}."
+        raise ParameterError(parameter, message)
+    return list(array)
+
+
+def class_capacity(capacity: Any, classes: list[Label]) -> Float64:
+    """Return the capacity (C,) of each class, infinite where a mapping has none."""
+    if not isinstance(capacity, Mapping):
+        check_number("capacity", capacity, at_least=0.0)
+        return np.full(len(classes), float(capacity))
+    unknown = [label for label in capacity if label not in classes]
+    if unknown:
+        hint = did_you_mean(unknown[0], classes) or f". Classes: {listed(classes)}."
+        raise ParameterError("capacity", f": class {unknown[0]!r} is not known{hint}")
+    for value in capacity.values():
+        check_number("capacity", value, at_least=0.0)
+    return np.array([float(capacity.get(label, np.inf)) for label in classes])

@@ -1,0 +1,274 @@
+"""From parameters to a panel: what the search for features is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from semfs._typing import Float64, Indices, Mask
+from semfs.feature_names import feature_name
+from semfs.method.demands import Demands, feasible_panel
+from semfs.method.panel import Panel
+from semfs.selectors.rules.class_levels import ClassLevels
+from semfs.selectors.rules.feature_values import class_capacity, feature_costs, group_units
+from semfs.selectors.rules.panel_rules import PanelRules
+from semfs.selectors.rules.parameters import PANEL_RULES, RuleParameters, is_set
+from semfs.selectors.rules.refusal import Refusal
+from semfs.validation import ParameterError
+
+
+def panel_rules(
+    params: RuleParameters,
+    levels: ClassLevels,
+    allowed: Mask,
+    constant: Mask,
+    forced: Indices,
+    ruled_out: Mapping[str, Indices],
+    names: Sequence[str] | None,
+) -> PanelRules:
+    """Return the rules of a fit; demands that no panel satisfies are refused.
+
+    Parameters
+    ----------
+    params : RuleParameters
+    levels : ClassLevels of C classes
+    allowed, constant : masks of shape (d,)
+        Features that may be selected, and those of one value, which may only be selected as
+        part of a group.
+    forced : array of int
+        Features that are selected in any case.
+    ruled_out : mapping
+        Features that other rules keep out, by the rule.
+    names : sequence of d names, optional
+    """
+    d = len(allowed)
+    rules = PanelRules(None, levels, ruled_out, forced, names, budget=params.budget)
+    active = [name for name in PANEL_RULES if is_set(getattr(params, name))]
+    if not active:
+        if len(forced):
+            # Features that are included need no rule, only the panel to compare with.
+            k = min(params._n_wanted(d), d)
+            panel = Panel(k, relaxed={"include": Panel(k)})
+            rules = replace(rules, panel=panel)
+        return rules
+    maker = _PanelMaker(params, levels, allowed, constant, forced, names)
+    return maker.rules(rules)
+
+
+class _PanelMaker:
+    """Turns parameters into a `Panel`: groups into units, all else into demands on units."""
+
+    def __init__(
+        self,
+        params: RuleParameters,
+        levels: ClassLevels,
+        allowed: Mask,
+        constant: Mask,
+        forced: Indices,
+        names: Sequence[str] | None,
+    ) -> None:
+        """Find the units, and which of them may or must be in the panel."""
+        self.params = params
+        self.levels = levels
+        self.names = names
+        d = len(allowed)
+        self.unit_of: Indices | None = None
+        self.labels: Sequence[Any] | None = names
+        unit_of = np.arange(d)
+        if params.groups is not None:
+            unit_of, self.labels = group_units(params.groups, d, names)
+            # otherwise each feature is a group by itself
+            if len(self.labels) < d:
+                self.unit_of = unit_of
+        self.n_units = int(unit_of.max()) + 1
+        # The indicator matrix (d, U) of the units: a product with it sums over each unit.
+        columns = (np.ones(d), (np.arange(d), unit_of))
+        self._sum = sp.csr_array(columns, shape=(d, self.n_units))
+        forced_mask = np.zeros(d, dtype=bool)
+        forced_mask[forced] = True
+        self.forced = self.per_unit(forced_mask[None])[0] > 0.0
+        # an excluded feature keeps its whole group out
+        is_out = ~allowed & ~constant
+        is_candidate = allowed & ~constant
+        has_candidate = self.per_unit(is_candidate[None])[0] > 0.0
+        has_excluded = self.per_unit(is_out[None])[0] > 0.0
+        self.available = has_candidate & ~has_excluded
+        self.available |= self.forced
+        self.count = self._count(d)
+
+    def per_unit(self, values: Any) -> Float64:
+        """Sum values (r, d) of features over the features of each unit, (r, U)."""
+        values = np.asarray(values, dtype=np.float64)
+        return values if self.unit_of is None else np.asarray(values @ self._sum)
+
+    def _count(self, d: int) -> int | None:
+        """The number of units asked for: at most what there is, at least what is forced."""
+        if self.params.n_features_to_select is None:
+            return None
+        k = self.params._n_wanted(self.n_units)
+        n_available = int(self.available.sum())
+        what = "features" if self.unit_of is None else "groups"
+        if k > n_available:
+            message = f"is {k}, but the rules leave {n_available} {what} to select from."
+            raise ParameterError("n_features_to_select", message)
+        n_forced = int(self.forced.sum())
+        if n_forced > k:
+            message = f"has {n_forced} {what}, more than n_features_to_select={k}."
+            raise ParameterError("include", message)
+        return k
+
+    def rules(self, rules: PanelRules) -> PanelRules:
+        """Return the rules with their panel."""
+        params = self.params
+        usage: list[Float64] = []
+        limits: list[float] = []
+        if params.budget is not None:
+            costs = self._unit_costs()
+            usage.append(costs)
+            limits.append(float(params.budget))
+            rules = replace(rules, costs=costs)
+        n_budget = len(limits)
+        if params.capacity is not None:
+            capacity = class_capacity(params.capacity, self.levels.classes)
+            rules = replace(rules, capacity=capacity)
+            signal = self._signal()
+            for c in np.flatnonzero(np.isfinite(capacity)).tolist():
+                usage.append(signal[c])
+                limits.append(float(capacity[c]))
+        demands = Demands(
+            available=self.available,
+            forced=self.forced,
+            count=self.count,
+            usage=np.array(usage).reshape(len(limits), self.n_units),
+            limits=np.array(limits),
+            supply=np.zeros((0, self.n_units)),
+            needs=np.zeros(0),
+        )
+        m = int(params.min_per_class)
+        feasible = None
+        if m:
+            demands, rules = self._with_quota(demands, rules, m)
+        if len(demands.limits) or len(demands.needs):
+            feasible = feasible_panel(demands)
+            # Predictions of unseen classes are a wish; samples of seen ones are a demand.
+            if feasible is None and len(demands.needs) > self.levels.n_seen:
+                demands, rules = self._without_unseen(demands, rules)
+                feasible = feasible_panel(demands)
+            if feasible is None:
+                what = "features" if self.unit_of is None else "groups"
+                raise Refusal(params, self.levels, demands, n_budget, what).error()
+            self._check_not_empty(demands, n_budget)
+        panel = Panel(
+            n_units=self.count,
+            unit_of=self.unit_of,
+            costs=rules.costs,
+            demands=demands if feasible is not None else None,
+            feasible=feasible,
+        )
+        relaxed = self._relaxed(panel, n_budget, rules)
+        return replace(rules, panel=replace(panel, relaxed=relaxed))
+
+    def _check_not_empty(self, demands: Demands, n_budget: int) -> None:
+        """Raise if every unit alone exceeds a limit: without a number, none is a panel too."""
+        is_empty = self.count is None and not self.forced.any() and not len(demands.needs)
+        if not is_empty:
+            return
+        if not self.available.any():
+            message = "is None, but the rules leave nothing to select from."
+            raise ParameterError("n_features_to_select", message)
+        fits = (demands.usage <= demands.limits[:, None]).all(axis=0)
+        if (fits & self.available).any():
+            return
+        if n_budget:
+            cheapest = float(demands.usage[0, self.available].min())
+            if cheapest > demands.limits[0]:
+                limit = f"{demands.limits[0]:g}"
+                message = f"of {limit} buys nothing: the cheapest feature costs {cheapest:g}."
+                raise ParameterError("budget", message)
+        raise ParameterError("capacity", "is below the signal of every feature.")
+
+    def _unit_costs(self) -> Float64:
+        """Cost (U,) of each unit: of its features, or by the label of its group."""
+        d = self._sum.shape[0]
+        costs = self.params.costs
+        # A price list may name groups: then the group has one price, not one per feature.
+        if self.unit_of is not None and isinstance(costs, Mapping):
+            assert self.labels is not None
+            labels = [str(label) for label in self.labels]
+            by_label = {str(label): value for label, value in costs.items()}
+            if set(by_label) & set(labels):
+                return feature_costs(by_label, self.n_units, labels)
+        return self.per_unit(feature_costs(costs, d, self.names)[None])[0]
+
+    def _signal(self) -> Float64:
+        """Expected signal (C, U) of each unit in each class."""
+        means = self.levels.means.copy()
+        n_seen = self.levels.n_seen
+        # A negative signal would make room for others, which no instrument does.
+        low = means[:n_seen].min(axis=0)
+        negative = np.flatnonzero(low < 0.0)
+        if negative.size:
+            first = int(negative[0])
+            name = feature_name(first, self.names)
+            message = (
+                f"needs signals of 0 or more, but the mean of {name!r} in "
+                f"a class is {low[first]:.3g}. Pass data that are not centered."
+            )
+            raise ParameterError("capacity", message)
+        means[n_seen:] = np.maximum(means[n_seen:], 0.0)  # predicted
+        return self.per_unit(means)
+
+    def _with_quota(
+        self, demands: Demands, rules: PanelRules, m: int
+    ) -> tuple[Demands, PanelRules]:
+        """Demand m markers of each class; of unseen classes as many as there can be."""
+        supply = self.per_unit(self.levels.markers())
+        reachable = supply[:, self.available].sum(axis=1)
+        needs = np.full(len(supply), float(m))
+        n_seen = self.levels.n_seen
+        # More markers than there are cannot be demanded; for seen classes that is refused
+        # later, for unseen ones it is noted.
+        needs[n_seen:] = np.minimum(needs[n_seen:], reachable[n_seen:])
+        short = np.flatnonzero(needs < m)
+        classes = [self.levels.classes[c] for c in short.tolist()]
+        rules = replace(rules, min_per_class=m, not_marked=classes)
+        return replace(demands, supply=supply, needs=needs), rules
+
+    def _without_unseen(
+        self, demands: Demands, rules: PanelRules
+    ) -> tuple[Demands, PanelRules]:
+        """Give up the needs of unseen classes, whose means are predictions."""
+        n_seen = self.levels.n_seen
+        rules = replace(rules, not_marked=self.levels.classes[n_seen:])
+        supply = demands.supply[:n_seen]
+        return replace(demands, supply=supply, needs=demands.needs[:n_seen]), rules
+
+    def _relaxed(
+        self,
+        panel: Panel,
+        n_budget: int,
+        rules: PanelRules,
+    ) -> dict[str, Panel]:
+        """The panel without each rule in turn, as far as that is a panel."""
+        found: dict[str, Panel] = {}
+        demands = panel.demands
+        if self.forced.any():
+            free = None
+            if demands is not None:
+                free = replace(demands, forced=np.zeros_like(self.forced))
+            found["include"] = replace(panel, demands=free)
+        if demands is None:
+            return found
+        is_budget = np.arange(len(demands.limits)) < n_budget
+        if len(demands.needs):
+            found["min_per_class"] = replace(panel, demands=demands.without(supply=True))
+        if n_budget:
+            others = demands.without(usage=is_budget)
+            found["budget"] = replace(panel, demands=others, costs=None)
+        if rules.capacity is not None:
+            found["capacity"] = replace(panel, demands=demands.without(usage=~is_budget))
+        return found

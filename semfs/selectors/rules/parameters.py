@@ -1,0 +1,73 @@
+"""The parameters that rules are made of, and which of them go together."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from semfs._typing import FeaturesLike
+from semfs.validation import ParameterError
+
+#: Parameters that state rules of a panel, besides features to include or to leave out.
+RULE_PARAMETERS = (
+    "min_per_class",
+    "groups",
+    "costs",
+    "budget",
+    "min_level",
+    "max_level",
+    "capacity",
+)
+#: Rules that concern the panel as a whole, and need solver="direct".
+PANEL_RULES = ("min_per_class", "groups", "budget", "capacity")
+
+
+class RuleParameters(Protocol):
+    """The parameters of `SemFS` that rules are made of."""
+
+    n_features_to_select: Any
+    include: FeaturesLike | None
+    exclude: FeaturesLike | None
+    candidates: FeaturesLike | None
+    min_per_class: int
+    groups: Any
+    costs: Any
+    budget: float | None
+    min_level: float | None
+    max_level: float | None
+    capacity: Any
+    solver: str
+    n_swaps: int
+
+    def _n_wanted(self, d: int) -> int: ...
+
+
+def check_rules(params: RuleParameters) -> None:
+    """Raise if rules contradict each other, or the solver."""
+    if params.n_features_to_select is None and params.budget is None:
+        message = (
+            "may be None only with a budget. Give a number of features, or a budget. To have "
+            "the number chosen, use SemFSCV."
+        )
+        raise ParameterError("n_features_to_select", message)
+    if (params.costs is None) != (params.budget is None):
+        given = "costs" if params.budget is None else "budget"
+        missing = "budget" if params.budget is None else "costs"
+        raise ParameterError(given, f"needs {missing}: give both of them, or neither.")
+    low = params.min_level
+    high = params.max_level
+    if low is not None and high is not None and low > high:
+        raise ParameterError("min_level", f"is {low:g}, above max_level={high:g}.")
+    active = [name for name in PANEL_RULES if is_set(getattr(params, name))]
+    if active and params.solver != "direct":
+        raise ParameterError(active[0], 'needs solver="direct".')
+    # A swap looks at two features only; it could break a rule about the whole panel.
+    if active and params.n_swaps:
+        message = (
+            f"exchanges features one by one, which {active[0]} does not allow. Set it to 0."
+        )
+        raise ParameterError("n_swaps", message)
+
+
+def is_set(value: object) -> bool:
+    """Whether a rule is on: neither None nor 0."""
+    return value is not None and not (isinstance(value, int) and value == 0)

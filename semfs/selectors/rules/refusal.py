@@ -1,0 +1,123 @@
+"""Rules that no panel satisfies: which one to change, and by how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from semfs.method.demands import Demands, cheapest_panel, feasible_panel, shortfalls
+from semfs.selectors.rules.class_levels import ClassLevels
+from semfs.selectors.rules.feature_values import class_capacity
+from semfs.selectors.rules.parameters import RuleParameters
+from semfs.validation import ParameterError, listed
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """Why no panel satisfies the demands, and the nearest demands that some panel does."""
+
+    params: RuleParameters
+    levels: ClassLevels
+    demands: Demands
+    n_budget: int  # so many of the limits, the first ones, are budgets
+    what: str  # what is counted: "features" or "groups"
+
+    def error(self) -> ParameterError:
+        """Return the error that names the reason, and the parameter to change."""
+        demands = self.demands
+        m = int(self.params.min_per_class)
+        reachable = demands.supply[:, demands.available].sum(axis=1)
+        too_few = np.flatnonzero(reachable < demands.needs)
+        # From the simplest reason to the most involved: too few markers at all, limits that
+        # are too tight without any markers, and only then markers and limits together.
+        if too_few.size:
+            classes = self.levels.classes
+            shown = listed([f"{classes[c]} ({reachable[c]:g})" for c in too_few])
+            largest = int(reachable.min())
+            message = f"is {m}, but fewer features mark these classes: {shown}."
+            return ParameterError("min_per_class", f"{message} {_at_most(largest)}")
+        limits_only = demands.without(supply=True)
+        if feasible_panel(limits_only) is None:
+            return self._of_limits(limits_only)
+        return self._of_quota(m)
+
+    def _of_limits(self, demands: Demands) -> ParameterError:
+        """The budget or the capacity is too small for the number of units."""
+        n_units = len(demands.available)
+        is_budget = np.arange(len(demands.limits)) < self.n_budget
+        # At a price of −1 each the cheapest panel is the one of the most units.
+        most = cheapest_panel(replace(demands, count=None), -np.ones(n_units))
+        n_most = None if most is None else int(most.sum())
+        wanted = "the included features"
+        if demands.count is not None:
+            wanted = f"{demands.count} {self.what}"
+        without_capacity = demands.without(usage=~is_budget)
+        if self.n_budget and feasible_panel(without_capacity) is None:
+            no_limit = demands.without(usage=np.ones(len(demands.limits), dtype=bool))
+            # The first limit is the budget, so its usage are the costs.
+            cheapest = cheapest_panel(no_limit, demands.usage[0])
+            cost = 0.0 if cheapest is None else float(demands.usage[0][cheapest].sum())
+            message = (
+                f"of {self.params.budget:g} does not buy {wanted}: they cost {cost:g} or more."
+            )
+            return ParameterError("budget", f"{message} {_buys(n_most, self.what)}")
+        # Only classes with a finite capacity have a limit, in their order.
+        capacity = class_capacity(self.params.capacity, self.levels.classes)
+        limited = np.flatnonzero(np.isfinite(capacity))
+        alone = [
+            self.levels.classes[c]
+            for place, c in enumerate(limited.tolist())
+            if _too_small(demands, self.n_budget + place)
+        ]
+        of = f"of {listed(alone)} " if alone else ""
+        message = f"{of}has no room for {wanted}. {_buys(n_most, self.what)}"
+        return ParameterError("capacity", message)
+
+    def _of_quota(self, m: int) -> ParameterError:
+        """Markers of all classes do not go together with the number, budget or capacity."""
+        demands = self.demands
+        count = demands.count
+        lacking = shortfalls(demands)
+        shown = ""
+        if lacking is not None:
+            reached = demands.needs - lacking
+            short = np.flatnonzero(lacking > 0.0)
+            texts = [f"{self.levels.classes[c]} ({reached[c]:g})" for c in short]
+            shown = f" At best these classes have fewer: {listed(texts)}."
+        largest = 0
+        for fewer in range(m - 1, 0, -1):
+            reduced = replace(demands, needs=np.minimum(demands.needs, fewer))
+            if feasible_panel(reduced) is not None:
+                largest = fewer
+                break
+        # At a price of 1 each the cheapest panel is the smallest that meets all needs.
+        enough = cheapest_panel(replace(demands, count=None), np.ones(len(demands.available)))
+        remedy = _at_most(largest)
+        if enough is not None and count is not None and int(enough.sum()) > count:
+            n_enough = int(enough.sum())
+            remedy = f"{remedy} Or select {n_enough} {self.what}."
+        of = f"{count} {self.what}" if count is not None else "what the budget buys"
+        message = f"is {m}: {of} cannot hold so many markers of every class.{shown} {remedy}"
+        return ParameterError("min_per_class", message)
+
+
+def _too_small(demands: Demands, row: int) -> bool:
+    """Whether the units that use least of one limit exceed it."""
+    usage = demands.usage[row]
+    fixed = float(usage[demands.forced].sum())
+    # No panel uses less than the forced units and the smallest of the others.
+    free = np.sort(usage[demands.available & ~demands.forced])
+    n_free = 0 if demands.count is None else demands.count - int(demands.forced.sum())
+    return fixed + float(free[:n_free].sum()) > float(demands.most[row])
+
+
+def _at_most(number: int) -> str:
+    return f"It can be at most {number}."
+
+
+def _buys(n_most: int | None, what: str) -> str:
+    """How many units are possible."""
+    if n_most is None:
+        return "No panel at all is possible: include less."
+    return f"At most {n_most} {what} are possible."

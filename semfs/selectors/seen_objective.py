@@ -1,0 +1,64 @@
+"""The objective J of the seen classes, from parameters, moments and the attribute table."""
+
+from __future__ import annotations
+
+from semfs._typing import Float64
+from semfs.attributes import AttributeTable
+from semfs.method.moments import Moments
+from semfs.method.objective import Objective
+from semfs.method.target_rank import reduce_rank
+from semfs.selectors.parameters import MethodParameters
+from semfs.validation import class_weights
+
+
+def attribute_targets(
+    params: MethodParameters, table: AttributeTable
+) -> tuple[Float64 | None, Float64 | None]:
+    """Return targets (C, r), and the basis (m, r) they are in; labels need neither."""
+    if params.attributes is None:
+        return None, None
+    A = table.values
+    # The intercept takes up the mean over classes; the rest is what features explain.
+    if params.fit_intercept:
+        A = A - A.mean(axis=0)
+    return reduce_rank(A)
+
+
+def squared_label_weight(
+    label_weight: float,
+    targets: Float64 | None,
+) -> float:
+    """Return the squared weight w of the labels next to targets (C, r): [A, √w I].
+
+    With ``label_weight`` β the labels carry β times as much as the table: indicators of C
+    classes have the sum of squares C − 1 about their mean, so w = β ‖A − mean(A)‖²/(C − 1).
+    If all classes are described alike the labels are all there is, and w = β.
+    """
+    if targets is None:
+        return 0.0
+    C = len(targets)
+    spread = float(((targets - targets.mean(axis=0)) ** 2).sum())
+    if spread > 0.0:
+        return label_weight * spread / (C - 1)
+    return label_weight
+
+
+def seen_objective(
+    params: MethodParameters,
+    moments: Moments,
+    targets: Float64 | None,
+    *,
+    gamma: float | None = None,
+    penalty_scale: str | None = None,
+) -> Objective:
+    """Return J of the seen classes; ``gamma`` and its scale may differ from the parameters'."""
+    return Objective.from_moments(
+        moments,
+        targets,
+        class_weight=class_weights(params.class_weight, moments.classes, moments.counts),
+        alpha=params.alpha,
+        gamma=params.gamma if gamma is None else gamma,
+        penalty_scale=params.penalty_scale if penalty_scale is None else penalty_scale,
+        fit_intercept=params.fit_intercept,
+        label_weight=squared_label_weight(params.label_weight, targets),
+    )

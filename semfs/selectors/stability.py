@@ -1,0 +1,119 @@
+"""How often features are selected when classes are drawn with replacement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import beta
+from sklearn.base import clone
+
+from semfs._typing import Float64, Indices
+from semfs.method.batches import uncorrected_rows
+from semfs.method.moments import Moments
+from semfs.rows import in_memory
+from semfs.selectors.folds import ClassFolds
+from semfs.system import import_optional
+from semfs.validation import class_weights
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semfs.selectors.linear import LinearSelector
+
+
+#: Features that enter the search on bootstraps of the classes: those of the largest first gain,
+#: and all selected ones. On 19,457 genes frequencies with 2,000 and 6,000 candidates agree.
+BOOTSTRAP_CANDIDATES = 2000
+#: The search looks at at least this many candidates per selected feature.
+BOOTSTRAP_CANDIDATES_PER_FEATURE = 4
+
+
+def can_bootstrap(moments: Moments | None) -> bool:
+    """Whether the samples are in memory, of enough classes to draw from."""
+    if moments is None or not in_memory(uncorrected_rows(moments)):
+        return False
+    # two classes drawn from two are the same two, or one of them twice
+    return len(moments.classes) > 2
+
+
+def selection_counts(
+    selector: LinearSelector,
+    selected: Indices,
+    moments: Moments,
+    n_bootstraps: int,
+    random_state: int | None,
+) -> Float64:
+    """How often each feature (d,) is selected when classes are drawn with replacement.
+
+    NaN for features that are no candidates: nobody knows how often they would be selected.
+    """
+    n_classes = len(moments.classes)
+    fitted: Any = getattr(selector, "best_estimator_", selector)  # the SemFS of a SemFSCV
+    semfs = clone(fitted)
+    semfs.set_params(n_features_to_select=len(selected))
+    table = fitted.class_table_
+    names = getattr(fitted, "feature_names_in_", None)
+    all_classes = np.ones(n_classes, dtype=bool)
+    n_candidates = max(BOOTSTRAP_CANDIDATES, BOOTSTRAP_CANDIDATES_PER_FEATURE * len(selected))
+    folds = ClassFolds(
+        moments,
+        table,
+        [semfs],
+        [all_classes],
+        names,
+        n_candidates,
+        keep=selected,
+    )
+    weights = class_weights(fitted.class_weight, moments.classes, moments.counts)
+    if weights is None:
+        weights = np.ones(n_classes)
+    counts = np.full(moments.n_features, np.nan)
+    counts[folds.candidates(all_classes)] = 0.0
+    rng = np.random.default_rng(random_state)
+    n_done = 0
+    while n_done < n_bootstraps:
+        times = np.bincount(rng.integers(0, n_classes, n_classes), minlength=n_classes)
+        if np.count_nonzero(times) < 2:
+            continue  # there is nothing to separate a single class from
+        # a class that is drawn twice gets twice its weight: no sample is copied
+        drawn = (times * weights).tolist()
+        semfs.class_weight = dict(zip(moments.classes.tolist(), drawn))
+        counts[folds.paths(all_classes)[0]] += 1
+        n_done += 1
+    return counts
+
+
+def stability_table(
+    selector: LinearSelector,
+    selected: Indices,
+    counts: Float64 | None,
+    n_bootstraps: int,
+) -> pd.DataFrame:
+    """Table of frequencies with Jeffreys intervals: selected features, then likely others."""
+    frame = import_optional("pandas", "data", what="explain").DataFrame
+    if counts is None:
+        features = selected[:0]
+        hits = np.zeros(0)
+    else:
+        # features that nearly made it tell which ones are interchangeable
+        others = np.argsort(-np.nan_to_num(counts), kind="stable")
+        others = others[~np.isin(others, selected) & (counts[others] > 0)]
+        features = np.concatenate([selected, others[: len(selected)]])
+        hits = counts[features]
+    # Jeffreys: the posterior of a share under a Beta(1/2, 1/2) prior
+    misses = n_bootstraps - hits
+    low = beta.ppf(0.025, hits + 0.5, misses + 0.5)
+    high = beta.ppf(0.975, hits + 0.5, misses + 0.5)
+    table = frame(
+        {
+            "frequency": hits / max(n_bootstraps, 1),
+            # at 0 and 1 the interval is extended to the end, as is usual (Brown et al. 2001)
+            "low": np.where(hits == 0, 0.0, low),
+            "high": np.where(misses == 0, 1.0, high),
+            "chosen": np.isin(features, selected),
+        },
+        index=[selector._name_of(j) for j in features.tolist()],
+    )
+    table.index.name = "feature"
+    return table

@@ -1,0 +1,104 @@
+"""What training data must have, and what in them deserves a warning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from semfs._typing import Float64
+from semfs.attributes import AttributeTable, constant_attributes
+from semfs.feature_names import feature_name
+from semfs.method.moments import Moments
+from semfs.selectors.parameters import MethodParameters
+from semfs.validation import ParameterWarning, listed
+
+#: Share of the total variance beyond which a few features are named: their unit may differ.
+DOMINANT_VARIANCE = 0.95
+#: At most so many features are named, out of at least so many times their number: of few
+#: features it is nothing special that some have most of the variance.
+MOST_DOMINANT = 3
+FEATURES_PER_DOMINANT = 5
+
+
+def check_two_classes(moments: Moments) -> None:
+    """Raise unless there are samples of at least two classes."""
+    if len(moments.classes) < 2:
+        only = moments.classes.tolist()[0]
+        raise ValueError(f"y has only one class ({only!r}). Pass rows of at least two.")
+
+
+def warn_of_constant_attributes(table: AttributeTable) -> None:
+    """Name attributes that are the same for all seen classes.
+
+    In a table of yes, partly and no (1, 0.5, 0) many attributes concern unseen classes only;
+    there the warning waits until they are more than half.
+    """
+    names = constant_attributes(table)
+    is_yes_or_no = np.isin(table.values, (0.0, 0.5, 1.0)).all()
+    usual = len(table.names) / 2 if is_yes_or_no else 0
+    if len(names) > usual:
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        warnings.warn(
+            f"{len(names)} of {len(table.names)} attributes are the same for all seen "
+            f"classes and teach nothing: {shown}.",
+            stacklevel=6,
+        )
+
+
+def note_classes_alike(
+    params: MethodParameters, table: AttributeTable, notes: dict[str, str]
+) -> None:
+    """Name seen classes that have the same attributes, in ``knowledge_`` or in a warning.
+
+    Only their labels can separate them.
+    """
+    groups: dict[bytes, list[str]] = {}
+    # -0.0 is 0.0
+    for label, values in zip(table.classes.tolist(), table.values + 0.0):
+        groups.setdefault(values.tobytes(), []).append(str(label))
+    alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return
+    if params.label_weight:
+        found = f"{listed(alike)}: separated by their labels only"
+        notes["classes described alike"] = found
+        return
+    message = (
+        f": classes are described alike ({listed(alike)}), so features are not selected to "
+        "separate them. Describe them differently, or set label_weight=1."
+    )
+    warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
+
+
+def warn_of_dominant_features(
+    variances: Float64,
+    names: Sequence[str] | None,
+) -> None:
+    """Name the few features that together have nearly all of the variance (d,)."""
+    total = max(float(variances.sum()), np.finfo(float).tiny)
+    shares = variances / total
+    largest = np.argsort(-shares, kind="stable")[:MOST_DOMINANT]
+    reached = np.cumsum(shares[largest])
+    if reached[-1] <= DOMINANT_VARIANCE:
+        return
+    # The fewest features that exceed the share, and among how many that is remarkable.
+    n = 1 + int(np.argmax(reached > DOMINANT_VARIANCE))
+    n_varying = np.count_nonzero(shares)
+    if n_varying < (3 if n == 1 else FEATURES_PER_DOMINANT * n):
+        return
+    found = [feature_name(int(j), names) for j in largest[:n]]
+    if n == 1:
+        text = f"{found[0]} has {reached[0]:.0%} of the variance of all features"
+        remedy = "Exclude it if it is not a measurement"
+    else:
+        several = f"{', '.join(found[:-1])} and {found[-1]}"
+        share = f"{reached[n - 1]:.0%}"
+        text = f"{several} together have {share} of the variance of all features"
+        remedy = "Exclude those that are not measurements"
+    warnings.warn(
+        f"{text} and will dominate the selection. {remedy}; scale the features to unit "
+        "variance if their units differ.",
+        stacklevel=6,
+    )
