@@ -109,8 +109,9 @@ def feasible_panel(
 ) -> Mask | None:
     """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
 
-    A few units of each kind are tried first, then all of them; the answer None is exact, unless
-    ``exact`` is false: then only what is found at once is returned.
+    A simple construction is tried first, then integer programming with a few units of each
+    kind, then with all of them. The answer None is exact, unless ``exact`` is false: then only
+    what is found at once is returned.
 
     Examples
     --------
@@ -121,29 +122,25 @@ def feasible_panel(
     array([False,  True,  True])
     """
     kept = demands.forced.copy() if chosen is None else demands.forced | chosen
-    pool = _pool(demands, kept)
-    if pool is None and not exact:
-        free = np.flatnonzero(demands.available & ~kept)
-        return _by_need(demands, kept, free)
+    free = np.flatnonzero(demands.available & ~kept)
+    pool = _pool(demands, kept, free)
+    found = _by_need(demands, kept, free if pool is None else pool)
+    if found is not None or not exact:
+        return found
     if pool is not None:
-        found = _by_need(demands, kept, pool)
-        if not exact:
-            return found
-        if found is None:
-            found = _solve(demands, kept, pool)
+        found = _solve(demands, kept, pool)
         if found is not None or len(demands.limits) <= 1:
             # with one limit the cheapest of each kind are all that matters
             return found
-    return _solve(demands, kept, np.flatnonzero(demands.available & ~kept))
+    return _solve(demands, kept, free)
 
 
-def _pool(demands: Demands, kept: Mask) -> Indices | None:
-    """The cheapest units of each kind, and the cheapest of all; None if they are all units.
+def _pool(demands: Demands, kept: Mask, free: Indices) -> Indices | None:
+    """The cheapest free units of each kind, and of all; None if that is nearly all of them.
 
     A kind are the units that bring the same. With at most one limit there is a panel among
     these if there is any: beyond what is needed, a unit can be exchanged for a cheaper one.
     """
-    free = np.flatnonzero(demands.available & ~kept)
     n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
     n_each = int(demands.needs.max(initial=0.0))
     # A pool that is not much smaller than all units would save no time.

@@ -4,6 +4,11 @@ The gain of a group g is tr(R_g' Δ_gg⁻¹ R_g) with Δ_gg = G_gg + γI − L_g
 complement of the selected features. It needs the Gram columns of the group. But Δ_gg − γI is
 positive semidefinite, so the gain is at most ‖R_g‖²/γ, which does not: columns are fetched only
 for groups whose bound exceeds the largest gain that is known.
+
+That bound is far too large if γ is small. So where there are many features, a group counts for
+no more than its features would gain one by one, Σ_j ‖R_j‖²/δ_j, which needs no Gram column
+either. Features of a group mostly repeat each other and gain less together; where they
+complement each other, the group is rated by the sum. The decrease of J is always exact.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from semfs.method.search import MAX_BATCH, MIN_BATCH, Search
 
 #: Pivots of a group below this share of the largest are rounding errors (only if γ is 0).
 SMALLEST_PIVOT = 1e-12
+#: With at most so many features, the exact gains of all groups decide. They need the columns of
+#: all features, which are few enough for one batch.
+FEW_FEATURES = 128
 
 
 class GroupSearch(Search):
@@ -108,7 +116,8 @@ class GroupSearch(Search):
 
     def _largest(self, units: Mask, rules: Sequence[Rule]) -> int | None:
         """The group of the largest gain, or gain per cost, that the rules permit."""
-        bounds = per_cost(self._bounds(), self.unit_costs)
+        limits = self._bounds()
+        bounds = per_cost(limits, self.unit_costs)
         gains = np.zeros(self.n_units)
         known = np.zeros(self.n_units, dtype=bool)
         refused: list[int] = []
@@ -129,7 +138,7 @@ class GroupSearch(Search):
                 by_bound = np.argsort(-bounds[unknown], kind="stable")
                 unknown = unknown[by_bound]
                 asked = self._next_batch(unknown)
-                gains[asked] = self._unit_gains(asked)
+                gains[asked] = np.minimum(self._unit_gains(asked), limits[asked])
                 known[asked] = True
                 continue
             candidates = np.where(eligible & known, scores, -1.0)
@@ -141,7 +150,14 @@ class GroupSearch(Search):
             refused.append(found)
 
     def _bounds(self) -> Float64:
-        """Upper bounds ‖R_g‖²/γ (U,) of the gains; infinite if γ is 0."""
+        """What each group (U,) gains at most; infinite if nothing is known without columns.
+
+        It is ‖R_g‖²/γ, and of many features the sum of their gains one by one.
+        """
+        if int(self.allowed.sum()) > FEW_FEATURES:
+            # a single feature gains just that much: rounding must not hide it
+            sums = np.bincount(self.unit_of, self.gains(), self.n_units)
+            return np.asarray(sums * (1.0 + 1e-9))
         total = np.zeros(self.n_units)
         for factor in self.factors:
             if factor.gamma <= 0.0:
@@ -168,6 +184,8 @@ class GroupSearch(Search):
         within = np.cumsum(sizes) <= min(wanted, 4 * MAX_BATCH)
         batch = missing[: max(1, int(within.sum()))]
         columns = np.concatenate([self.members[unit] for unit in batch.tolist()])
+        columns = np.union1d(columns, self._also)
+        self._also = np.zeros(0, dtype=np.intp)
         for cache, blocks in zip(self.caches, self._blocks):
             cache.fetch(columns.tolist())
             for unit in batch.tolist():

@@ -73,7 +73,9 @@ class KeepFeasible(Rule):
         self._used = np.zeros(len(demands.limits))
         self._brought = np.zeros(len(demands.needs))
         self._most_used = demands.usage[:, self.open].max(axis=1, initial=0.0)
+        # in the present step: panels that were looked for, and units that were refused
         self._n_questions = 0
+        self._refused: set[int] = set()
         self._mask: Mask | None = None  # of units, while nothing changes
 
     def _unit(self, feature: int) -> int:
@@ -124,25 +126,39 @@ class KeepFeasible(Rule):
         demands = self.demands
         if self.unit_of is not None:
             return None
+        # The known panel goes along: the few features alone may hold no panel at all.
+        others = self.panel & ~self.chosen
+        others[features] = False
+        units = np.concatenate([features, np.flatnonzero(others)])
         count = demands.count
         left = Demands(
-            available=(self.open & ~self.chosen)[features],
-            forced=(demands.forced & ~self.chosen)[features],
+            available=(self.open & ~self.chosen)[units],
+            forced=(demands.forced & ~self.chosen)[units],
             count=None if count is None else count - int(self.chosen.sum()),
-            usage=demands.usage[:, features],
+            usage=demands.usage[:, units],
             limits=demands.limits - self._used,
-            supply=demands.supply[:, features],
+            supply=demands.supply[:, units],
             needs=np.maximum(demands.needs - self._brought, 0.0),
         )
-        panel = feasible_panel(left, exact=False)
-        return None if panel is None else KeepFeasible(left, panel)
+        panel = (self.panel & ~self.chosen)[units]
+        return KeepFeasible(left, panel, np.arange(len(features)))
 
     def permits(self, feature: int) -> bool:
         """Whether the unit of a feature leaves a way to a panel that satisfies the demands."""
         unit = self._unit(feature)
-        # Both are cheap and change the known panel at most by one exchange.
-        if self.panel[unit] or self._takes_a_place(unit):
+        if self.panel[unit]:
             return True
+        # A search that lacks a Gram column fetches it and asks again. The answers stay the
+        # same, or what was fetched before would decide.
+        if unit in self._refused:
+            return False
+        is_permitted = self._takes_a_place(unit) or self._has_a_panel(unit)
+        if not is_permitted:
+            self._refused.add(unit)
+        return is_permitted
+
+    def _has_a_panel(self, unit: int) -> bool:
+        """Look for a panel with a unit, if not too many were looked for in this step."""
         if self._n_questions >= QUESTIONS_PER_STEP:
             return False
         self._n_questions += 1
@@ -161,14 +177,13 @@ class KeepFeasible(Rule):
     def _takes_a_place(self, unit: int) -> bool:
         """Put a unit into the panel, for another one where there must be; whether it fits."""
         demands = self.demands
-        used = demands.usage[:, np.flatnonzero(self.panel)].sum(axis=1)
-        used = used + demands.usage[:, unit]
+        panel = np.flatnonzero(self.panel)
+        used = demands.usage[:, panel].sum(axis=1) + demands.usage[:, unit]
         if demands.count is None and (used <= demands.most).all():
             self.panel[unit] = True
             return True
-        others = np.flatnonzero(self.panel & ~self.chosen & ~demands.forced)
-        brought = demands.supply[:, np.flatnonzero(self.panel)].sum(axis=1)
-        brought = brought + demands.supply[:, unit]
+        others = panel[~self.chosen[panel] & ~demands.forced[panel]]
+        brought = demands.supply[:, panel].sum(axis=1) + demands.supply[:, unit]
         # One column for each unit that might leave: what is used and brought without it.
         used_after = used[:, None] - demands.usage[:, others]
         brought_after = brought[:, None] - demands.supply[:, others]
@@ -222,4 +237,5 @@ class KeepFeasible(Rule):
         self.chosen[unit] = True
         self.panel[unit] = True
         self._n_questions = 0
+        self._refused = set()
         self._mask = None

@@ -76,6 +76,8 @@ class Search:
         # The features that estimates of G are about, and the estimates, one per quadratic.
         self._estimated: Indices = np.zeros(0, dtype=np.intp)
         self._estimates: list[Floats] | None = None
+        # to be fetched with the next batch
+        self._also: Indices = np.zeros(0, dtype=np.intp)
 
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
@@ -165,9 +167,14 @@ class Search:
 
     # ---- Gram columns ------------------------------------------------------------------
 
+    def prefetch_too(self, features: Indices) -> None:
+        """Fetch the Gram columns of some features together with the first ones."""
+        self._also = features
+
     def fetch(self, j: int) -> None:
         """Fetch the Gram columns of j and of the features that may be selected soon."""
-        batch = self._batch(j)
+        batch = np.union1d(self._batch(j), self._also).astype(np.intp).tolist()
+        self._also = np.zeros(0, dtype=np.intp)
         for cache in self.caches:
             cache.fetch(batch)
         if self.copies is not None:

@@ -1,6 +1,8 @@
 """Rules of a panel against all panels of small problems, and demands that are never broken."""
 
 import itertools
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from semfs.method.demands import (
 )
 from semfs.method.forward import forward_selection
 from semfs.method.markers import class_markers
-from semfs.method.panel import Panel
+from semfs.method.panel import N_BEST, Panel
 from semfs.method.quadratic import Quadratic
 from semfs.method.rules import Rule
 
@@ -209,6 +211,95 @@ def test_gains_of_orthogonal_groups_add_up():
     found, solution = select(quadratic, Panel(1, unit_of=np.array([0, 0, 1, 1])))
     assert found == [2, 3]
     assert solution.objective[-1] == pytest.approx(20.0 - 9.0 / 4.0 - 0.25 / 2.0)
+
+
+# ---- whatever was fetched -------------------------------------------------------------
+
+
+FETCHING = {
+    "one column at a time": (1, 1, 0),
+    "as usual": (32, 128, 4),
+    "all columns at once": (1000, 1000, 1000),
+}
+
+
+def block_of(G, features):
+    return G[np.ix_(features, features)].copy()
+
+
+def selected_however_fetched(monkeypatch, G, quadratic, panel):
+    """The answer with each way of fetching columns; with estimates of G, bad ones too."""
+    noise = np.random.default_rng(0).normal(size=G.shape) * np.diag(G).mean() / 5.0
+    wrong = G + noise + noise.T
+    answers = {}
+    for name, (least, most, extra) in FETCHING.items():
+        for module in ("search", "groups"):
+            monkeypatch.setattr(f"semfs.method.{module}.MIN_BATCH", least)
+            monkeypatch.setattr(f"semfs.method.{module}.MAX_BATCH", most)
+        monkeypatch.setattr("semfs.method.search.N_EXTRA", extra)
+        for estimate in (None, G, wrong):
+            known = quadratic
+            if estimate is not None:
+                known = replace(quadratic, estimate=partial(block_of, estimate))
+            order = select(known, panel)[1].order
+            n_selected = len(select(known, panel)[0])
+            kind = "none" if estimate is None else "exact" if estimate is G else "wrong"
+            answers[name, kind] = order[:n_selected].tolist()
+    return answers
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_answer_does_not_depend_on_the_columns_that_were_fetched(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    d = 40
+    G, _, quadratic = make_quadratic(seed, d)
+    demands = random_demands(rng, d)
+    unit_of = np.sort(rng.integers(0, 15, d)) if seed % 3 == 0 else None
+    if unit_of is not None:
+        unit_of = np.unique(unit_of, return_inverse=True)[1]
+        demands = random_demands(rng, int(unit_of.max()) + 1)
+    if feasible_panel(demands) is None:
+        demands = replace(demands, needs=np.zeros(len(demands.needs)))
+    costs = demands.usage[0] if seed % 2 else None
+    if feasible_panel(demands) is None:
+        demands = replace(demands, count=None)
+    panel = panel_of(demands, costs=costs, unit_of=unit_of)
+    answers = selected_however_fetched(monkeypatch, G, quadratic, panel)
+    assert len(answers["as usual", "none"]) > 0
+    assert all(answer == answers["as usual", "none"] for answer in answers.values())
+
+
+def test_a_budget_gives_the_better_of_two_plain_searches():
+    """Gain per cost among all; gain among those and the best alone, in plain formulas."""
+    n_second = 0
+    for seed in range(20):
+        G, B, quadratic = make_quadratic(seed, 30)
+        costs = np.random.default_rng(seed).lognormal(sigma=1.5, size=30)
+        limit = 0.1 * costs.sum()
+
+        def fit(features, G=G, B=B):
+            return fit_of(G, B, features, GAMMA) if features else 0.0
+
+        def greedy(among, score, costs=costs, limit=limit, fit=fit):
+            chosen = []
+            while True:
+                spent = costs[chosen].sum()
+                left = [j for j in among if j not in chosen and spent + costs[j] <= limit]
+                if not left:
+                    return chosen
+                gains = {j: fit([*chosen, j]) - fit(chosen) for j in left}
+                chosen.append(max(left, key=lambda j, gains=gains: score(gains[j], j)))
+
+        first = greedy(range(30), lambda gain, j, costs=costs: gain / costs[j])
+        affordable = np.flatnonzero(costs <= limit).tolist()
+        best = sorted(affordable, key=lambda j, fit=fit: -fit([j]))[:N_BEST]
+        second = greedy(sorted({*first, *best}), lambda gain, j: gain)
+        expected = second if fit(second) > fit(first) * (1.0 + 1e-9) else first
+        n_second += expected is second
+        demands = make_demands(30, None, usage=[costs], limits=[limit])
+        chosen, _ = select(quadratic, panel_of(demands, costs=costs))
+        assert chosen == sorted(expected)
+    assert 0 < n_second < 20
 
 
 # ---- never broken ---------------------------------------------------------------------
