@@ -34,7 +34,7 @@ SMALLEST_RANGE = 10
 
 TEXT = (
     "A claim is confirmed if it holds on every data set of this run, for ACC and NMI, beyond "
-    "the 95 % interval where scores are compared; this is how words such as \"clearly\" are "
+    'the 95 % interval where scores are compared; this is how words such as "clearly" are '
     "read. It is not tested if the run has one class split only, or lacks the methods."
 )
 

@@ -114,7 +114,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`, for the final fit only.
     costs, budget : optional
         As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, folds select
-        as many features as the budget buys at their mean cost.
+        as many features as the budget allows at their mean cost.
     min_level, max_level : float, optional
         As in `SemFS`.
     capacity : float or mapping, optional
@@ -152,7 +152,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     curve_ : dict of arrays
         "n_features", "mean", "se": score of the chosen setting against the number of
         features, and the standard error of its lag behind the best. Without folds "mean" is
-        the share of the fall of J and "se" is 0.
+        the share of the decrease of J and "se" is 0.
     n_features_ : int
         Number of features kept.
     n_splits_ : int
