@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 
 from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
@@ -22,6 +21,7 @@ from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
 from semfs.method.objective import Monitor, Solution
+from semfs.selectors.callbacks import CallbackContext, CallbackSupportMixin, with_callbacks
 from semfs.selectors.inputs.features import set_features
 from semfs.selectors.inputs.fit_input import FitInput, described_classes
 from semfs.selectors.inputs.training_data import TrainingData

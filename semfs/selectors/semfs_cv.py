@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
@@ -20,6 +19,7 @@ from semfs.constraints import FeatureCount, WholeNumber
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
+from semfs.selectors.callbacks import CallbackContext, CallbackSupportMixin, with_callbacks
 from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from semfs import SemFS
 from semfs.baselines import L20ALM, VarianceSelector
@@ -19,6 +20,8 @@ def fitted(k=2, d=6, names=None):
 
 
 def page_of(selector):
+    if not hasattr(BaseEstimator, "_html_repr"):
+        pytest.skip("this scikit-learn shows its own diagram only")
     return selector._repr_mimebundle_()["text/html"]
 
 
