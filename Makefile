@@ -54,14 +54,14 @@ check: install ## Format, lint, type-check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 cells, Dask (two hours)
+bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 cells, Dask (hours)
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python benchmarks/bench_core.py --runs 3
 	$(BIN)/python benchmarks/bench_atlas.py --runs 3
 	$(BIN)/python benchmarks/bench_distributed.py
 	$(BIN)/python benchmarks/bench_baselines.py --show
 
-bench-long: bench ## The same with all baselines at full size (half an hour more than `make bench`)
+bench-long: bench ## The same, and then all baselines at full size
 	$(BIN)/python benchmarks/bench_baselines.py
 
 docs: install ## Build the documentation into docs/_build/html; warnings and broken links fail

@@ -6,13 +6,21 @@ of the experiment "scaling" need an idle machine and are taken by ``--scaling`` 
 
     python benchmarks/bench_reproduce.py --data DATA --run RUN
     python benchmarks/bench_reproduce.py --run RUN --scaling    # the times only
-    python benchmarks/bench_reproduce.py --run RUN --export     # writes what is finished
+    python benchmarks/bench_reproduce.py --run RUN --export     # the file, page and figures
+    python benchmarks/bench_reproduce.py --data DATA --run OTHER --check
     python benchmarks/bench_reproduce.py --small    # the bundled cells, nothing written
+
+Results of runs are merged: what this run has computed replaces what the file holds of the
+same experiment, data set, split, method and setting; other rows stay. ``parts`` of the file
+says which run each row is from. ``--check`` computes some of the stored rows again, in a run
+directory of its own, and records by how much they differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -21,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import write_results
+from record import read_results, write_results
 
 from semfs.lab import Store
 from semfs.lab.paper import EXPERIMENTS, Study, reproduce
@@ -29,6 +37,12 @@ from semfs.lab.plan import Experiment
 
 PLAN = tomllib.loads(Path(__file__).with_name("reproduce.toml").read_text("utf-8"))
 COMMAND = "python benchmarks/bench_reproduce.py --data DATA --run RUN"
+
+PAGE_SCRIPT = Path(__file__).parents[1] / "docs" / "reproduced.py"
+
+#: Methods and number of splits of each data set that ``--check`` computes again.
+CHECKED = ("semfs", "semfs-described", "semfs-c", "semfs-labels", "semfs-published")
+CHECKED_SPLITS = 2
 
 #: Entries of a stage that replace those of its experiment.
 REPLACED = ("methods", "settings", "draws")
@@ -102,14 +116,97 @@ def run_scaling(run: Path) -> None:
 def exported(run: Path) -> dict[str, Any]:
     """What the page needs of a run directory: its rows without lists of features."""
     store = Store(run, create=False)
-    facts = store.info().get("datasets", {})
+    info = store.info()
+    facts = info.get("datasets", {})
     sizes = ("n_seen", "n_unseen", "n_features", "n_attributes")
     datasets = {
         name: {size: of_data[size] for size in sizes}
         | {"seen": len(of_data["seen"]), "unseen": len(of_data["unseen"])}
         for name, of_data in facts.items()
     }
-    return {"datasets": datasets, "rows": [_kept(row) for row in store.rows()]}
+    part = {"started": info["started"], "versions": info["versions"]}
+    rows = [_kept(row) | {"part": 0} for row in store.rows()]
+    return {"datasets": datasets, "parts": [part], "rows": rows}
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a run, and those of the file that the run has not computed.
+
+    The points of a method's grid count as one: the run replaces all of them, or none.
+    """
+    if not old:
+        return dict(new)
+    parts = [*_parts(old), *new["parts"]]
+    computed = {_identity(row) for row in new["rows"]}
+    stay = [row for row in old["rows"] if _identity(row) not in computed]
+    offset = len(parts) - len(new["parts"])
+    rows = [row | {"part": row.get("part", 0)} for row in stay]
+    rows += [row | {"part": row["part"] + offset} for row in new["rows"]]
+    found: dict[str, Any] = {"datasets": {**old["datasets"], **new["datasets"]}}
+    if "check" in old:
+        found["check"] = old["check"]
+    return found | _with_used_parts(parts, rows)
+
+
+def _parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a results file; one that names none is from a single run."""
+    if "parts" in found:
+        return found["parts"]
+    return [{"exported": found["date"], "versions": found["versions"]}]
+
+
+def _with_used_parts(
+    parts: list[Mapping[str, Any]], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Leave out the parts that no row is from, and count the rows of the others."""
+    used = sorted({row["part"] for row in rows})
+    number = {part: i for i, part in enumerate(used)}
+    for row in rows:
+        row["part"] = number[row["part"]]
+    counts = [sum(row["part"] == i for row in rows) for i in range(len(used))]
+    kept = [{**parts[part], "rows": count} for part, count in zip(used, counts)]
+    return {"parts": kept, "rows": rows}
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a row is about, but for k: these rows are computed together."""
+    place = tuple(row[name] for name in ("experiment", "dataset", "split", "method"))
+    if row["experiment"] == "clustering":
+        return place
+    return (*place, *(row.get(name) for name in (*VARIED, "draw")))
+
+
+def checked(old: Mapping[str, Any], data: Path, run: Path) -> dict[str, Any]:
+    """Compute some of the stored rows again, with the code as it is, and compare."""
+    prepare_data(data, run / "data")
+    experiment = replace(EXPERIMENTS["clustering"], methods=CHECKED, oracle=False)
+    study = Study(
+        [experiment],
+        run / "data",
+        list(PLAN["data"]),
+        splits=CHECKED_SPLITS,
+        ks=tuple(PLAN["ks"]),
+    )
+    reproduce(study, run, n_jobs=1, command=COMMAND)
+    found = exported(run)
+    again = {(*_identity(row), row["k"]): row for row in found["rows"]}
+    pairs = [
+        (row, again[key])
+        for row in old["rows"]
+        if row.get("part", 0) == 0 and (key := (*_identity(row), row["k"])) in again
+    ]
+    largest = {
+        name: round(max(abs(a[name] - b[name]) for a, b in pairs), DIGITS)
+        for name in ("acc", "nmi")
+    }
+    return {
+        "started": found["parts"][0]["started"],
+        "methods": sorted({row["method"] for row, _ in pairs}),
+        "places": len({(row["dataset"], row["split"]) for row, _ in pairs}),
+        "rows": len(pairs),
+        "equal": sum(all(a[name] == b[name] for name in largest) for a, b in pairs),
+        "largest": largest,
+    }
 
 
 def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +233,8 @@ def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
         if name in params:
             kept[name] = params[name]
     if "objective" in row["extra"] and row["k"] == max(PLAN["ks"]):
-        kept["objective"] = [float(f"{J:.6g}") for J in row["extra"]["objective"]]
+        # All digits: an iteration of the published algorithm changes the tenth of them.
+        kept["objective"] = row["extra"]["objective"]
     return kept
 
 
@@ -147,6 +245,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--scaling", action="store_true", help="the times on made data only")
     parser.add_argument("--export", action="store_true", help="write what is finished")
+    parser.add_argument("--check", action="store_true", help="compute stored rows again")
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     if options.small:
@@ -159,16 +258,32 @@ def main() -> None:
         return
     if options.run is None:
         parser.error("--run is missing: a folder for the results")
+    needs_data = not (options.scaling or options.export)
+    if needs_data and options.data is None:
+        parser.error("--data is missing: the folder with the files that the plan names")
+    old = read_results("reproduce")
+    if options.check:
+        check = checked(old, options.data, options.run)
+        print(check)
+        print(write_results("reproduce", {**_without_header(old), "check": check}, COMMAND))
+        return
     if options.scaling:
         run_scaling(options.run)
-    elif not options.export:
-        if options.data is None:
-            parser.error("--data is missing: the folder with the files that the plan names")
+    elif needs_data:
         data = options.run / "data"
         prepare_data(options.data, data)
         run_stages(data, options.run, options.jobs)
     if not options.scaling:
-        print(write_results("reproduce", exported(options.run), COMMAND))
+        print(write_results("reproduce", merged(old, exported(options.run)), COMMAND))
+        # The page and its figures show these rows.
+        subprocess.run([sys.executable, PAGE_SCRIPT], check=True)
+
+
+def _without_header(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A results file without what `write_results` adds, and with the parts that it is from."""
+    header = ("command", "date", "versions", "parts")
+    rest = {name: value for name, value in found.items() if name not in header}
+    return {"parts": _parts(found)} | rest
 
 
 if __name__ == "__main__":

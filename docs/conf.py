@@ -9,16 +9,18 @@ import semfs
 
 sys.path.insert(0, str(Path(__file__).parent))
 import concept
+import demo_picture
 import evidence
 import reliability
+import reproduced
 from benchmark_tables import write_tables
-from module_table import write_module_table
 
 write_tables()
 evidence.write_picture()
 reliability.write_picture()
 concept.write_picture()
-write_module_table()
+demo_picture.write_picture()
+reproduced.write_page()
 
 project = "semfs"
 author = "The semfs developers"
@@ -37,7 +39,7 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "generated/*.md", "examples", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "examples", "sg_execution_times.rst"]
 nitpicky = True  # a reference to something that does not exist is an error
 # … but `this` in a docstring is a link only if it can be one
 nitpick_ignore_regex = [("py:obj", ".*")]

@@ -6,13 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "semfs"
-GENERATED = Path(__file__).parent / "generated"
-
-
-def write_module_table() -> None:
-    """Write docs/generated/modules.md."""
-    GENERATED.mkdir(exist_ok=True)
-    (GENERATED / "modules.md").write_text(module_table(), encoding="utf-8")
 
 
 def module_table() -> str:

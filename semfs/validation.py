@@ -245,6 +245,20 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
     )
 
 
+def refuse_nonfinite(X: Any, what: str) -> None:
+    """Raise if some values of X, dense or sparse, are NaN or infinite; ``what`` X is called."""
+    stored = coo_array(X)  # NaN and infinity are stored, as they are not zero
+    wrong = ~np.isfinite(stored.data)
+    if not wrong.any():
+        return
+    found = "NaN" if np.isnan(stored.data).any() else "infinity"
+    columns = np.unique(stored.coords[1][wrong]).tolist()
+    raise ValueError(
+        f"{what} contain {found}: {wrong.sum()} values in columns {listed(columns)}, counting "
+        f"from 0. {FILL_GAPS}"
+    )
+
+
 def _affected_columns(counts: Indices, names: Sequence[object] | None) -> str:
     """Name all columns with NaN or infinity, given how many each has (d,), if several."""
     affected = np.flatnonzero(counts)

@@ -142,53 +142,6 @@ def test_the_map_of_the_tests_names_every_test_file_and_module():
     assert [name for name in sorted(names - {"__init__"}) if f"`{name}" not in text] == []
 
 
-def made_rows(scores, n_splits=10, dataset="toy"):
-    """Rows at k = 20 of methods with these scores; splits differ a little."""
-    return [
-        {"experiment": "clustering", "dataset": dataset, "split": str(i), "method": method}
-        | {"k": 20, "acc": score + 0.001 * (i % 3), "nmi": score + 0.001 * (i % 3)}
-        for method, score in scores.items()
-        for i in range(n_splits)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("semfs", "n_splits", "verdict"),
-    [(0.65, 10, "confirmed"), (0.55, 10, "not"), (0.65, 3, "undecided")],
-)
-def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict):
-    module = load_module("reproduced")
-    rows = made_rows({"SemFS": semfs, "LASSO": 0.5, "Random": 0.1}, n_splits)
-    claim = module.headline(module.scores_of(rows))
-    assert claim.verdict == verdict
-    assert "over LASSO" in claim.seen
-    answers = {"confirmed": "was reproduced", "not": "was not", "undecided": "do not decide"}
-    page = module.reproduced({"rows": rows, "command": "c", "date": "d", "versions": {}})
-    assert answers[verdict] in page.splitlines()[0]
-
-
-def test_one_data_set_where_semfs_is_behind_refutes_that_it_is_always_first():
-    module = load_module("reproduced")
-    rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
-    assert module.first_everywhere(module.scores_of(rows)).verdict == "confirmed"
-    # The same splits, with other differences than 0.1 everywhere.
-    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
-    claim = module.first_everywhere(module.scores_of(rows))
-    assert claim.verdict == "not"
-    assert "other ACC: above 0 of 1 (below a|b)" in claim.seen
-
-
-def test_results_without_the_main_comparison_make_no_empty_page():
-    with pytest.raises(ValueError, match="no table"):
-        load_module("reproduced").reproduced({"rows": []})
-
-
-def test_the_page_about_the_paper_is_that_of_the_stored_rows():
-    fresh = load_module("reproduced").page_with_results()
-    page = (ROOT / "docs" / "reproducing.md").read_text("utf-8")
-    assert page == fresh, "run: python docs/reproduced.py"
-
-
 @pytest.mark.parametrize(
     ("link", "message"),
     [("other.html", None), ("other.html#here", None), ("https://example.org/x", None)]
@@ -263,6 +216,61 @@ def test_no_page_has_a_measured_figure_typed_by_hand():
         assert found == [], f"{name}: write it into a table of docs/benchmark_tables.py"
 
 
+#: Ratios in words or digits, as changes of speed are described with.
+RATIO = re.compile(
+    r"\b(?:half|a (?:third|quarter|fifth|tenth)) (?:of )?(?:the |as )?(?:time|long|memory)"
+    rf"|{NUMBER}(?: |-)?(?:times|x|×|-?fold) (?:as )?(?:fast|slow|less|more|large|small)\w*"
+    rf"|{NUMBER} ?% (?:less|more|faster|slower)",
+    re.IGNORECASE,
+)
+#: Durations, sizes and scores in what is no page: comments of the Makefile.
+DURATION = re.compile(rf"{NUMBER}(?: an?)? (?:hours?|minutes?|seconds?)\b", re.IGNORECASE)
+
+
+def test_neither_changelog_nor_makefile_has_measured_ratios_or_times():
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert RATIO.findall(changelog) == []
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    comments = re.findall(r"#+ (.*)$", makefile, re.MULTILINE)
+    assert [c for c in comments if DURATION.search(c) or RATIO.search(c)] == []
+
+
+def test_no_caption_of_a_picture_has_a_measured_figure():
+    texts = [(ROOT / "README.md").read_text("utf-8"), *PAGES.values()]
+    texts += [path.read_text("utf-8") for path in sorted(DOCS.glob("examples/*.py"))]
+    captions = []
+    for text in texts:
+        captions += re.findall(r":alt: (.*)$|sphinx_gallery_\w*alt\w* *= *(.*)$", text, re.M)
+        captions += [(alt, "") for alt in re.findall(r"!\[([^\]]*)\]", text)]
+        # Lines in italics beside a picture.
+        captions += [(line, "") for line in re.findall(r"^\*[^*]+\*$", text, re.M)]
+    assert len(captions) > 10
+    for caption in captions:
+        words = " ".join(caption)
+        for definition in ALLOWED:
+            words = words.replace(definition, "")
+        assert FIGURE.findall(words) == [], words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "takes about half the time",
+        "take a third of the time",
+        "three times as fast",
+        "2x faster",
+    ]
+    + ["12 % faster"],
+)
+def test_ratios_of_speed_are_found(text):
+    assert RATIO.search(text)
+
+
+def test_durations_are_found():
+    for text in ("Dask (two hours)", "half an hour more than", "12 minutes"):
+        assert DURATION.search(text), text
+
+
 def test_the_table_of_the_readme_is_that_of_an_independent_script():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "tools")
@@ -317,11 +325,65 @@ def test_large_calibration_errors_are_named():
     assert text.count("exceeds") == 1
 
 
+def test_the_picture_of_the_demo_shows_the_stored_scores(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    matplotlib = pytest.importorskip("matplotlib")
+    picture = load_module("demo_picture")
+    found = picture.stored()
+    fresh = "run: python docs/demo_picture.py"
+    assert picture.shown_digest(picture.PICTURE) == picture.digest(found), fresh
+    with image.open(picture.PICTURE) as committed:
+        made_by_this = committed.info["Software"].startswith(
+            f"Matplotlib version{matplotlib.__version__},"
+        )
+        pixels = committed.convert("RGB").tobytes()
+    # Other versions place some pixels differently.
+    if made_by_this:
+        picture.write_to(tmp_path / "demo.png", found)
+        with image.open(tmp_path / "demo.png") as drawn:
+            assert drawn.convert("RGB").tobytes() == pixels, fresh
+
+
+def test_the_stored_scores_of_the_demo_are_those_of_the_code_as_it_is():
+    from semfs.lab.demo import KS, LINES, run_demo
+
+    found = load_module("demo_picture").stored()
+    assert len(found["rows"]) == 20 * len(LINES) * len(KS)
+    demo = run_demo(len(found["genes"]), 2)
+    assert [gene[0] for gene in demo.genes] == [gene[0] for gene in found["genes"]]
+    rows = {(row["split"], row["label"], row["k"]): row for row in found["rows"]}
+    for line in LINES:
+        gaps = [
+            row[metric] - rows[row["split"], line, row["k"]][metric]
+            for row in demo.rows
+            for metric in ("acc", "nmi")
+            if row["label"] == line
+        ]
+        # K-means differs a little between processors.
+        assert abs(sum(gaps) / len(gaps)) < 0.01, (
+            f"{line}; run: python benchmarks/bench_demo.py"
+        )
+
+
 def test_the_drawing_of_the_idea_is_that_of_its_script():
     concept = load_module("concept")
     assert concept.PICTURE.read_text("utf-8") == concept.picture(), (
         "run: python docs/concept.py"
     )
+
+
+def test_an_atlas_is_compared_with_reading_it_in_time_and_in_cpu():
+    found = json.loads((RESULTS / "atlas.json").read_text("utf-8"))
+    text = load_module("benchmark_tables").atlas_table(found)
+    row = next(row for row in found["rows"] if row["what"] == "semfs")
+    unit = next(r for r in found["rows"] if r["what"] == "read once")
+    assert unit["format"] == row["format"]
+    assert f"| {row['cpu']:.0f} | {row['cpu'] / unit['cpu']:.2f} |" in text
+
+
+def test_the_power_of_the_growth_is_that_of_the_last_step():
+    power = load_module("benchmark_tables").last_power([[1, 5.0], [10, 6.0], [100, 600.0]])
+    assert power == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("text", ["", "| a |\n|---|\n", "| a |\n|---|\n\nbelow\n"])
@@ -336,11 +398,17 @@ def test_a_table_without_its_results_is_an_error_of_the_docs_build():
         load_module("benchmark_tables")._text("no_such_results", str)
 
 
-def test_every_generated_table_is_shown_on_a_page_and_every_shown_one_is_made():
-    shown = set(re.findall(r"generated/([\w-]+)\.md", "\n".join(PAGES.values())))
-    made = set(load_module("benchmark_tables").tables()) | {"modules"}
-    assert shown - made == set()
-    assert made - shown - {"install"} == set()  # README has it
+def test_every_table_is_on_a_page_and_is_that_of_the_results():
+    tables = load_module("benchmark_tables")
+    made = tables.tables()
+    shown = [found["name"] for text in PAGES.values() for found in tables.MARKED.finditer(text)]
+    assert sorted(shown) == sorted(set(made) - {"install"})  # README has it
+    for name, text in PAGES.items():
+        assert text == tables.with_tables(text, made), (
+            f"{name}; run: python docs/benchmark_tables.py"
+        )
+        # A page that leaves its tables to the build has none in the repository.
+        assert "{include} generated/" not in text
 
 
 def test_every_page_is_in_the_navigation():

@@ -42,7 +42,11 @@ more = SemFS(20, attributes=table).fit(X_dask, y_dask)
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.plot(np.arange(1, 21), more.objective_, marker="o")
 ax.axvline(12, color="gray", ls=":")
-ax.set(xlabel="selected features", ylabel="objective J", title="Twelve features carry the attributes")
+ax.set(
+    xlabel="selected features",
+    ylabel="objective J",
+    title="Twelve features carry the attributes",
+)
 figure.tight_layout()
 
 # %%

@@ -20,7 +20,7 @@ from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Solution
+from semfs.method.quadratic import Monitor, Solution
 from semfs.selectors.callbacks import CallbackContext, CallbackSupportMixin, with_callbacks
 from semfs.selectors.inputs.features import set_features
 from semfs.selectors.inputs.fit_input import FitInput, described_classes

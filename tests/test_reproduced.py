@@ -1,0 +1,253 @@
+"""The page about the paper: its verdicts, its figures, and how runs are merged."""
+
+import importlib
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="the sdist has no docs")
+
+
+def load_module(name, folder="docs"):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / folder)
+        return importlib.import_module(name)
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return load_module("paper_claims")
+
+
+def made_rows(scores, n_splits=10, dataset="toy", experiment="clustering", **more):
+    """Rows at k = 20 of methods with these scores; splits differ a little."""
+    return [
+        {"experiment": experiment, "dataset": dataset, "split": str(i), "method": method}
+        | {"k": 20, "acc": score + 0.001 * (i % 3), "nmi": score + 0.001 * (i % 3)}
+        | more
+        for method, score in scores.items()
+        for i in range(n_splits)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("semfs", "n_splits", "verdict"),
+    [(0.65, 10, "confirmed"), (0.55, 10, "not"), (0.65, 3, "undecided")],
+)
+def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict, claims):
+    rows = made_rows({"SemFS": semfs, "LASSO": 0.5, "Random": 0.1}, n_splits)
+    claim = claims.headline(claims.scores_of(rows))
+    assert claim.verdict == verdict
+    _, best, lead, n, shown, told = claim.rows[0].split(" | ")
+    assert (best, n, shown, told) == ("LASSO", str(n_splits), verdict, "–")
+    assert lead.startswith(f"+{100 * (semfs / 0.5 - 1):.0f} %")
+    page = load_module("reproduced")
+    answers = {
+        "confirmed": "was reproduced",
+        "not": "was reproduced on none",
+        "undecided": "is undecided",
+    }
+    found = {"rows": rows, "command": "c", "date": "d", "versions": {}}
+    assert answers[verdict] in page.reproduced(found).splitlines()[0]
+
+
+def test_the_best_baseline_is_above_the_others_where_both_were_run(claims):
+    # MCFS has one split only, the hardest one, where it is ahead of LASSO.
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Random": 0.4})
+    rows += made_rows({"MCFS": 0.55}, 1)
+    best = claims.headline(claims.scores_of(rows))
+    assert best.rows[0].split(" | ")[1] == "MCFS"
+    assert best.verdict == "undecided"
+
+
+def test_a_claim_that_holds_on_some_data_sets_is_confirmed_in_part(claims):
+    rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
+    assert claims.first_everywhere(claims.scores_of(rows)).verdict == "confirmed"
+    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
+    claim = claims.first_everywhere(claims.scores_of(rows))
+    assert claim.verdict == "in part"
+    assert claim.sentence == "Confirmed on 1 of 2 data sets, refuted on 1."
+    assert claim.rows[1] == "other | – | – | a\\|b | not"
+
+
+def test_baselines_tuned_on_the_test_count_with_their_best_point(claims):
+    rows = made_rows({"SemFS": 0.5, "MCFS (oracle)": 0.3})
+    rows += made_rows({"MCFS (oracle)": 0.45}) + made_rows({"MCFS (oracle)": 0.2})
+    claim = claims.tuned_baselines(claims.scores_of(rows))
+    assert claim.verdict == "confirmed"
+    assert "| +0.050 (" in claim.rows[0]
+
+
+def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share(claims):
+    rows = []
+    for ratio in (0.1, 0.5, 1.0):
+        scores = {"SemFS": 0.3 + 0.2 * ratio, "ANOVA F": 0.3, "SemFS (labels)": 0.3}
+        rows += made_rows(scores, experiment="labeled-ratio", ratio=ratio)
+    claim = claims.labeled_share(rows)
+    assert "+0.200" in claim.rows[0]
+    assert claim.verdict == "confirmed"
+    # one share only: no slope
+    assert claims.labeled_share(rows[:30]).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(0.499, "confirmed"), (0.4, "not")])
+def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict, claims):
+    rows = made_rows({"SemFS": low}, experiment="alpha", alpha=0.001)
+    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=0.1)
+    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=1.0)
+    rows += made_rows({"SemFS": 0.1}, experiment="alpha", alpha=10.0)  # beyond the paper's
+    claim = claims.alpha(rows)
+    assert claim.verdict == verdict
+    assert f"is {0.5 - low:.3f} in ACC" in claim.sentence
+
+
+def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth(claims):
+    assert claims.settled_at([8.0, 4.0, 3.99, 3.989]) == 2
+    # Equal small steps have not arrived, however small they are.
+    assert claims.settled_at([8.0 - 1e-7 * i for i in range(30)]) is None
+    row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
+    slow = row | {"objective": [8.0 - 1e-7 * i for i in range(30)]}
+    fast = row | {"objective": [1.0 + 0.1**i for i in range(30)]}
+    assert claims.iterations([slow]).verdict == "not"
+    assert claims.iterations([fast, slow]).verdict == "in part"
+    assert "1 of 2 runs" in claims.iterations([fast, slow]).sentence
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (2.0, "not")])
+def test_the_growth_of_time_is_that_of_the_last_step(power, verdict, claims):
+    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "SemFS", "k": 5}
+    rows = [
+        timed | {"n": n, "d": 1000, "seconds": (n / 1000) ** power}
+        for n in (1000, 10_000, 100_000)
+    ]
+    rows.append(timed | {"n": 1000, "d": 10, "seconds": 1e-9})
+    claim = claims.linear_time(rows)
+    assert claim.verdict == verdict
+    assert f"| {power:.2f} |" in claim.rows[0]
+
+
+def test_algorithm_1_is_compared_with_random_for_each_preprocessing(claims):
+    rows = []
+    for kind, score in {"raw": 0.1, "standardized": 0.5}.items():
+        scores = {f"Random ({kind})": 0.3, f"SemFS as published ({kind})": score}
+        rows += made_rows(scores, experiment="preprocessing", preprocessing=kind)
+    claim = claims.preprocessing(rows)
+    assert claim.verdict == "in part"
+    assert [row.split(" | ")[1:3] for row in claim.rows] == [
+        ["raw", "−0.200 (−0.200 to −0.200)"],
+        ["standardized", "+0.200 (+0.200 to +0.200)"],
+    ]
+
+
+def test_results_without_the_main_comparison_make_no_empty_page():
+    with pytest.raises(ValueError, match="no table"):
+        load_module("reproduced").reproduced({"rows": []})
+
+
+def test_the_page_about_the_paper_is_that_of_the_stored_rows():
+    fresh = load_module("reproduced").page_with_results()
+    page = (DOCS / "reproducing.md").read_text("utf-8")
+    assert page == fresh, "run: python docs/reproduced.py"
+
+
+def test_the_figures_of_the_paper_are_those_of_the_stored_rows():
+    rows = load_module("reproduced").stored()["rows"]
+    figures = load_module("paper_figures").all_figures(rows)
+    drawn = {f"{figure.name}.svg": figure.svg for figure in figures}
+    on_disk = {path.name: path.read_text("utf-8") for path in DOCS.glob("images/paper-*.svg")}
+    assert on_disk == drawn, "run: python docs/reproduced.py"
+    page = (DOCS / "reproducing.md").read_text("utf-8")
+    shown = re.findall(r"!\[([^\]]{40,})\]\(images/(paper-\w+\.svg)\)", page)
+    assert [name for _, name in shown] == list(drawn)
+
+
+def test_every_figure_is_drawn_where_there_are_rows():
+    rows = made_rows({"SemFS": 0.6, "SemFS (labels)": 0.5, "LASSO": 0.5})
+    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=0.1)
+    rows += made_rows({"SemFS": 0.4}, experiment="alpha", alpha=1.0)
+    rows += made_rows({"SemFS": 0.4}, experiment="labeled-ratio", ratio=0.1)
+    rows += made_rows({"SemFS": 0.6}, experiment="labeled-ratio", ratio=1.0)
+    place = {"dataset": "toy", "method": "SemFS", "k": 5}
+    rows.append(place | {"experiment": "convergence", "objective": [3.0, 2.0, 1.5]})
+    for n in (100, 1000):
+        rows.append(place | {"experiment": "scaling", "n": n, "d": 10, "seconds": n / 500})
+    figures = load_module("paper_figures").all_figures(rows)
+    names = ["acc", "nmi", "ratio", "attributes", "alpha", "convergence", "time"]
+    assert [figure.name for figure in figures] == [f"paper-{name}" for name in names]
+    for figure in figures:
+        picture = ElementTree.fromstring(figure.svg)
+        assert picture.get("role") == "img"
+        assert picture.get("aria-label") == picture.findtext("{*}title")
+        assert "nan" not in figure.svg
+
+
+def test_marks_of_a_chart_are_where_the_values_are():
+    charts = load_module("line_charts")
+    points = [(0.0, 1.0, 0.0), (10.0, 3.0, 0.0)]
+    axes = charts.Axis("x", [0.0, 10.0]), charts.Axis("y", [0.0, 4.0])
+    chart = charts.Chart("title", *axes, {"p": {"a": points}})
+    svg = ElementTree.fromstring(charts.line_chart(chart))
+    path = svg.find("{*}polyline").get("points").split()
+    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in path)
+    assert x1 - x0 == pytest.approx(charts.PANEL_WIDTH - 16)
+    assert y0 - y1 == pytest.approx((charts.PANEL_HEIGHT - 12) * 2 / 4, abs=0.2)
+
+
+# ---- merging runs ----------------------------------------------------------------------------
+
+
+def of_run(rows, started):
+    versions = {"semfs": "1"}
+    return {
+        "datasets": {"toy": {"n_seen": 3}},
+        "parts": [{"started": started, "versions": versions}],
+        "rows": [row | {"part": 0} for row in rows],
+    }
+
+
+def test_a_run_replaces_what_it_has_computed_and_keeps_the_rest():
+    bench = load_module("bench_reproduce", "benchmarks")
+    old = {"date": "day 1", "versions": {"semfs": "0"}, "datasets": {"other": {}}}
+    old["rows"] = made_rows({"SemFS": 0.5, "LASSO": 0.4, "MCFS (oracle)": 0.1}, 2)
+    old["rows"] += made_rows({"SemFS": 0.5}, 1, experiment="alpha", alpha=0.1)
+    new = of_run(made_rows({"LASSO": 0.45}, 1), "day 2")
+    new["rows"] += [
+        row | {"part": 0} for row in made_rows({"SemFS": 0.6}, 1, experiment="alpha", alpha=1.0)
+    ]
+    merged = bench.merged(old, new)
+    scores = {
+        (row["experiment"], row["method"], row["split"], row.get("alpha")): row["acc"]
+        for row in merged["rows"]
+    }
+    assert scores["clustering", "LASSO", "0", None] == 0.45  # replaced
+    assert scores["clustering", "LASSO", "1", None] == pytest.approx(0.401)  # kept
+    assert scores["alpha", "SemFS", "0", 0.1] == 0.5
+    assert scores["alpha", "SemFS", "0", 1.0] == 0.6
+    assert len(merged["rows"]) == len(scores) == 8
+    assert merged["datasets"].keys() == {"other", "toy"}
+    first, second = merged["parts"]
+    assert (first["exported"], first["rows"]) == ("day 1", 6)
+    assert (second["started"], second["rows"]) == ("day 2", 2)
+    # The same again: nothing is doubled, and no part is left without rows.
+    again = bench.merged(merged, new)
+    assert again["rows"] == merged["rows"]
+    assert again["parts"] == merged["parts"]
+
+
+def test_the_first_export_is_the_run_itself():
+    bench = load_module("bench_reproduce", "benchmarks")
+    new = of_run(made_rows({"LASSO": 0.45}, 1), "day 2")
+    assert bench.merged({}, new) == new
+
+
+def test_every_stored_row_names_its_part_and_every_part_is_counted():
+    found = load_module("reproduced").stored()
+    assert {"started", "equal", "rows", "largest"} <= found["check"].keys()
+    parts = [row.get("part", 0) for row in found["rows"]]
+    assert set(parts) == set(range(len(found["parts"])))
+    for number, part in enumerate(found["parts"]):
+        assert part.get("rows", len(parts)) == parts.count(number)
