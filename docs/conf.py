@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 import semfs
@@ -86,6 +87,10 @@ sphinx_gallery_conf = {
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 
+# Addresses of the project are in pyproject.toml alone; there are none before it is public.
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+URLS = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"].get("urls", {})
+
 LOGO = "_static/logo.svg"
 html_theme = "pydata_sphinx_theme"
 html_title = "semfs"
@@ -105,6 +110,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": ["links"],
+    "external_links": [{"name": name, "url": url} for name, url in URLS.items()],
     "logo": {"text": "semfs", "image_light": LOGO, "image_dark": LOGO},
 }
 html_sidebars = {"index": [], "gallery/index": []}

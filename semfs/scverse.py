@@ -193,15 +193,15 @@ def annotate(
     selector : SemFS or SemFSCV
         Fitted, with gene names.
     table : DataFrame, mapping or path, optional
-        Descriptions of the types to decide among; by default all types that the selector
-        knows, seen and described.
+        Descriptions of the possible types; by default all types that the selector knows, seen
+        and described.
     together : bool, default=True
-        Whether cells help each other (see `semfs.SemFS.predict_together`).
+        Whether all cells are predicted together (see `semfs.SemFS.predict_together`).
     key_added : str, default="semfs"
         How the names of the results begin.
     unknown_rate : float, optional
-        Call cells that are far from all types "unknown", and this share of the cells of seen
-        types by mistake. By default every cell gets a type.
+        Label cells that are far from all types "unknown". The value is the share of cells of
+        seen types that get this label by mistake. By default every cell gets a type.
     missing_features : {"ignore", "error"}, default="ignore"
         Whether selected genes that ``adata`` lacks are left out, with a warning, or refused.
     layer : str, optional

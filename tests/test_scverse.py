@@ -221,7 +221,7 @@ def test_cells_beyond_memory_are_predicted_in_blocks(monkeypatch, tmp_path):
     assert_array_equal(selector.predict(tmp_path / "backed.h5ad"), expected)
 
 
-@pytest.mark.filterwarnings("ignore:columns without numbers")
+@pytest.mark.filterwarnings("ignore:ignored non-numeric columns")
 def test_files_and_lazy_frames_are_transformed_and_predicted(tmp_path):
     frame = pd.DataFrame(expression(), columns=NAMES)
     selector = SemFS(3, TABLE).fit(frame, TYPES)
@@ -295,7 +295,7 @@ def test_numbers_per_cell_without_logarithm_are_noticed_once(form):
     rng = np.random.default_rng(0)
     counts = rng.poisson(rng.lognormal(0, 2, 300), (60, 300))
     adata = anndata.AnnData(form(1e4 * counts / counts.sum(axis=1, keepdims=True)))
-    with pytest.warns(UserWarning, match=r"no logarithms \(numbers up to \d+\)") as caught:
+    with pytest.warns(UserWarning, match=r"values without a logarithm \(up to \d+\)") as caught:
         open_blocks(adata, TYPES)
     assert len(caught) == 1
     with warnings.catch_warnings(action="error"):  # the remedy that was named

@@ -35,7 +35,7 @@ INSTEAD = {
     r"unlabeled rows?|rows? without (?:a )?labels?": "unlabeled samples",
     r"chosen (?:genes?|features?)|(?:genes?|features?) chosen": "select",
     r"choos\w+ (?:the )?(?:genes|features)": "select",
-    r"played? unseen|playing unseen": "are hidden",
+    r"played unseen|playing unseen": "treated as unseen",
     r"look-alikes?": "similar features",
 }
 PATTERNS = {re.compile(rf"\b(?:{old})\b", re.IGNORECASE): new for old, new in INSTEAD.items()}

@@ -27,7 +27,7 @@ def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
     levels : DataFrame of shape (n, L)
         One row per sample (or per class), the coarsest level first: ``obs[["level1",
         "level2", "cell_type"]]``. Values of the last column are the classes. Rows without a
-        class are passed over; a missing value of a coarser level belongs to none of it.
+        class are skipped; a missing value of a coarser level belongs to none of it.
 
     Returns
     -------

@@ -55,11 +55,11 @@ def clean_name(name: str) -> str:
 def read_names(source: str) -> list[str] | dict[str, str]:
     """Return class names from text or from a file; with a description each if it has them.
 
-    Text has commas between names; those inside of quotes belong to a name. If it has
-    semicolons, these are between the names.
+    Names in text are separated by commas, or by semicolons if there are any. Commas inside
+    quotes belong to a name.
 
     A file has one name per line, or name, tab (in ``.csv`` files: comma) and description. A
-    header line such as ``cell_type`` or ``label,ontology`` is passed over. A ``.csv`` file
+    header line such as ``cell_type`` or ``label,ontology`` is skipped. A ``.csv`` file
     with one name per line may have names with ", " in them. A table written by
     `semfs.attributes.mapping_template` gives the corrected class of each label.
 

@@ -67,10 +67,10 @@ class FSASL(Baseline):
     inner : {"exact", "reference"}, default="exact"
         Solve the lassos exactly (the paper), or stop them early (the released program).
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between rows of X, once (the released program), or from Z in
+        μ from the distances between samples, once (the released program), or from Z in
         every round (closer to the paper).
     max_samples : int or None, default=None
-        Work on that many random rows: time grows with n³. 2,000 to 3,000 is a good size.
+        Work on that many random samples: time grows with n³. 2,000 to 3,000 is a good size.
     n_iter_no_change : int or None, default=None
         Stop when the selection has not changed for so many rounds, such as 3.
 

@@ -42,7 +42,7 @@ SMALLEST_EIGENVALUE = 1e-6
 class MCFS(Baseline):
     """Multi-Cluster Feature Selection (Cai, Zhang and He, KDD 2010).
 
-    1. A nearest-neighbor graph W on the rows of X; the K smoothest non-trivial solutions
+    1. A nearest-neighbor graph W of the samples; the K smoothest non-trivial solutions
        of ``(D - W) y = λ D y`` embed the samples.
     2. Each coordinate is explained by ``n_features_to_select`` features,
        ``min_a ‖y_q - Xa‖²  s.t.  card(a) = k``, on the LARS-lasso path.
@@ -59,7 +59,7 @@ class MCFS(Baseline):
     weight : {"heat", "binary"}, default="heat"
         Edge weights ``exp(-distance²/(2 width²))``, or 1.
     heat_width : float or None, default=None
-        None is the mean of all n² distances (of 3,000 random rows above 3,000).
+        None is the mean of all n² distances (of 3,000 random samples if there are more).
 
     Attributes
     ----------

@@ -62,13 +62,14 @@ class VarianceSelector(Baseline):
 class Markers(Baseline):
     """Markers of each class by a one-vs-rest t-test, as scanpy's ``rank_genes_groups``.
 
-    For class c and each feature Welch's statistic of its rows against all other rows::
+    For class c and each feature Welch's statistic of its samples against all others::
 
         t = (mean_c - mean_rest) / sqrt(var_c / n_c + var_rest / n_rest)
 
     The features of a class are ranked by t, largest first (those that are *higher* in the
     class). Then the classes take turns: the best feature of each, the second best of each,
-    and so on, leaving out what was taken before. For counts pass normalized logarithms.
+    and so on, leaving out features that were selected before. For counts pass normalized
+    logarithms.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class Markers(Baseline):
         Share of the features not ahead in the turns.
     statistics_ : ndarray of shape (C, d)
         t of each class and feature; finite also where both sides are constant. The variance
-        of a class with one row is taken as 0.
+        of a class with one sample is taken as 0.
 
     Examples
     --------

@@ -53,8 +53,8 @@ class WkNN(Baseline):
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
-        Rows per step, 8 of each of some random classes, at a learning rate that falls to a
-        tenth. None takes all rows up to 4,000, and 512 above.
+        Samples per step, 8 of each of several random classes, at a learning rate that falls
+        to a tenth. None takes all samples up to 4,000, and 512 above.
     huber_delta : float, default=1.0
 
     Attributes

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -294,9 +295,11 @@ def demo(
     from semfs.lab.demo import draw, run_demo, sections
     from semfs.lab.report import write_report
 
+    started = datetime.now(UTC).isoformat(timespec="seconds")
     found = run_demo(genes, splits, verbose=sys.stderr.isatty())
     _print_demo(found)
     info = {
+        "started": started,
         "command": f"semfs demo --genes {genes} --splits {splits}",
         "versions": versions(),
         "datasets": {found.data.name: found.facts},

@@ -60,7 +60,7 @@ def load_table(
     unseen : array-like of class labels, default=()
         Unseen classes. By default those that the NPZ file names, if any.
     drop : sequence of str, default=()
-        Columns that are no features. Columns that hold no numbers are left out in any
+        Columns that are not features. Columns that hold no numbers are left out in any
         case, with a warning, and so is an index that pandas stored.
     normalize : {"log1p"}, optional
         Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
@@ -122,7 +122,7 @@ def load_npz(path: PathLike) -> ZeroShotDataset:
     - ``unseen``, optional: ids or names of the unseen classes;
     - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
 
-    Other arrays are left alone. Nothing is unpickled. Rows of id -1 have no label and are left
+    Other arrays are ignored. Nothing is unpickled. Samples of id -1 are unlabeled and left
     out.
 
     Examples

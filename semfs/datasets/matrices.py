@@ -34,7 +34,7 @@ def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matri
         ``.npz``, ``.h5``, tables, … The matrix is called X (in ``.mat`` files also features),
         or the only one. That of a ``.mat`` file may have one column per sample.
     n_rows : int, optional
-        The number of samples that is right.
+        The expected number of samples.
     """
     X: Any  # dense or sparse, of any type of numbers until it is checked
     if isinstance(source, np.ndarray) or sparse.issparse(source):

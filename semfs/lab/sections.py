@@ -223,7 +223,8 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
         n_splits = len({str(row["split"]) for row in of_dataset})
         spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
         text = (
-            f"Means over {_counted(n_splits, 'split')}; bars: one standard deviation {spread}."
+            f"Means over {_counted(n_splits, 'split')}. The box above the figures shows "
+            f"standard deviations {spread}."
         )
         panels = score_panels({name: of_dataset}, "k", FEATURES)
         figures.append(Section(f"Clustering: {data_title(name)}", [text], panels=panels))

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 
 from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
@@ -22,6 +21,7 @@ from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Solution
+from semfs.selectors.callbacks import CallbackContext, CallbackSupportMixin, with_callbacks
 from semfs.selectors.inputs.features import set_features
 from semfs.selectors.inputs.fit_input import FitInput, described_classes
 from semfs.selectors.inputs.training_data import TrainingData
@@ -77,7 +77,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     n_features_to_select : int, float or None, default=50
         Number of features to keep, or their share (below 1; at least one is kept). If it is
         larger than the number of features, all are kept and a warning is issued. With `groups`
-        it counts groups. None needs a `budget`, and selects what it buys.
+        it counts groups. None selects as many features as the `budget` allows.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         Class descriptions: a pandas frame indexed by class label (or a polars frame whose
         first column holds the labels), a mapping from label to vector, or an array whose
@@ -120,8 +120,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         classes, too few to tell (see ``knowledge_``). None switches it off.
     n_new_classes : int, "auto" or "table", default="auto"
         Number of classes expected among unlabeled samples, if `fit` is given some. "auto"
-        is the smallest number for which clusters are as narrow as those that K-means makes of
-        the seen samples, with as many clusters as seen classes. "table" is the number of
+        is the smallest number for which the variance within clusters is no larger than in
+        K-means on the seen samples with one cluster per seen class. "table" is the number of
         described unseen classes: choose it if you know that the unlabeled samples are of these
         classes.
     include : sequence of int or str, optional
@@ -142,20 +142,20 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         the next parameters down to `capacity` are the rules of a panel; those from
         `min_per_class` on need ``solver="direct"``.
     min_per_class : int, default=0
-        At least so many of the selected features mark each class. A feature marks a class if
+        Each class is marked by at least this many selected features. A feature marks a class if
         the mean of the class exceeds the mean over the other classes by a standard deviation
         within classes, and is one of the two highest. Unseen classes with descriptions count as
         well, by predicted means; for them fewer will do if there are not enough such features.
     groups : array-like of shape (d,), mapping or Series, optional
         Labels: features of one label are selected together, and `n_features_to_select` counts
-        groups. A mapping is from names of features; those without a label stand alone.
-        `max_correlation` is ignored with groups.
+        groups. A mapping is from names of features; a feature without a label is a group by
+        itself. `max_correlation` is ignored with groups.
     costs : array-like of shape (d,), mapping or Series, optional
         Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
         cost of a group is the sum over its features.
     budget : float, optional
         The costs of the selected features add up to at most this. With
-        ``n_features_to_select=None`` as many are selected as it buys.
+        ``n_features_to_select=None`` as many are selected as it allows.
     min_level, max_level : float, optional
         Limits for the largest class mean of a feature: features whose largest mean is outside
         are not selected. Imaging assays lose genes that are too weak or too strong.
@@ -245,12 +245,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         AnnData objects that are passed to `predict` and `transform` later.
     bias_ : float
         What the scores of seen classes are lowered by where unseen classes compete. It is
-        computed when it is first needed: seen classes play unseen in turn, and the bias of the
-        largest harmonic mean of both accuracies is taken.
+        computed when it is first needed. Seen classes are treated as unseen in turn, and the
+        bias with the largest harmonic mean of both accuracies is used.
     calibration_sample_ : dict
         Selected features of at most 20 samples of each seen class, by which predictions are
-        calibrated; empty if no samples were at hand. Then they are calibrated by samples drawn
-        from the normal distribution of each class.
+        calibrated; empty if there were no samples, as in `fit_moments`. Then samples drawn
+        from the normal distribution of each class are used instead.
     batches_ : ndarray of shape (B,)
         Batches whose offsets were removed; empty if there were none, or only one.
     batch_offsets_ : ndarray of shape (B, k)
@@ -283,7 +283,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     >>> selector = SemFS(4, attributes=table).fit(X[y < 4], y[y < 4])
     >>> selector.get_feature_names_out()
     array(['x0', 'x3', 'x4', 'x5'], dtype=object)
-    >>> selector.transform(X[y >= 4]).shape  # columns for classes it never saw
+    >>> selector.transform(X[y >= 4]).shape  # samples of unseen classes
     (199, 4)
     """
 

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
@@ -20,6 +19,7 @@ from semfs.constraints import FeatureCount, WholeNumber
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.labels import object_array
 from semfs.method.moments import Moments
+from semfs.selectors.callbacks import CallbackContext, CallbackSupportMixin, with_callbacks
 from semfs.selectors.clusters import LARGEST_SAMPLE
 from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput
@@ -109,7 +109,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`, for the final fit only.
     costs, budget : optional
         As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, folds select
-        as many features as the budget buys at their mean cost.
+        as many features as the budget allows at their mean cost.
     min_level, max_level : float, optional
         As in `SemFS`.
     capacity : float or mapping, optional
@@ -147,7 +147,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     curve_ : dict of arrays
         "n_features", "mean", "se": score of the chosen setting against the number of
         features, and the standard error of its lag behind the best. Without folds "mean" is
-        the share of the fall of J and "se" is 0.
+        the share of the decrease of J and "se" is 0.
     n_features_ : int
         Number of features kept.
     n_splits_ : int

@@ -53,7 +53,7 @@ def test_npz_gives_names_attributes_and_split(tmp_path):
 
 
 def test_rows_without_a_label_are_left_out_with_a_warning(tmp_path):
-    with pytest.warns(UserWarning, match="1 rows without a label are left out"):
+    with pytest.warns(UserWarning, match="1 unlabeled samples are left out"):
         data = load_npz(save_farm(tmp_path / "farm.npz", y=np.array([0, -1, 2, 0])))
     assert_array_equal(data.X, X[[0, 2, 3]])
 

@@ -195,7 +195,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, Y4, starts=[[0, 4]]), r"from 0 to 3; found .*\[\[0, 4\]\]"),
         (lambda: cluster_scores(X4, Y4, starts=[[0, 1], [2, 2]]), r"2 different.*\[2, 2\]"),
         (lambda: cluster_scores(X4, Y4, starts=[[0.0, 1.0]]), "whole numbers"),
-        (lambda: evaluation.starting_rows(3, 5), "3 rows cannot start 5 clusters"),
+        (lambda: evaluation.starting_rows(3, 5), "3 samples are too few for 5 clusters"),
         (lambda: evaluation.cluster_scorer("ari"), "'accuracy' or 'nmi', got 'ari'"),
         (lambda: adjusted_rand([0, 1], [0]), r"inconsistent .* \[2, 1\]"),
         (lambda: knn_balanced_accuracy(X4, Y4[:3], X4, Y4), "X has 4 rows but y has 3"),

@@ -189,7 +189,7 @@ def test_wrong_use_is_one_clear_line(wrong, message, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_files_that_cannot_be_scaled_are_refused_without_noise():
     unlabeled = open_blocks(np.eye(4), [np.nan] * 4)
-    with pytest.raises(ValueError, match=r"no labeled rows|only one class|at least two"):
+    with pytest.raises(ValueError, match=r"no labeled samples|only one class|at least two"):
         unlabeled.standardized()
 
 

@@ -92,7 +92,7 @@ CASES = {
     "continuous y": (X, Y + 0.5 * X[:, 0], {}, ValueError, "Unknown label type: continuous"),
     "mixed labels": (X, [1, *NAMES[1:].tolist()], {}, ValueError, "different types"),
     "array table short": (X, Y, {"attributes": A[:3]}, ValueError, "for class 3.*3 rows"),
-    "no label at all": (X, np.full(len(Y), -1), {}, ValueError, "no row has a label"),
+    "no label at all": (X, np.full(len(Y), -1), {}, ValueError, "no sample has a label"),
     "all labels NaN": (X, np.full(len(Y), np.nan), {}, ValueError, "all 60 values of y are"),
 } | {name: (X, NAMES, *wrong) for name, wrong in OPTIONS.items()}
 
@@ -131,7 +131,7 @@ def test_a_penalty_lost_in_rounding_is_named(n):
     [
         (lambda: SemFS(3).fit(X, Y, np.ones(3)), "one weight per row"),
         (lambda: SemFS(3).fit(X, Y, -np.ones(60)), "must not be negative"),
-        (lambda: SemFS(3).fit(X, Y, np.zeros(60)), "zero for every row"),
+        (lambda: SemFS(3).fit(X, Y, np.zeros(60)), "zero for every sample"),
         (lambda: SemFS(3).fit(X, Y, np.full(60, np.nan)), "NaN"),
         (lambda: SemFS(3).fit(X, Y, np.ones((60, 2))), "one weight per row"),
         (lambda: SemFS(3).fit(X, Y, np.full(60, 1e-200)), "Use weights near 1"),

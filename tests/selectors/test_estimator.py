@@ -4,7 +4,10 @@ import contextlib
 import copy
 import os
 import pickle
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -469,6 +472,7 @@ class Watcher:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_callbacks_follow_every_step_and_can_stop_the_fit(solver):
+    pytest.importorskip("sklearn.callback")  # scikit-learn 1.9
     X, y, A = make_problem()
     watcher = Watcher(stop_at=3)
     selector = SemFS(5, attributes=A, solver=solver, tol=0).set_callbacks(watcher)
@@ -482,6 +486,7 @@ def test_callbacks_follow_every_step_and_can_stop_the_fit(solver):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_interrupted_fit_leaves_the_selector_as_it_was(solver):
+    pytest.importorskip("sklearn.callback")  # scikit-learn 1.9
     X, y, A = make_problem()
     selector = SemFS(5, attributes=A, solver=solver, tol=0)
     selector.set_callbacks(Watcher(stop_at=2, error=KeyboardInterrupt()))
@@ -495,6 +500,44 @@ def test_an_interrupted_fit_leaves_the_selector_as_it_was(solver):
         selector.fit(X[:, :7], y)
     assert all(getattr(selector, name) is value for name, value in fitted.items())
     assert selector.transform(X).shape == (60, 5)
+
+
+BEFORE_CALLBACKS = """
+import sys
+import sklearn.linear_model  # newer versions need their callbacks
+import semfs.baselines, semfs.evaluation
+sys.modules["sklearn.callback"] = None  # as before scikit-learn 1.9
+import numpy as np
+from semfs import SemFS, SemFSCV
+X, y = np.load("X.npy"), np.load("y.npy")
+np.save("order.npy", SemFS(5).fit(X, y).order_)
+np.save("alternating.npy", SemFS(5, solver="alternating").fit(X, y).order_)
+assert SemFSCV(5, param_grid={"gamma": [1.0, 2.0]}, n_repeats=1).fit(X, y).n_features_ == 5
+try:
+    SemFS().set_callbacks(None)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_callbacks_of_scikit_learn_fits_are_the_same(tmp_path):
+    X, y, _ = make_problem()
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    command = [sys.executable, "-c", BEFORE_CALLBACKS]
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Callbacks need scikit-learn 1.9" in done.stdout
+    assert_array_equal(np.load(tmp_path / "order.npy"), SemFS(5).fit(X, y).order_)
+    alternating = SemFS(5, solver="alternating").fit(X, y).order_
+    assert_array_equal(np.load(tmp_path / "alternating.npy"), alternating)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

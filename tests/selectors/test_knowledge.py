@@ -253,7 +253,7 @@ def test_what_does_not_go_with_unlabeled_rows_is_refused():
     for refused, message in (
         (lambda: SemFS(5, A, solver="alternating").fit(X, y), 'solver="direct"'),
         (lambda: SemFS(5, A, label_weight=-1).fit(X, y), "label_weight"),
-        (lambda: SemFS(5).partial_fit(X, y), "labeled rows only"),
+        (lambda: SemFS(5).partial_fit(X, y), "labeled samples only"),
         (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabeled"),
         (lambda: SemFS(5).fit(iter([(X, y)])), "can be read only once"),
         (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "put these rows together"),

@@ -221,7 +221,9 @@ def test_capacity_is_kept_in_every_class(planted):
     assert selector.support_.sum() == 5
     one = SemFS(5, capacity={2: 12.0}).fit(X, y)
     assert means[2, one.support_].sum() <= 12.0
-    with pytest.raises(ParameterError, match=r"has no room for 5 features. At most . features"):
+    with pytest.raises(
+        ParameterError, match=r"does not suffice for 5 features. At most . features"
+    ):
         SemFS(5, capacity=9.0).fit(X, y)
     with pytest.raises(ParameterError, match="signals of 0 or more"):
         SemFS(5, capacity=9.0).fit(X - 10.0, y)
@@ -320,7 +322,7 @@ def test_a_budget_that_buys_nothing_is_refused():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], 10)
     X = 5.0 + y[:, None] + rng.normal(size=(30, 4))
-    with pytest.raises(ValueError, match=r"budget of 1 buys nothing: the cheapest .* costs 2"):
+    with pytest.raises(ValueError, match=r"budget of 1 is too small: the cheapest .* costs 2"):
         SemFS(None, costs=[2.0, 3.0, 4.0, 5.0], budget=1.0).fit(X, y)
     options = {"costs": [0.0, 0.0, 0.0, 0.0], "budget": 1.0, "capacity": 0.5}
     with pytest.raises(ValueError, match="capacity is below the signal of every feature"):

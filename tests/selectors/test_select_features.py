@@ -17,7 +17,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 pytest.importorskip("h5py")
 
-pytestmark = pytest.mark.filterwarnings("ignore:columns without numbers")
+pytestmark = pytest.mark.filterwarnings("ignore:ignored non-numeric columns")
 LABEL = "cell typé (bulk)"
 
 

@@ -25,7 +25,7 @@ def check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> Non
     if not reset:
         if d != estimator.n_features_in_:
             known = estimator.n_features_in_
-            raise ValueError(f"X has {d} features, those before had {known}.")
+            raise ValueError(f"X has {d} features, but earlier calls had {known}.")
         return
     set_features(estimator, d, source.feature_names)
 

@@ -187,7 +187,7 @@ class _PanelMaker:
             cheapest = float(demands.usage[0, self.available].min())
             if cheapest > demands.limits[0]:
                 limit = f"{demands.limits[0]:g}"
-                message = f"of {limit} buys nothing: the cheapest feature costs {cheapest:g}."
+                message = f"of {limit} is too small: the cheapest feature costs {cheapest:g}."
                 raise ParameterError("budget", message)
         raise ParameterError("capacity", "is below the signal of every feature.")
 

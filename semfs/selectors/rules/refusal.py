@@ -71,7 +71,7 @@ class Refusal:
             if _too_small(demands, self.n_budget + place)
         ]
         of = f"of {listed(alone)} " if alone else ""
-        message = f"{of}has no room for {wanted}. {_buys(n_most, self.what)}"
+        message = f"{of}does not suffice for {wanted}. {_buys(n_most, self.what)}"
         return ParameterError("capacity", message)
 
     def _of_quota(self, m: int) -> ParameterError:
