@@ -190,9 +190,9 @@ def last_power(points: list[list[float]]) -> float:
 
 
 def atlas_table(found: dict) -> str:
-    """Time and memory of choosing genes in a compressed file, next to reading it."""
+    """Time and memory of selecting genes in a compressed file, next to reading it."""
     lines = [
-        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes chosen; the "
+        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes selected; the "
         "unit is reading the same file once, decompressed. SemFS unpacks with two threads, and "
         "h5py, which reads the HDF5 files (`csr`, `csc`, `10x`) once, with one: so the times "
         "flatter SemFS, and the CPU seconds of all threads say what the work is.",

@@ -131,7 +131,7 @@ class Labels:
         """Raise unless every sample has a label."""
         if self.n_unlabeled:  # check_supervised_y_no_nan looks for these words
             raise ValueError(
-                "Input y contains NaN or None: missing labels. Drop those rows, or label them."
+                "Input y contains NaN or None: missing labels. Drop or label those samples."
             )
 
     def array(self) -> LabelArray:
@@ -351,7 +351,7 @@ def _check_classes(classes: list[Label]) -> None:
         if not isinstance(label, float):
             continue
         if np.isinf(label):  # check_supervised_y_no_nan
-            raise ValueError("Input y contains NaN or infinity. Drop the rows without a label.")
+            raise ValueError("Input y contains NaN or infinity. Drop the unlabeled samples.")
         if not label.is_integer():  # check_classifiers_regression_target
             raise ValueError(
                 "Unknown label type: continuous. y must hold class labels, found numbers such "

@@ -312,7 +312,7 @@ def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
     if column not in genes.var:
         known = f". Columns: {listed(genes.var)}."
         hint = did_you_mean(column, genes.var.columns) or known
-        message = f"is {column!r}, which is no column of var{hint}"
+        message = f"is {column!r}, which is not a column of var{hint}"
         raise ParameterError(parameter, message)
     values = genes.var[column]
     return list(values.astype(object).where(values.notna(), None))

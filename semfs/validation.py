@@ -141,9 +141,9 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Float64 | 
             "(Sample weights must be 1D array or scalar.)",
         )
     if (weights < 0).any():
-        raise ParameterError(name, "must not be negative. Use 0 to ignore a row.")
+        raise ParameterError(name, "must not be negative. Use 0 to ignore a sample.")
     if not weights.any():
-        raise ParameterError(name, "is zero for every row: nothing is left to fit.")
+        raise ParameterError(name, "is zero for every sample: nothing is left to fit.")
     if not SMALLEST_SAMPLE_WEIGHT < weights.max() < LARGEST_WEIGHT:
         raise ParameterError(name, f"goes up to {weights.max():.0e}. Use weights near 1.")
     return weights
@@ -242,6 +242,20 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
     raise ValueError(
         f"{what} has values so large that their squares overflow {X.dtype}. "
         "Rescale the features, or convert X to float64."
+    )
+
+
+def refuse_nonfinite(X: Any, what: str) -> None:
+    """Raise if some values of X, dense or sparse, are NaN or infinite; ``what`` X is called."""
+    stored = coo_array(X)  # NaN and infinity are stored, as they are not zero
+    wrong = ~np.isfinite(stored.data)
+    if not wrong.any():
+        return
+    found = "NaN" if np.isnan(stored.data).any() else "infinity"
+    columns = np.unique(stored.coords[1][wrong]).tolist()
+    raise ValueError(
+        f"{what} contain {found}: {wrong.sum()} values in columns {listed(columns)}, counting "
+        f"from 0. {FILL_GAPS}"
     )
 
 

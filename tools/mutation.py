@@ -28,6 +28,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "method.objective",
+    "method.penalty",
+    "method.factor",
+    "method.target_rank",
     "method.cholesky",
     "method.search",
     "method.forward",

@@ -1,9 +1,9 @@
 """
-The whole thing: from names of lung cell types to a panel
-=========================================================
+End to end: a lung gene panel from the Cell Ontology
+====================================================
 
-Labeled cells of some types, and the *names* of types to come: that is all we have. The Cell Ontology says
-what the names mean; genes that predict what it says also tell apart types nobody has labeled.
+We have labeled cells of some types, and only the *names* of other types. The Cell Ontology describes all of
+them. Genes that predict these descriptions also separate the types that nobody has labeled.
 """
 
 import warnings
@@ -23,15 +23,15 @@ warnings.simplefilter("ignore", UserWarning)  # terms that do not vary over seen
 data = load_sample()
 X_seen, y_seen, X_unseen, y_unseen = data.split()
 print("labeled:", *sorted(set(y_seen)), sep="\n  ")
-print("to come:", *data.unseen, sep="\n  ")
+print("unseen:", *data.unseen, sep="\n  ")
 
 # %%
 # Names become descriptions
 # -------------------------
-# A type is described by its ancestors. Here they come from an excerpt of the ontology; with
-# ``pip install 'semfs[cl]'`` leave the file out, and the whole Cell Ontology is used.
+# A type is described by its ancestors. Here they come from an excerpt of the ontology. With
+# ``pip install 'semfs[cl]'``, leave the file out to use the whole Cell Ontology.
 
-types = list(data.attributes.index)  # seen ones and those to come, in one table
+types = list(data.attributes.index)  # seen and unseen types, in one table
 table = attributes_from_ontology(types, "cl_lung.obo")
 table.loc[
     data.unseen, ["leukocyte", "phagocyte", "epithelial cell", "endothelial cell"]
@@ -40,8 +40,8 @@ table.loc[
 # %%
 # Twenty genes
 # ------------
-# Rows of the table whose type has no cells describe unseen types, and are used. So are cells without a
-# label: here those of the unseen types, as a new sample would bring them. ``knowledge_`` lists what was used.
+# The table also describes types without cells, and SemFS uses these descriptions. It also uses unlabeled
+# cells. Here these are the cells of the unseen types, as in a new sample. ``knowledge_`` lists what was used.
 
 cells = pd.DataFrame(X_seen, columns=data.feature_names)
 new_cells = pd.DataFrame(X_unseen, columns=data.feature_names)
@@ -58,8 +58,8 @@ print(*genes)
 # %%
 # What they look like
 # -------------------
-# Size is the share of cells that express a gene, color its mean. The types in bold had no label when the
-# genes were chosen.
+# The size of a dot is the share of cells that express a gene, and its color is the mean expression. The
+# types in bold had no label when the genes were selected.
 
 everything = pd.DataFrame(data.X, columns=data.feature_names)[genes]
 means = everything.groupby(data.y).mean()
@@ -81,13 +81,13 @@ figure.colorbar(dots, label="mean expression, share of the largest", shrink=0.6)
 figure.tight_layout()
 
 # %%
-# Types never seen
-# ----------------
-# One split proves little. Twelve times other types are hidden, genes are chosen on the rest, and K-means must
-# find the hidden types, whose labels are used for counting only. Rankings are nested: one fit serves panels of
-# every size.
+# Unseen types
+# ------------
+# One split proves little. So we hide other types twelve times, select genes on the rest, and let K-means
+# cluster the cells of the hidden types. Their labels are used for scoring only. Rankings are nested, so one fit
+# serves panels of every size.
 
-ways = {
+methods = {
     "markers per type": lambda X, y, new: Markers(50).fit(X, y),
     "variance": lambda X, y, new: VarianceSelector(50).fit(X, y),
     "labels alone": lambda X, y, new: SemFS(50).fit(X, y),
@@ -96,10 +96,10 @@ ways = {
         X, y, X_unlabeled=new
     ),
 }
-scores = {name: [] for name in ways}
+scores = {name: [] for name in methods}
 for split in data.random_splits(12, 7, random_state=0):
     X, y, new, hidden = split.split()
-    for name, fit in ways.items():
+    for name, fit in methods.items():
         order = fit(X, y, new).order_
         panels = [new[:, order[:k]] for k in (5, 10, 20, 50)]
         scores[name].append(
@@ -110,7 +110,7 @@ found = pd.DataFrame(scores)
 found.describe().loc[["mean", "std"]].T.round(3)
 
 # %%
-# What counts is the difference within each split, with an interval of two standard errors:
+# Compare methods within each split. The intervals are two standard errors wide on each side:
 
 lead = found.drop(columns="markers per type").sub(found["markers per type"], axis=0)
 figure, ax = plt.subplots(figsize=(6, 2.8))

@@ -2,9 +2,9 @@
 A gene panel for cell types nobody has labeled
 ===============================================
 
-A panel of a few genes is ordered today; tomorrow it must tell apart cell types for which there
-are no labeled cells yet. What we have: labeled cells of *other* types, and a description of
-each type (its surface markers and its lineage).
+A panel of a few genes is ordered today. Later it must separate cell types for which there are no
+labeled cells yet. We have labeled cells of *other* types, and a description of each type: where it
+is found, its shape and what it does.
 """
 
 import matplotlib.pyplot as plt
@@ -23,40 +23,40 @@ data = load_sample("lining")
 data
 
 # %%
-# Six types are seen, four are not. The description of a type is a row of numbers:
+# Six types are seen and four are unseen. The description of a type is a row of numbers:
 
 X_seen, y_seen, X_unseen, y_unseen = data.split()
 data.attributes.loc[list(data.unseen)].T
 
 # %%
-# Choose ten genes so that they predict the descriptions of the types we know:
+# Select ten genes that predict the descriptions of the seen types:
 
 cells = pd.DataFrame(X_seen, columns=data.feature_names)
 selector = SemFS(n_features_to_select=10, attributes=data.attributes).fit(cells, y_seen)
 selector
 
 # %%
-# What each gene contributes, in order of entry. The ranking is nested: the first five genes
-# are the panel of five.
+# The figure shows what each gene contributes, in order of selection. The ranking is nested, so the first
+# five genes are the panel of five.
 
 genes = selector.feature_names_in_[selector.order_[:10]]
 gains = selector.scores_[selector.order_[:10]]
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.bar(genes, gains / gains.sum(), color="#3b7dd8")
-ax.set(ylabel="share of the fit", title="Ten genes, in order of entry")
+ax.set(ylabel="share of the fit", title="Ten genes, in order of selection")
 ax.tick_params(axis="x", rotation=45)
 figure.tight_layout()
 
 # %%
-# Now the types that were never labeled. Do these genes tell them apart? K-means does not know
-# the labels; we use them only to color the cells and to count.
+# Do these genes separate the unseen types? The labels of these cells are used only to color the
+# points and for scoring.
 
 small = selector.transform(pd.DataFrame(X_unseen, columns=data.feature_names))
 flat = PCA(2).fit_transform(small)
 figure, ax = plt.subplots(figsize=(6, 4))
 for cell_type in np.unique(y_unseen):
-    chosen = y_unseen == cell_type
-    ax.scatter(*flat[chosen].T, s=14, alpha=0.7, label=cell_type)
+    cells_of_type = y_unseen == cell_type
+    ax.scatter(*flat[cells_of_type].T, s=14, alpha=0.7, label=cell_type)
 ax.legend(frameon=False, fontsize=8)
 ax.set(title="Unseen cell types in the ten genes", xticks=[], yticks=[])
 figure.tight_layout()

@@ -1,12 +1,12 @@
 """
-Cutting an embedding without knowing the classes to come
-========================================================
+Cut an embedding for unseen classes
+===================================
 
-An index holds wide vectors, and memory is dear. Which coordinates can go, if new classes will be
-added next month? We keep those that predict the *descriptions* of today's classes.
+An index holds vectors with hundreds of coordinates, and memory is expensive. Which coordinates can go
+if classes will be added next month? We keep those that predict the *descriptions* of today's classes.
 
-The embedding here is a random feature map of scikit-learn's digits, 512 coordinates wide. Seven
-digits are known, three will come later.
+The embedding here is a random feature map of scikit-learn's digits with 512 coordinates. Seven digits
+are seen, and three are unseen.
 """
 
 import matplotlib.pyplot as plt
@@ -22,12 +22,12 @@ from semfs.baselines import RandomSelector, VarianceSelector
 
 pixels, digit = load_digits(return_X_y=True)
 wide = RBFSampler(gamma=1e-3, n_components=512, random_state=0).fit_transform(pixels)
-# Coordinates of a learned embedding differ in how much they carry; so do these.
+# The coordinates of a learned embedding differ in variance, and so do these.
 wide *= np.random.default_rng(0).lognormal(sigma=0.7, size=512)
-coming = np.isin(digit, [2, 5, 8])
+unseen = np.isin(digit, [2, 5, 8])
 
 # %%
-# A digit is described by its strokes, written down without looking at a single image.
+# Each digit is described by its strokes. The table was written without looking at an image.
 
 table = pd.DataFrame(
     {
@@ -43,8 +43,8 @@ table = pd.DataFrame(
 table.style.format(precision=1)
 
 # %%
-# One fit gives a nested ranking, so every size is a slice of it. Coordinates are judged by
-# nearest neighbors among the digits that were never seen.
+# One fit gives a nested ranking, so every size is a slice of it. Coordinates are judged by how well
+# nearest neighbors recognize the unseen digits.
 
 sizes = [4, 8, 16, 32, 64, 128]
 rankings = {
@@ -56,20 +56,20 @@ rankings = {
 
 
 def knn_accuracy(X):
-    return cross_val_score(KNeighborsClassifier(), X, digit[coming], cv=10).mean()
+    return cross_val_score(KNeighborsClassifier(), X, digit[unseen], cv=10).mean()
 
 
 figure, ax = plt.subplots(figsize=(6, 3.6))
 for name, selector in rankings.items():
-    order = selector.fit(wide[~coming], digit[~coming]).order_
-    found = [knn_accuracy(wide[coming][:, order[:k]]) for k in sizes]
+    order = selector.fit(wide[~unseen], digit[~unseen]).order_
+    found = [knn_accuracy(wide[unseen][:, order[:k]]) for k in sizes]
     ax.plot(sizes, found, marker="o", label=name)
-ax.axhline(knn_accuracy(wide[coming]), color="grey", ls=":", label="all 512")
+ax.axhline(knn_accuracy(wide[unseen]), color="gray", ls=":", label="all 512")
 ax.set(xscale="log", xticks=sizes, xticklabels=sizes)
 ax.set(xlabel="coordinates kept", ylabel="5-NN accuracy, unseen digits")
 ax.legend(frameon=False)
 figure.tight_layout()
 
 # %%
-# Few seen classes and a rough description: attributes and plain labels are close here. The
-# description pays where classes are many and share attributes; see the user guide.
+# With seven seen classes and a rough description, attributes and plain labels are about as good. At few
+# coordinates, random ones are no worse. :doc:`/knowledge` shows where descriptions help.

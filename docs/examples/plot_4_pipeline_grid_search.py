@@ -1,10 +1,10 @@
 """
-Inside a Pipeline, tuned over folds of classes
-==============================================
+Tune a pipeline on held-out classes
+===================================
 
-``SemFS`` is a scikit-learn selector, so it goes into pipelines and ``GridSearchCV``. One thing is
-different: to choose settings for *unseen* classes, hold out whole classes, not rows. That is
-``ClassKFold``; ``cluster_scorer`` then clusters the held-out classes and counts.
+``SemFS`` is a scikit-learn selector, so it works in pipelines and ``GridSearchCV``. To choose settings for
+*unseen* classes, hold out whole classes, not samples. ``ClassKFold`` makes such folds, and
+``cluster_scorer`` scores how well K-means finds the held-out classes.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,7 @@ search = GridSearchCV(
 search.fit(X_seen, y_seen)
 
 # %%
-# The settings that told apart held-out *seen* types best, and what they do for types that took
+# These settings separated held-out *seen* types best. The score is that of the unseen types, which took
 # no part in the search:
 
 print(search.best_params_)
@@ -45,7 +45,7 @@ accuracies, _ = cluster_scores(search.transform(X_unseen), y_unseen)
 print(f"ACC on the unseen types: {np.mean(accuracies):.3f}")
 
 # %%
-# With six seen types the folds are noisy: look at the whole table, not only at its best line.
+# With six seen types the folds are noisy, so look at the whole table and not only at its best row.
 
 results = search.cv_results_
 figure, ax = plt.subplots(figsize=(6, 3.6))
@@ -67,13 +67,13 @@ ax.legend(frameon=False, fontsize=8, ncols=2)
 figure.tight_layout()
 
 # %%
-# ``SemFSCV`` does such a search in about one pass over the data: 24 settings, and k by the
-# one-standard-error rule.
+# ``SemFSCV`` does such a search in about one pass over the data. It compares 24 settings, and chooses k by
+# the one-standard-error rule.
 
 quick = SemFSCV("auto", data.attributes, max_features=40).fit(X_seen, y_seen)
 print(quick.best_params_, quick.n_features_, "genes")
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.errorbar(quick.curve_["n_features"], quick.curve_["mean"], quick.curve_["se"], capsize=2)
-ax.axvline(quick.n_features_, color="grey", ls=":")
+ax.axvline(quick.n_features_, color="gray", ls=":")
 ax.set(xlabel="genes", ylabel="score on held-out seen types")
 figure.tight_layout()

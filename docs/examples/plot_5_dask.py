@@ -1,10 +1,10 @@
 """
-Rows on a Dask cluster
-======================
+Run on a Dask cluster
+=====================
 
-``fit`` takes Dask arrays and DataFrames as they are (``pip install 'semfs[dask]'``). Workers add
-up class counts, class means and products of columns; the sums travel, the rows do not. The answer
-is that of the same rows in memory.
+``fit`` takes Dask arrays and data frames (``pip install 'semfs[dask]'``). Workers add up class counts, class
+means and products of columns. Only these sums are sent over the network, and the answer is that of the same
+samples in memory.
 """
 
 import dask.array as da
@@ -14,7 +14,7 @@ import numpy as np
 from semfs import SemFS
 
 # %%
-# Make rows of 40 classes that share 12 attributes, in chunks of uneven size. On a real cluster,
+# Make samples of 40 classes that share 12 attributes, in chunks of uneven size. On a real cluster,
 # start a ``dask.distributed.Client`` first and read with ``da.from_zarr`` or ``dd.read_parquet``.
 
 rng = np.random.default_rng(0)
@@ -32,19 +32,22 @@ X_dask
 
 far = SemFS(12, attributes=table).fit(X_dask, y_dask)
 near = SemFS(12, attributes=table).fit(X, y)
-print("chosen:", sorted(far.get_support(indices=True).tolist()))
+print("selected:", sorted(far.get_support(indices=True).tolist()))
 print("same order as in memory:", bool((far.order_ == near.order_).all()))
 
 # %%
-# The fall of the objective with each feature shows where the informative ones end.
+# The objective shows where the informative features end.
 
 more = SemFS(20, attributes=table).fit(X_dask, y_dask)
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.plot(np.arange(1, 21), more.objective_, marker="o")
-ax.axvline(12, color="grey", ls=":")
-ax.set(xlabel="features chosen", ylabel="J", title="Twelve features carry the attributes")
+ax.axvline(12, color="gray", ls=":")
+ax.set(
+    xlabel="selected features",
+    ylabel="objective J",
+    title="Twelve features carry the attributes",
+)
 figure.tight_layout()
 
 # %%
-# How to deploy on SSH hosts, SLURM or Kubernetes, and what happens when a worker dies, is in
-# the user guide: Beyond memory and beyond one machine.
+# :doc:`/dask` describes deployment on SSH hosts, SLURM and Kubernetes, and what happens when a worker dies.

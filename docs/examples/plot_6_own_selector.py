@@ -1,6 +1,6 @@
 """
-Adding your own selector to the benchmark
-=========================================
+Compare your own selector
+=========================
 
 Any scikit-learn selector can join the comparison. Its ranking is read from ``order_``,
 ``ranking_``, ``scores_`` or ``feature_importances_``; a selector with none of these is fitted again
@@ -15,8 +15,8 @@ from semfs.lab.comparison import curves
 from semfs.lab.evaluate import evaluate
 
 # %%
-# Ours ranks features by the ratio of between-class to within-class variance, weighting all classes
-# alike. It is written to a file because worker processes must be able to import it.
+# This one ranks features by the ratio of between-class to within-class variance, and weighs all classes
+# equally. It is written to a file because worker processes must be able to import it.
 
 source = """
 import numpy as np
@@ -45,7 +45,7 @@ class FisherSelector(SelectorMixin, BaseEstimator):
 Path("my_selector.py").write_text(source)
 
 # %%
-# ``module:Selector`` names it, here and on the command line:
+# Name it as ``module:Selector``, here and on the command line:
 # ``semfs evaluate sample --method semfs,anova,my_selector:FisherSelector -k 5:30:5``.
 
 rows, summary = evaluate(
@@ -58,7 +58,7 @@ rows, summary = evaluate(
 print(f"{summary.n_computed} jobs computed, {len(summary.failures)} failed")
 
 # %%
-# The rows hold everything that was measured; ``curves`` averages them over the splits.
+# ``rows`` holds all measurements, and ``curves`` averages them over the splits.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
 for ax, metric in zip(axes, ("acc", "nmi")):

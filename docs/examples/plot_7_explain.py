@@ -1,9 +1,9 @@
 """
-Why these genes?
-================
+Explain a selection
+===================
 
-``explain()`` tells what each chosen feature stands for: the attributes it carries, the classes it
-separates, what it duplicates, and how stable the choice is when the classes are drawn again.
+``explain()`` describes each selected feature: the attributes and classes that it follows, the features that
+could replace it, and how often it is selected again if the classes are resampled.
 """
 
 import pandas as pd
@@ -19,17 +19,17 @@ explanation = selector.explain()
 print(explanation)
 
 # %%
-# The table says where cells are and what they do; it names none of these genes.
+# The attribute table describes where cells are and what they do. It mentions none of these genes.
 
 figure = explanation.plot_attributes()
 
 # %%
-# Each gene's share of the fit, in order of entry:
+# The share of each gene in the fit, in order of selection:
 
 figure = explanation.plot_gains()
 
 # %%
-# How often would the gene be chosen again, were the cell types drawn anew? Low bars mostly belong
-# to genes with look-alikes.
+# How often is the gene selected again in bootstraps over cell types? Most genes with low bars have similar
+# genes that replace them.
 
 figure = explanation.plot_stability()

@@ -2,9 +2,9 @@
 From a panel to annotated cells
 ===============================
 
-An atlas has twelve labeled cell types of the lung. A new sample has seven others, of which only
-descriptions are known: their ancestors in the Cell Ontology. We select a panel on the atlas, name
-the cells of the new sample with it, and compare with the labels that we held back.
+An atlas has twelve labeled cell types of the lung. A new sample has seven other types. We know only their
+descriptions, which are their ancestors in the Cell Ontology. We select a panel on the atlas, predict the types
+of the new cells, and compare with the labels that we held back.
 """
 
 import anndata
@@ -23,16 +23,16 @@ atlas = anndata.AnnData(X_atlas, obs=pd.DataFrame({"cell_type": y_atlas}), var=g
 sample = anndata.AnnData(X_new, var=genes)
 
 # %%
-# The panel: fifty genes. The table also describes the seven types that the atlas lacks, so they
-# are taken into account.
+# The panel has fifty genes. The table also describes the seven types that the atlas lacks, and SemFS uses
+# these descriptions.
 
 selector = SemFS(50, attributes=lung.attributes).fit(atlas, "cell_type")
 print(*selector.get_feature_names_out()[:10])
 
 # %%
-# Name the cells of the new sample, if we know that it has none of the twelve types: each cell
-# alone, and all cells together, whose groups show where the new types lie. That helps on average
-# over data sets; with types as similar and as few cells as here, either may win.
+# Suppose we know that the new sample has none of the twelve types. We predict each cell alone, and all cells
+# together, because groups of cells show where the unseen types are. On average over data sets, predicting
+# together is better. With few cells of similar types, as here, either may win.
 
 new_types = lung.attributes.loc[lung.unseen]
 annotate(sample, selector, new_types, together=False, key_added="alone")
@@ -42,7 +42,7 @@ for key in ("alone", "together"):
     print(f"{key}: {accuracy:.2f} of the cells of a type are right")
 
 # %%
-# Which types are confused? Mostly those that the ontology describes alike.
+# Which types are confused? Mostly types with similar descriptions in the ontology.
 
 figure, axes = plt.subplots(figsize=(8, 7), layout="constrained")
 ConfusionMatrixDisplay.from_predictions(
@@ -56,8 +56,8 @@ ConfusionMatrixDisplay.from_predictions(
 )
 
 # %%
-# Without a table all nineteen types compete, and seen ones do not win by being known better: they
-# are handicapped by a bias that was learned from the atlas alone.
+# Without a table, all nineteen types compete. Seen types would win too often, because more is known about
+# them. A bias that was learned from the atlas alone corrects this.
 
 annotate(sample, selector)
 print(f"bias {selector.bias_:.1f}")

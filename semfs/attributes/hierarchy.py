@@ -86,7 +86,7 @@ def _value_of_classes(frame: pd.DataFrame, level: Any, finest: Any) -> dict[Any,
     if conflicts:
         shown = [f"{label} is in {' and '.join(v)}" for label, v in conflicts.items()]
         raise ValueError(
-            f"{level} is no level above {finest}: {listed(shown, MOST_NAMED)}. Every "
+            f"{level} is not a level above {finest}: {listed(shown, MOST_NAMED)}. Every "
             "class must have one value of each coarser level; rename classes, or correct the "
             "annotation."
         )

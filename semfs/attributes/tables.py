@@ -318,7 +318,7 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
     if any(_letters(item) in _NO_LABELS for item in missing):
-        hint += " None or NaN in y marks rows without a label."
+        hint += " None or NaN in y marks unlabeled samples."
     shown = ", ".join(repr(item) for item in known[:8])
     if len(known) > 8:
         shown += ", …"

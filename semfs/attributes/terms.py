@@ -89,7 +89,9 @@ def _incomplete(path: Path, parent: str) -> FileError:
 def _cell_ontology(part_of: bool) -> Terms:
     """Return the Cell Ontology that the package cellxgene-ontology-guide contains."""
     if part_of:
-        raise ValueError('ontology="cl" knows no part_of. Give a file: ontology="cl.obo".')
+        raise ValueError(
+            'ontology="cl" has no part_of relations. Give a file: ontology="cl.obo".'
+        )
     guide = import_optional(
         "cellxgene_ontology_guide.ontology_parser",
         "cl",

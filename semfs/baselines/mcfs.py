@@ -31,8 +31,8 @@ LANCZOS_TOL = 1e-8
 SMALLEST_WEIGHT = 1e-200
 #: Why a graph of neighbors cannot be made.
 NO_DISTANCES = (
-    "All distances between rows of X are lost in rounding: its columns are too far from 0 for "
-    "their spread. Center X, as by StandardScaler."
+    "All distances between samples of X are lost in rounding: its columns are too far "
+    "from 0 for their spread. Center X, as by StandardScaler."
 )
 #: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
 SMALLEST_EIGENVALUE = 1e-6

@@ -142,5 +142,5 @@ def datasets() -> None:
             place = f"found in {path}"
         show(f"{entry.name}: {entry.what} [{place}]\n  {entry.loader}")
         if path is None and entry.files:
-            show(f"  get it: {entry.source}\n  licence: {entry.licence}")
+            show(f"  get it: {entry.source}\n  license: {entry.licence}")
     show("Looked in: " + ", ".join(str(folder.absolute()) for folder in data_folders()))

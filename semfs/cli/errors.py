@@ -42,7 +42,7 @@ SAME_NAME = (
         "include",
         "layer",
     ),
-    *("budget", "capacity", "costs", "groups"),
+    *("budget", "capacity", "costs", "figures", "groups"),
     *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
 )
 OPTIONS.update({name: f"--{name}" for name in SAME_NAME})

@@ -50,7 +50,7 @@ METRIC = (
     "Also score with your own metric(X, y) on the unseen classes, larger is better: "
     "module:function; repeatable."
 )
-METHODS = "Methods to compare, with commas; module:Class for your own."
+METHODS = "Methods to compare, comma-separated; module:Class for your own."
 SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
 SPLITS = "Number of class splits: the data set's own first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"

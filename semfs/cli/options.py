@@ -25,18 +25,16 @@ ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "
     "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
     "the class names), 'labels' (no description), or a column of the data "
-    "that groups the classes (coarsest first). Several with commas: all "
-    "are used, each with the same weight."
+    "that groups the classes (coarsest first). Several, separated by "
+    "commas, are all used with the same weight."
 )
-UNSEEN = "A class, or several with commas; repeatable."
-DROP = (
-    "Column to ignore; repeatable. Also a list with commas, a file of names, or 're:PATTERN'."
-)
+UNSEEN = "A class, or several separated by commas; repeatable."
+DROP = "Column to ignore; repeatable. Also comma-separated names, a file, or 're:PATTERN'."
 LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
-COUNTS = "The file holds counts: use log(1 + counts per 10⁴ of their row)."
+COUNTS = "The file holds counts. Use log(1 + counts per 10⁴ counts of the sample)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 
-JOBS = "Worker processes; one per core."
+JOBS = "Number of worker processes. Default: one per core."
 SEED = "Seed of class splits, random draws and K-means starts."
 
 # Options: the type of their value, how they are spelled, and their help.

@@ -9,11 +9,12 @@ from typer import Option
 
 from semfs.cli.console import show_written
 from semfs.cli.options import Seed, command_line, is_page
-from semfs.cli.selection import Selection, open_source, prepare, print_selection
+from semfs.cli.selection import Selection, prepare, print_selection
+from semfs.cli.selection_data import open_source
 
 PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
-BOOTSTRAPS = "Selections on redrawn classes, for the stability; 0 for none."
+BOOTSTRAPS = "Number of bootstraps over classes, for the stability. 0: none."
 
 
 @dataclass

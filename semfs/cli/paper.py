@@ -24,7 +24,7 @@ EXPERIMENTS = (
     "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 )
 FOLDER = "Folder of data sets; without it, the bundled sample."
-ONLY = "Only data sets whose names start with one of these (with commas)."
+ONLY = "Only data sets whose names start with one of these (comma-separated)."
 FAST = "Fewer values of k, runs, splits and grid points."
 
 
@@ -88,17 +88,29 @@ def report(
         Path | None,
         Option(help="Write the finished rows here, instead of a page."),
     ] = None,
+    latex: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="Write the tables of the page here, for LaTeX."),
+    ] = None,
+    figures: Annotated[
+        str | None,
+        Option(metavar="pdf|svg", help="With --latex: also write the figures, as PDF or SVG."),
+    ] = None,
 ) -> None:
     """Make one self-contained HTML page of a run, or a CSV file of its finished rows.
 
-    Example: `semfs report RUN --out results.html`
+    With --latex, the tables are written for the LaTeX package booktabs.
+
+    Example: `semfs report RUN --latex paper --figures pdf`
     """
-    from semfs.lab.report import write_csv, write_report
+    from semfs.lab.report import write_csv, write_for_print, write_report
     from semfs.lab.store import DamagedStore, Store
 
     if out is not None and not is_page(out):
         message = "the page is written as .html; for rows there is --csv."
         raise ValueError(f"{out}: {message}")
+    if figures is not None and latex is None:
+        raise ValueError("--figures needs a folder. Give --latex FOLDER.")
     page = out or run / "report.html"
     replaced = existing([page, csv])
     try:
@@ -114,7 +126,12 @@ def report(
     with closing(store):
         if csv is not None:
             show_written([write_csv(rows, csv)], replaced)
-        if csv is None or out is not None:
+        if latex is not None:
+            info = store.info()
+            present = list(latex.glob("*"))
+            paths = write_for_print(rows, latex, info=info, figures=figures)
+            show_written(paths, present)
+        if out is not None or (csv is None and latex is None):
             failures = store.failures()
             written = write_report(rows, page, failures=failures, info=store.info())
             show_written([written], replaced)

@@ -11,13 +11,13 @@ from semfs.cli.options import DATA, Layer, existing
 from semfs.io.safety import check_apart
 
 SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
-TABLE = "A table that describes the classes to decide among. Default: all that were described."
-TOGETHER = "Let samples help each other: use it for many samples of each class."
+TABLE = "Attribute table of the possible classes. Default: all classes that the selector knows."
+TOGETHER = "Predict all samples together, which helps with many samples of each class."
 UNKNOWN = (
-    "Call samples that are far from all classes 'unknown'; "
-    "this share of samples of seen classes is, by mistake."
+    "Label samples that are far from all classes 'unknown'. "
+    "The value is the share of samples of seen classes that get this label by mistake."
 )
-MISSING = "If the data lack selected features: stop, or decide by the others."
+MISSING = "If the data lack selected features: stop, or predict from the others."
 PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
 
 
@@ -52,7 +52,7 @@ def predict(options: Prediction) -> None:
     # files of semfs.save may also hold a baseline, which only selects
     if not hasattr(selector, "predict_top"):
         found = type(selector).__name__
-        raise ValueError(f"{options.selector} holds a {found}, which names no classes.")
+        raise ValueError(f"{options.selector} holds a {found}, which cannot predict classes.")
     table = None if options.table is None else read_attributes(options.table)
     frame = predict_file(
         selector,

@@ -95,7 +95,7 @@ def load_table(
     labeled = labels.codes >= 0
     if not labeled.all():
         n_unlabeled = int((~labeled).sum())
-        message = f"{path}: {n_unlabeled} rows without a label are left out."
+        message = f"{path}: {n_unlabeled} unlabeled samples are left out."
         warnings.warn(message, stacklevel=2)
         X = X[labeled]
         labels = labels.used()

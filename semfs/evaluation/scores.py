@@ -184,7 +184,9 @@ def starting_rows(
     check_integer("n_clusters", n_clusters, 1)
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
-        raise ValueError(f"{n_samples} rows cannot start {n_clusters} clusters. Pass more.")
+        raise ValueError(
+            f"{n_samples} samples are too few for {n_clusters} clusters. Pass more."
+        )
     # A generator or None is drawn from once; all repeats follow from this seed.
     if isinstance(random_state, numbers.Integral):
         seed = random_state

@@ -310,7 +310,7 @@ def _frame_group(store: Store, frame: str) -> h5py.Group:
     group = store.root.get(frame) if hasattr(store.root, "get") else None
     if not hasattr(group, "keys"):
         raise FileError(
-            f"{store.path} is no AnnData file (of 0.7 or later): no group {frame!r}."
+            f"{store.path} is not an AnnData file (0.7 or later): no group {frame!r}."
         )
     return group
 
@@ -370,7 +370,7 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     if are_counts:
         found = f"raw counts (whole numbers up to {largest:.0f})"
     elif are_unlogged:
-        found = f"no logarithms (numbers up to {largest:.0f})"
+        found = f"values without a logarithm (up to {largest:.0f})"
     else:
         return
     # `fit` has no such parameter, so the message says where it is.

@@ -39,7 +39,7 @@ class Hdf5Store(Store):
         if not probe_ok(self.path):
             raise FileError(
                 f"{self.path} is damaged: the HDF5 library crashed on it, "
-                "or came to no end. Copy or download it again."
+                "or did not finish. Copy or download it again."
             )
         return h5py.File(self.path, "r")
 

@@ -25,7 +25,7 @@ def given_labels(request: Request, reader: Reader, where: object) -> Labels:
         raise ValueError(
             f"{where}: no labels given. Pass y, an array with one label "
             "per sample, or the path of a file with one label per line "
-            "or with row names and labels."
+            "or with sample names and labels."
         )
     if request.name is None:
         return Labels.of(request.y)

@@ -183,12 +183,12 @@ class MtxFile:
 
 
 def _check_numeric(text: bytes) -> None:
-    """Raise at the first character that is in no number, with the parser's line number."""
+    """Raise at the first character that no number has, with the parser's line number."""
     others = text.translate(None, _NUMERIC)
     if others:
         line = 3 + text.count(b"\n", 0, text.index(others[:1]))  # two lines of header before
         wrong = others[:1].decode("latin-1")
-        raise ValueError(f"Line {line}: {wrong!r} is in no number.")
+        raise ValueError(f"Line {line}: {wrong!r} is not part of a number.")
 
 
 def _with_file_lines(reason: str, n_lines_before: int) -> str:

@@ -76,9 +76,7 @@ class Request:
     def refuse_key(self, path: Path) -> None:
         """Raise if a matrix is named, but the format has only one."""
         if self.key is not None:
-            raise ValueError(
-                f"key={self.key!r}: there is one matrix only in {path}. Leave it out."
-            )
+            raise ValueError(f"key={self.key!r}: {path} holds one matrix only. Leave key out.")
 
 
 class Reader:

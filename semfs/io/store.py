@@ -193,7 +193,7 @@ def sparse_reader(store: Store, name: str) -> SparseReader:
     # AnnData writes the encoding, 10x Genomics does not
     encoding = str(group.attrs.get("encoding-type", "10x"))
     if "indptr" not in group or not encoding.startswith(("csr", "csc", "10x")):
-        raise FileError(f"{store.path}: {name} is no matrix.")
+        raise FileError(f"{store.path}: {name} is not a matrix.")
     is_tenx = encoding == "10x"
     if is_tenx:
         # genes × cells by columns, that is cells × genes by rows

@@ -114,7 +114,7 @@ def open_table(
         )
     if reader.texts:
         warnings.warn(
-            f"columns without numbers are no features: {_listed(reader.texts, 5)}.",
+            f"ignored non-numeric columns: {_listed(reader.texts, 5)}.",
             stacklevel=2,
         )
     labels = None if name is None else reader.labels(request.no_label)

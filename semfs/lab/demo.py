@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,11 +17,11 @@ from semfs._typing import ArrayLike, Float64, Indices, PathLike
 from semfs.baselines import Markers, RandomSelector, VarianceSelector
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.io.safety import atomic_write
-from semfs.lab.comparison import METRICS, Interval, lead
+from semfs.lab.comparison import METRICS, Interval, Point, curves, lead
 from semfs.lab.methods import METHODS
 from semfs.lab.parallel import run
 from semfs.lab.scoring import score_features, score_random_draws
-from semfs.lab.sections import Panel, Section, Table, colors, score_panels
+from semfs.lab.sections import Panel, Section, Table, colors, forest_panel
 from semfs.lab.splits import SplitData, Splits, random_splits, split_data, split_facts
 from semfs.lab.store import Job, Result, Row, Store
 from semfs.selectors.semfs import SemFS
@@ -27,7 +29,7 @@ from semfs.system import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
 #: Numbers of genes at which methods are compared.
 KS = (5, 10, 20, 50)
@@ -51,15 +53,16 @@ MARKER_SHAPES = "osD^X*vP"
 
 #: Area of the largest dot of the dot plot, in points², and the number of genes drawn.
 LARGEST_DOT = 110
-MOST_DRAWN = 30
+MOST_DRAWN = 12
 
 DOTS_TITLE = "Selected genes by cell type"
 DOTS_TEXT = (
     "Dots: the size is the share of cells that express a gene, the color "
     "is the mean expression."
 )
+LEADS_TITLE = f"Lead of {OURS} by number of genes"
 LEADS_TEXT = (
-    "Paired over class splits, with 95 % intervals, which are too narrow "
+    "Paired over class splits, with 95 % intervals, which are likely too narrow "
     "because splits share classes."
 )
 
@@ -110,6 +113,8 @@ LINES: dict[str, Callable[[SplitData], Fitted] | None] = {
     METHODS["random"].label: _fit_random,
     ALL_GENES: None,
 }
+#: The lines of the picture; the page has all of them.
+DRAWN = (UNLABELED, OURS, MARKERS, METHODS["variance"].label)
 
 
 @dataclass(frozen=True)
@@ -236,9 +241,9 @@ def sections(demo: Demo) -> list[Section]:
     }
     genes = Table("Selected genes", ["gene", "share of fit", "marks"], demo.genes)
     n_unseen = len(demo.data.unseen)
-    text = f"{DOTS_TEXT} The last {n_unseen} types had no label."
+    text = f"{DOTS_TEXT} The {n_unseen} types in bold were unseen."
     return [
-        Section(f"Lead of {OURS}", [LEADS_TEXT], panels=_lead_panels(demo), leads=leads),
+        Section(LEADS_TITLE, [LEADS_TEXT], panels=_lead_panels(demo), leads=leads),
         Section(DOTS_TITLE, [text], genes, [_dots_panel(demo)]),
     ]
 
@@ -248,159 +253,133 @@ def _dots_panel(demo: Demo) -> Panel:
     means, shares, types = demo.expression()
     genes = [name for name, *_ in demo.genes]
     series = {}
-    for label, means_of_type, shares_of_type in zip(types, means.tolist(), shares.tolist()):
-        series[label] = [
+    for i in _by_compartment(demo.data, types):
+        means_of_type, shares_of_type = means[i].tolist(), shares[i].tolist()
+        series[types[i]] = [
             (gene, mean, share, f"mean {mean:.2f}, in {share:.0%} of the cells")
             for gene, mean, share in zip(genes, means_of_type, shares_of_type)
         ]
-    return Panel(DOTS_TITLE, "gene", "cell type", series, kind="dots")
+    unseen = [str(label) for label in demo.data.unseen]
+    return Panel(DOTS_TITLE, "gene", "cell type", series, kind="dots", marked=unseen)
 
 
 def _lead_panels(demo: Demo) -> list[Panel]:
-    """Our lead over each rival against the number of genes, for each measure."""
+    """Our lead over each rival at each number of genes, for each measure."""
     panels = []
     for metric, title in METRICS.items():
-        series = {}
+        leads = {}
         for other in RIVALS:
-            series[other] = [_lead_point(demo.rows, metric, other, k) for k in KS]
-        panels.append(Panel(f"Lead in {title}", "number of genes", title, series))
+            for k in KS:
+                rows = [row for row in demo.rows if row["k"] == k]
+                leads[f"{other}, {k} genes"] = lead(rows, metric, OURS, other)
+        panels.append(forest_panel(f"Lead in {title}", f"lead in {title}", leads))
     return panels
-
-
-def _lead_point(
-    rows: Sequence[Row], metric: str, other: str, k: int
-) -> tuple[int, float, float, str]:
-    """Our lead at k genes: k, mean, half of the interval, remark."""
-    interval = lead([row for row in rows if row["k"] == k], metric, OURS, other)
-    # One split has no interval.
-    half = 0.0 if interval.low is None else interval.mean - interval.low
-    return k, interval.mean, half, f"{interval.n} splits"
 
 
 # ---- the picture -----------------------------------------------------------------------------
 
 
 def draw(demo: Demo, path: PathLike) -> Path:
-    """Draw scores, leads with 95 % intervals, and the first genes by cell type, as PNG."""
+    """Draw NMI against the number of genes, and the first genes by cell type, as PNG."""
     matplotlib = import_optional("matplotlib.figure", "plots", what="The picture")
-    picture: Figure = matplotlib.Figure(figsize=(10, 10), layout="constrained")
-    rows = picture.subfigures(2, 1, squeeze=False, height_ratios=[1, 1.08])
-    top, bottom = rows[:, 0]
-    columns = top.subfigures(1, 2, squeeze=False, width_ratios=[1.45, 1])
-    left, right = columns[0]
-    _draw_curves(left, demo)
-    _draw_leads(right, demo)
-    _draw_dots(bottom.subplots(), demo)
+    picture: Figure = matplotlib.Figure(figsize=(13, 6.4), layout="constrained")
+    left, right = picture.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.5])[0]
+    _draw_curves(left.subplots(), demo)
+    _draw_dots(right.subplots(), demo)
     with atomic_write(path) as temporary:
         picture.savefig(temporary, format="png", dpi=150)
     return Path(path)
 
 
-def _draw_curves(figure: SubFigure, demo: Demo) -> None:
-    """Scores against the number of genes, one line per method."""
-    panels = score_panels({demo.data.name: demo.rows}, "k", "number of genes")
+def _draw_curves(ax: Axes, demo: Demo) -> None:
+    """NMI against the number of genes with bands, for the lines that matter most."""
+    found = curves(demo.rows, "nmi")
     color_of = colors(LINES)
-    for ax, panel in zip(figure.subplots(1, 2), panels):
-        for shape, (name, points) in zip(MARKER_SHAPES, panel.series.items()):
-            # A reference, not a selection: dotted and without markers.
-            style = ":" if name == ALL_GENES else f"{shape}-"
-            means = [mean for _, mean, *_ in points]
-            ax.plot(
-                range(len(KS)),
-                means,
-                style,
-                color=color_of[name],
-                ms=4,
-                label=name,
-            )
-        _finish_axes(ax, panel)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=2,
-        fontsize=8,
-    )
-
-
-def _draw_leads(figure: SubFigure, demo: Demo) -> None:
-    """Our lead over each rival against the number of genes, with intervals."""
-    color_of = colors(LINES)
-    for ax, panel in zip(figure.subplots(2, 1, sharex=True), _lead_panels(demo)):
-        for i, (name, points) in enumerate(panel.series.items()):
-            # Side by side, so that intervals do not cover each other.
-            positions = np.arange(len(KS)) + 0.2 * i - 0.1
-            means = [mean for _, mean, *_ in points]
-            halves = [half for _, _, half, _ in points]
-            style: dict[str, Any] = {"fmt": "o", "ms": 4, "capsize": 3}
-            ax.errorbar(
-                positions,
-                means,
-                halves,
-                color=color_of[name],
-                label=name,
-                **style,
-            )
-        ax.axhline(0, color="0.4", lw=0.8)
-        _finish_axes(ax, panel)
-    figure.axes[0].legend(
-        frameon=False,
-        title=f"{OURS}, over",
-        title_fontsize=8,
-        fontsize=8,
-    )
-
-
-def _finish_axes(ax: Axes, panel: Panel) -> None:
-    """Ticks, titles and grid of a figure against the number of genes."""
-    ax.set_xticks(range(len(KS)), [str(k) for k in KS])
-    ax.set(xlabel=panel.x, title=panel.title.rpartition(": ")[2])
+    for shape, name in zip(MARKER_SHAPES, DRAWN):
+        means = np.array([point.mean for point in found[name]])
+        errors = np.array([_standard_error(point) for point in found[name]])
+        color = color_of[name]
+        ax.plot(KS, means, f"{shape}-", color=color, label=name)
+        ax.fill_between(KS, means - errors, means + errors, color=color, alpha=0.15, lw=0)
+    _mark_equal_quality(ax, found)
+    ax.set_xscale("log")
+    ax.set_xticks(KS, [str(k) for k in KS])
+    ax.minorticks_off()
+    ax.set(xlabel="number of genes", ylabel="NMI on unseen cell types")
+    ax.set_title("K-means on unseen types")
     ax.grid(alpha=0.3)
+    ax.legend(loc="lower right", fontsize=9, title="mean ± standard error")
+
+
+def _standard_error(point: Point) -> float:
+    """The standard error of a mean over splits; 0 if there is one split."""
+    if point.sd is None or point.n < 2:
+        return 0.0
+    return point.sd / math.sqrt(point.n)
+
+
+def _mark_equal_quality(ax: Axes, found: Mapping[str, Sequence[Point]]) -> None:
+    """Draw an arrow from the fewest genes of ours to as many markers as are as good."""
+    start = found[UNLABELED][0]
+    needed = _genes_needed(found[MARKERS], start.mean)
+    if needed is None or needed <= start.x:
+        return
+    arrow = {"arrowstyle": "<->", "color": "0.35", "shrinkA": 6, "shrinkB": 0}
+    ax.annotate("", (start.x, start.mean), (needed, start.mean), arrowprops=arrow)
+    middle = math.sqrt(start.x * needed)
+    text = f"same NMI with {start.x} genes\nas with {needed:.0f} markers"
+    ax.annotate(
+        text,
+        (middle, start.mean),
+        xytext=(0, 6),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9,
+        bbox={"boxstyle": "square,pad=0.1", "color": "white", "alpha": 0.75},
+    )
+
+
+def _genes_needed(line: Sequence[Point], score: float) -> float | None:
+    """Return at how many genes a curve reaches a score; None if it does not."""
+    for before, after in pairwise(line):
+        if before.mean <= score <= after.mean and before.mean < after.mean:
+            share = (score - before.mean) / (after.mean - before.mean)
+            return float(before.x + share * (after.x - before.x))
+    return None
+
+
+def _by_compartment(data: ZeroShotDataset, types: Sequence[str]) -> list[int]:
+    """The positions of the types, those of a compartment together."""
+    compartment = data.info["compartments"]
+    return sorted(range(len(types)), key=lambda i: (compartment[types[i]], types[i]))
 
 
 def _draw_dots(ax: Axes, demo: Demo) -> None:
     """Mean expression (color) and share of expressing cells (size) by type and gene."""
     means, shares, types = demo.expression()
+    order = _by_compartment(demo.data, types)
+    types = [types[i] for i in order]
     n_genes = min(MOST_DRAWN, len(demo.genes))
-    n_seen = len(demo.data.seen)
-    rows, columns = np.indices((len(types), n_genes))
+    areas = LARGEST_DOT * shares[order, :n_genes]
+    rows, columns = np.indices(areas.shape)
     look: Mapping[str, Any] = {"cmap": "YlOrRd", "edgecolors": "0.5", "linewidths": 0.4}
-    areas = LARGEST_DOT * shares[:, :n_genes]
-    dots = ax.scatter(columns, rows, areas, means[:, :n_genes], **look)
-    names = [name for name, *_ in demo.genes[:n_genes]]
-    ax.set_xticks(range(n_genes), names, rotation=60)
+    dots = ax.scatter(columns, rows, areas, means[order, :n_genes], **look)
+    ax.set_xticks(range(n_genes), [name for name, *_ in demo.genes[:n_genes]], rotation=60)
     ax.set_yticks(range(len(types)), types)
-    # Unseen types are bold and in the color of our line.
-    for text in ax.get_yticklabels()[n_seen:]:
-        text.set(color=colors(LINES)[OURS], weight="bold")
-    ax.axhline(n_seen - 0.5, color="0.4", lw=0.8)
-    ax.set_title(f"The {n_genes} genes selected first, by cell type (bold: never labeled)")
-    ax.set(
-        xlim=(-0.7, n_genes - 0.3),
-        ylim=(len(types) - 0.4, -0.6),
-        axisbelow=True,
-    )
+    unseen = set(demo.data.unseen.tolist())
+    for name, text in zip(types, ax.get_yticklabels()):
+        if name in unseen:
+            text.set(color=colors(LINES)[OURS], weight="bold")
+    compartments = [demo.data.info["compartments"][name] for name in types]
+    for i, (above, below) in enumerate(pairwise(compartments)):
+        if above != below:
+            ax.axhline(i + 0.5, color="0.4", lw=0.8)
+    ax.set_title(f"The first {n_genes} genes, by cell type (bold: unseen)")
+    ax.set(xlim=(-0.7, n_genes - 0.3), ylim=(len(types) - 0.4, -0.6), axisbelow=True)
     ax.grid(alpha=0.3)
-    ax.figure.colorbar(
-        dots,
-        ax=ax,
-        label="mean expression",
-        fraction=0.03,
-        pad=0.02,
-    )
-    handles, labels = dots.legend_elements(
-        "sizes",
-        num=[0.2, 0.6, 1.0],
-        func=_share_of_area,
-    )
-    ax.legend(
-        handles,
-        labels,
-        title="share of cells",
-        bbox_to_anchor=(0, 0),
-        loc="upper right",
-    )
+    ax.figure.colorbar(dots, ax=ax, label="mean expression", fraction=0.03, pad=0.02)
+    sizes = dots.legend_elements("sizes", num=[0.2, 0.6, 1.0], func=_share_of_area)
+    ax.legend(*sizes, title="share of cells", bbox_to_anchor=(0, 0), loc="upper right")
 
 
 def _share_of_area(area: ArrayLike) -> ArrayLike:

@@ -235,7 +235,7 @@ def _in_workers(
 ) -> Outcomes:
     """Compute jobs in worker processes, also if some of them make a worker die.
 
-    A dead worker breaks its pool, and nobody can say which of the jobs under way killed it.
+    A dead worker breaks its pool, and any of the jobs under way may have killed it.
     They become suspects, and are computed one at a time in new pools: a suspect that breaks
     its pool is the one that fails.
     """

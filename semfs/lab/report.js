@@ -71,7 +71,7 @@
     return {
       key: name, name: label(name), type: "scatter", mode: "lines+markers",
       x: points.map((p) => p[0]), y: points.map((p) => p[1]),
-      error_y: { array: points.map((p) => p[2]), thickness: 1, width: 2 },
+      error_y: { array: points.map((p) => p[2]), thickness: 1, width: 2, visible: false },
       hoverinfo: "text", hovertext: points.map(text),
       line: { color, dash: oracle ? "dot" : "solid", width: oracle ? 1.6 : place ? 2.3 : 3.4 },
       marker: { color, size: 7, symbol: symbols[place % symbols.length] },
@@ -79,9 +79,12 @@
   }
 
   // Names at the places 0, 1, …: equal names must not fall on one place.
-  function ticks(names) {
-    const short = names.map((name) => (name.length <= 36 ? name : `${name.slice(0, 35)}…`));
-    return { tickvals: names.map((_, i) => i), ticktext: short.map(label) };
+  function ticks(names, marked = []) {
+    const text = (name) => {
+      const short = label(name.length <= 36 ? name : `${name.slice(0, 35)}…`);
+      return marked.includes(name) ? `<b>${short}</b>` : short;
+    };
+    return { tickvals: names.map((_, i) => i), ticktext: names.map(text) };
   }
 
   function dots({ x, series, color }) {
@@ -120,10 +123,38 @@
     };
   }
 
+  // Rows of a point with its interval; those whose interval has 0 in it are hollow.
+  function forest({ x, series }) {
+    const rows = Object.entries(series).map(([name, [point]]) => [name, ...point]);
+    const clear = ([, , low, high]) => low !== null && (low > 0 || high < 0);
+    return {
+      type: "scatter", mode: "markers", accent: true,
+      x: rows.map((r) => r[1]), y: rows.map((_, i) => i),
+      error_x: {
+        symmetric: false, thickness: 2, width: 4, visible: rows.some((r) => r[2] !== null),
+        array: rows.map((r) => (r[3] === null ? 0 : r[3] - r[1])),
+        arrayminus: rows.map((r) => (r[2] === null ? 0 : r[1] - r[2])),
+      },
+      hoverinfo: "text",
+      hovertext: rows.map(([name, mean, low, high, remark]) =>
+        hover(name, `${x}: ${number(mean)}` + (low === null ? "" : ` (${number(low)} to ${number(high)})`), remark)),
+      marker: { size: 10, line: { width: 2 }, symbol: rows.map((r) => (clear(r) ? "circle" : "circle-open")) },
+    };
+  }
+  const zero = { type: "line", x0: 0, x1: 0, yref: "paper", y0: 0, y1: 1, layer: "below" };
+
   const plots = panels.map((panel) => {
+    if (panel.kind === "forest") {
+      const names = Object.keys(panel.series);
+      const yaxis = { ...ticks(names), range: [names.length - 0.5, -0.5], showgrid: false, zeroline: false };
+      return {
+        traces: [forest(panel)], shapes: [zero], yaxis,
+        xaxis: { title: { text: label(panel.x) }, zeroline: false, nticks: 6 },
+      };
+    }
     if (panel.kind === "dots" || panel.kind === "heat") {
       const columns = (Object.values(panel.series)[0] || []).map((p) => p[0]);
-      const yaxis = { ...ticks(Object.keys(panel.series)), autorange: "reversed" };
+      const yaxis = { ...ticks(Object.keys(panel.series), panel.marked), autorange: "reversed" };
       const trace = panel.kind === "dots" ? dots(panel) : fields(panel);
       return { traces: [trace], xaxis: { ...ticks(columns), tickangle: -60 }, yaxis };
     }
@@ -138,13 +169,19 @@
 
   function layoutOf(plot) {
     const ink = css("--ink");
+    for (const trace of plot.traces.filter((trace) => trace.accent)) {
+      trace.marker.color = css("--accent");
+      trace.marker.line.color = css("--accent");
+      trace.error_x.color = css("--accent");
+    }
+    const shapes = (plot.shapes || []).map((shape) => ({ ...shape, line: { color: ink, width: 1.5 } }));
     const axis = {
       automargin: true, gridcolor: css("--line"), zerolinecolor: css("--quiet"), linecolor: ink,
     };
     return {
       font: { family: "system-ui, sans-serif", size: 13, color: ink },
       hoverlabel: { bgcolor: css("--card"), bordercolor: ink, font: { color: ink } },
-      showlegend: false, hovermode: "closest",
+      showlegend: false, hovermode: "closest", shapes,
       dragmode: false, // a finger on a figure scrolls the page
       paper_bgcolor: css("--card"), plot_bgcolor: css("--card"),
       margin: { l: 52, r: 10, t: 8, b: 44 },

@@ -21,13 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from semfs._typing import PathLike
 from semfs.io.safety import atomic_write
+from semfs.lab.claims import claims_section
 from semfs.lab.comparison import (
     Row,
     is_oracle,
     metrics_of,
 )
+from semfs.lab.figures import FORMATS, write_figures
+from semfs.lab.latex import write_tables
 from semfs.lab.sections import (
     PAGE_FOLDER,
+    SMALLEST_DECIMAL,
     Panel,
     Section,
     build_sections,
@@ -36,6 +40,7 @@ from semfs.lab.sections import (
     label_order,
 )
 from semfs.system import import_optional
+from semfs.validation import check_option
 
 if TYPE_CHECKING:
     import jinja2
@@ -68,8 +73,7 @@ CSV_COLUMNS = [
 #: Text that starts with one of these is a formula to a spreadsheet.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
-#: Numbers from … to are shown with three decimals, others with three digits.
-SMALLEST_DECIMAL = 5e-4
+#: Larger numbers are shown with three digits, others with three decimals.
 LARGEST_DECIMAL = 1e5
 
 
@@ -129,20 +133,67 @@ def render(
     All text is untrusted: the template and the script escape it, and a content security
     policy lets only our own two scripts run.
     """
-    # Runs of the paper's experiments have a protocol, and are compared with its findings.
-    first, *others = [*build_sections(rows, findings="protocol" in info), *sections]
-    # The summary, then what has a figure, then the tables.
-    others.sort(key=lambda section: not section.panels)
+    parts = sections_of_page(rows, info, sections)
     names = dict.fromkeys(data_title(str(row["dataset"])) for row in rows)
     return render_sections(
-        [first, *others],
+        parts,
         info,
-        title=f"{', '.join(names)}: features for unseen classes" if names else COMPARISON,
+        title=_title(names, str(info.get("started", ""))),
         failures=failures,
         seeds=sorted({str(row["seed"]) for row in rows if row.get("seed") is not None}),
         csv=_as_csv(rows),
         csv_text=f"All results ({len(rows)} rows, CSV)" if rows else "",
     )
+
+
+def sections_of_page(
+    rows: Sequence[Row],
+    info: Mapping[str, Any],
+    sections: Iterable[Section] = (),
+) -> list[Section]:
+    """Return the sections of a page in their order: the summary, figures, tables."""
+    # Runs of the paper's experiments have a protocol, and are compared with its findings.
+    is_of_paper = "protocol" in info
+    first, *others = [*build_sections(rows, findings=is_of_paper), *sections]
+    others.sort(key=lambda section: not section.panels)
+    if is_of_paper and rows:
+        others.insert(0, claims_section(rows))
+    return [first, *others]
+
+
+def write_for_print(
+    rows: Sequence[Row],
+    folder: PathLike,
+    *,
+    info: Mapping[str, Any] | None = None,
+    figures: str | None = None,
+) -> list[Path]:
+    """Write the tables of a page as LaTeX, and its figures as PDF or SVG if asked for.
+
+    Parameters
+    ----------
+    rows, info
+        As for `write_report`.
+    folder : path
+        Where the files are written.
+    figures : {"pdf", "svg"}, optional
+        Format of the figures; without it, none is written.
+    """
+    if figures is not None:
+        check_option("figures", figures, FORMATS)
+    parts = sections_of_page(rows, info or {})
+    written = write_tables(parts, folder)
+    if figures is not None:
+        written += write_figures(parts, folder, figures)
+    return written
+
+
+def _title(names: Iterable[str], started: str) -> str:
+    """The title of a page: the data sets and the day, as far as they are known."""
+    listed = ", ".join(names)
+    title = f"{listed}: features for unseen classes" if listed else COMPARISON
+    day = started[: len("2026-01-02")]
+    return f"{title} ({day})" if day else title
 
 
 def render_sections(
@@ -205,7 +256,6 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         {
             "cell": _table_text,
-            "difference": _difference,
             "flat": _flat,
             "in_words": data_title,
             "trusted": markupsafe.Markup,
@@ -260,16 +310,6 @@ def _table_text(value: object) -> str:
     else:
         text = f"{value:.3g}"
     return text.replace("-", "−")
-
-
-def _difference(value: float, sign: bool = False) -> str:
-    """A difference of scores with three decimals, or with one digit if that would be 0."""
-    plus = "+" if sign else ""
-    is_tiny = value != 0 and abs(value) < SMALLEST_DECIMAL
-    text = format(value, f"{plus}.1g" if is_tiny else f"{plus}.3f")
-    if text.startswith("-"):
-        return f"−{text[1:]}"
-    return text
 
 
 def _as_csv(rows: Iterable[Row]) -> str:

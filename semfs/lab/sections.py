@@ -51,6 +51,30 @@ ROUNDING = 1e-9
 #: Stands in place of the features of a method that draws new ones for every K-means run.
 RANDOM_DRAWS = "a new random draw per run"
 
+#: Differences below this are shown with one digit, others with three decimals.
+SMALLEST_DECIMAL = 5e-4
+
+#: Methods named in a verdict that the best one is not clearly ahead of.
+MOST_TIED = 4
+
+#: The verdicts of `Standings` in words.
+VERDICTS = {
+    "clear": "Clear: ahead of every other method.",
+    "unclear": "No clear winner.",
+    "one split": "One split: differences cannot be tested.",
+    "too few": "Fewer than two methods have finished: nothing to compare.",
+}
+
+#: Methods whose leads are shown: the first one that a run has.
+REFERENCES = ("SemFS, unseen classes described", "SemFS")
+
+#: What the forest plots show.
+FOREST_TEXT = (
+    "Differences are paired over the class splits and averaged over numbers of features. Bars "
+    "are 95 % intervals; they are likely too narrow, because splits share classes. Right of "
+    "the line at 0, the method in the title is better."
+)
+
 #: What the figures of zero-shot prediction show.
 ZERO_SHOT_TEXT = (
     "Zero-shot accuracy: share of the samples of each unseen class that are predicted to be of "
@@ -60,7 +84,7 @@ ZERO_SHOT_TEXT = (
 )
 
 #: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat
-#: map: x, color, remark.
+#: map: x, color, remark. Of a forest plot: x, low, high, remark.
 PanelPoint: TypeAlias = tuple[Any, ...]
 
 
@@ -87,15 +111,18 @@ class Panel:
         Titles of the figure and its axes.
     series : mapping
         For "lines" points (x, y, spread, remark), for "dots" (x, color, size from 0 to 1,
-        remark), for "heat" (x, color, remark). A dot without size is a diamond, a field
-        without color is empty.
+        remark), for "heat" (x, color, remark), for "forest" one point (x, low, high, remark).
+        A dot without size is a diamond, a field without color is empty.
     log : str
         The axes that are logarithmic: "x" or "xy".
-    kind : {"lines", "dots", "heat"}
+    kind : {"lines", "dots", "heat", "forest"}
+        A forest plot has a row with a point and an interval for each name, and a line at 0.
     color : str
         What the color of dots and fields means.
     limits : pair of float, optional
         Values of the first and the last color; the colors diverge if the first is negative.
+    marked : sequence of str
+        Names of rows in bold: the unseen classes.
     """
 
     title: str
@@ -106,6 +133,7 @@ class Panel:
     kind: str = "lines"
     color: str = "mean"
     limits: tuple[float, float] | None = None
+    marked: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +149,7 @@ class Section:
         Without one, the points of the panels are made into a table.
     panels : sequence of Panel
     standings : mapping
-        By data set and measure; the summary puts them into words, others into a table.
+        By data set and measure: the methods, best first.
     leads : mapping
         By data set, measure and method.
     """
@@ -166,7 +194,7 @@ def build_sections(
 
     ``findings`` adds what the paper says.
     """
-    by_experiment = _group_by(rows, "experiment")
+    by_experiment = group_by(rows, "experiment")
     sections: list[Section] = []
     for experiment, build in BUILDERS.items():
         if experiment not in by_experiment:
@@ -183,10 +211,10 @@ def build_sections(
 
 
 def _clustering(rows: Sequence[Row]) -> list[Section]:
-    """Summary, curves of each data set, standings, and the selected features."""
+    """Summary, leads, curves of each data set, standings, and the selected features."""
     found: dict[tuple[str, str], Standings] = {}
     figures = []
-    for name, of_dataset in _group_by(rows, "dataset").items():
+    for name, of_dataset in group_by(rows, "dataset").items():
         measured = metrics_of(of_dataset)
         predicted = {m: title for m, title in ZERO_SHOT_METRICS.items() if m in measured}
         # The summary and the table of standings show the same comparison.
@@ -204,17 +232,130 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
             title = f"Zero-shot accuracy: {data_title(name)}"
             figures.append(Section(title, [ZERO_SHOT_TEXT], panels=panels))
     return [
-        Section("Summary", standings=found),
+        Section("Summary", table=summary_table(found), standings=found),
+        *_leads(rows),
         *figures,
         Section("Standings", standings=found),
         _selected_features(rows),
     ]
 
 
+def summary_table(found: Mapping[tuple[str, str], Standings]) -> Table:
+    """Return the best method of each data set and measure, its lead, and the verdict."""
+    body = [
+        [data_title(dataset), measure, *_best_of(ranking), _verdict_text(ranking)]
+        for (dataset, measure), ranking in found.items()
+    ]
+    columns = ["data set", "measure", "best", "lead over the next", "verdict"]
+    caption = "The best method by its mean over numbers of features and splits"
+    return Table(caption, columns, body, open=True)
+
+
+def _best_of(ranking: Standings) -> tuple[str | None, str | None]:
+    """The best method with its score, and its lead over the next one with an interval."""
+    if not ranking.ranked:
+        return None, None
+    best = ranking.ranked[0]
+    text = f"{best.label}: {best.mean:.3f}"
+    if len(ranking.ranked) < 2:
+        return text, None
+    return text, lead_text(best.lead, ranking.ranked[1].label)
+
+
+def lead_text(interval: Interval, other: str) -> str:
+    """Return a lead over another method in words.
+
+    >>> lead_text(Interval(0.02, 0.01, 0.03, 10), "Markers")
+    '+0.020 (+0.010 to +0.030) over Markers'
+    """
+    mean, low, high = interval.mean, interval.low, interval.high
+    if mean == 0 and not low and not high:
+        return f"none, equal to {other}"
+    text = difference(mean, sign=True)
+    if low is not None and high is not None:
+        text += f" ({difference(low, sign=True)} to {difference(high, sign=True)})"
+    return f"{text} over {other}"
+
+
+def difference(value: float, sign: bool = False) -> str:
+    """Return a difference of scores with three decimals, or one digit if that would be 0."""
+    plus = "+" if sign else ""
+    is_tiny = value != 0 and abs(value) < SMALLEST_DECIMAL
+    text = format(value, f"{plus}.1g" if is_tiny else f"{plus}.3f")
+    if text.startswith("-"):
+        return f"−{text[1:]}"
+    return text
+
+
+def _verdict_text(ranking: Standings) -> str:
+    """What can be said about the best method, and which methods are not ranked."""
+    sentences = [VERDICTS[ranking.verdict]]
+    if ranking.verdict == "unclear":
+        shown = "; ".join(ranking.tied[:MOST_TIED])
+        n_more = len(ranking.tied) - MOST_TIED
+        more = f" and {n_more} more" if n_more > 0 else ""
+        sentences.append(f"The difference is not significant to: {shown}{more}.")
+    if ranking.oracles:
+        best = ranking.oracles[0]
+        sentences.append(f"Not ranked, for reference: {best.label}, {best.mean:.3f}.")
+    if ranking.incomplete:
+        shares = [f"{name} ({share:.0%} done)" for name, share in ranking.incomplete.items()]
+        sentences.append(f"Not ranked, as results are missing: {', '.join(shares)}.")
+    return " ".join(sentences)
+
+
+def _leads(rows: Sequence[Row]) -> list[Section]:
+    """Forest plots: by how much one method is ahead of each other one, on each data set."""
+    panels = []
+    for name, of_dataset in group_by(rows, "dataset").items():
+        reference = _reference(of_dataset)
+        for metric, measure in METRICS.items():
+            series = _forest(of_dataset, metric, reference)
+            if series:
+                title = f"{data_title(name)}: lead of {reference} in {measure}"
+                panels.append(forest_panel(title, f"lead in {measure}", series))
+    if not panels:
+        return []
+    return [Section("Leads", [FOREST_TEXT], panels=panels)]
+
+
+def _reference(rows: Sequence[Row]) -> str:
+    """The method whose leads are shown: the first of ours, or else the best one."""
+    ranked = [standing.label for standing in standings(rows, "nmi").ranked]
+    candidates = [label for label in REFERENCES if label in ranked]
+    return next(iter([*candidates, *ranked]), "")
+
+
+def _forest(
+    rows: Sequence[Row],
+    metric: str,
+    reference: str,
+) -> dict[str, Interval]:
+    """The lead of one method over each other one that is ranked."""
+    ranked = [standing.label for standing in standings(rows, metric).ranked]
+    if reference not in ranked:
+        return {}
+    others = [label for label in ranked if label != reference]
+    return {other: lead(rows, metric, reference, other) for other in others}
+
+
+def forest_panel(
+    title: str,
+    x: str,
+    leads: Mapping[str, Interval],
+) -> Panel:
+    """Return a forest plot: a row with a lead and its interval for each name."""
+    series = {}
+    for name, found in leads.items():
+        remark = f"{found.verdict}, {_counted(found.n, 'split')}"
+        series[name] = [(found.mean, found.low, found.high, remark)]
+    return Panel(title, x, "compared with", series, kind="forest")
+
+
 def _selected_features(rows: Sequence[Row]) -> Section:
     """The features of each method at its largest k; with several splits, how often each."""
     lists: dict[tuple[str, str], list[list[str]]] = defaultdict(list)
-    for row in _with_largest_k(rows):
+    for row in with_largest_k(rows):
         place = (row["dataset"], row["label"])
         # No list: any list would name features that were not scored.
         if _draws_at_random(row):
@@ -259,14 +400,14 @@ def _features_cell(
 def _sweep(rows: Sequence[Row]) -> list[Section]:
     """Scores against the one thing that an experiment varies."""
     sweep = PAPER["sweeps"][rows[0]["experiment"]]
-    panels = score_panels(_group_by(rows, "dataset"), sweep["x"], sweep["axis"])
+    panels = score_panels(group_by(rows, "dataset"), sweep["x"], sweep["axis"])
     return [Section(sweep["title"], [sweep["text"]], panels=panels)]
 
 
 def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
     """Curves with both kinds of targets, and the lead of attributes over labels."""
     leads: dict[tuple[str, str, str], Interval] = {}
-    datasets = _group_by(rows, "dataset")
+    datasets = group_by(rows, "dataset")
     for name, of_dataset in datasets.items():
         labels = {row["label"] for row in of_dataset}
         for metric, title in METRICS.items():
@@ -285,28 +426,31 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
 def _convergence(rows: Sequence[Row]) -> list[Section]:
     """The objective after each iteration, and whether it ever rises."""
     # Failed or older fits may lack the objective.
-    fits = [row for row in _with_largest_k(rows) if (row.get("extra") or {}).get("objective")]
+    fits = [row for row in with_largest_k(rows) if (row.get("extra") or {}).get("objective")]
     panels = []
-    for name, of_dataset in _group_by(fits, "dataset").items():
+    for name, of_dataset in group_by(fits, "dataset").items():
         series = {}
         for row in reversed(of_dataset):  # of several splits the first is drawn
             objective = row["extra"]["objective"]
-            points = [(i, J, None, "") for i, J in enumerate(objective, start=1)]
+            # Methods have different penalties, so only the course of J is comparable.
+            points = [(i, J / objective[0], None, "") for i, J in enumerate(objective, 1)]
             series[row["label"]] = points
-        panels.append(Panel(f"{data_title(name)}: J", "iteration", "objective J", series))
-    n_falling = sum(_never_rises(row["extra"]["objective"]) for row in fits)
+        title = f"{data_title(name)}: objective J"
+        panels.append(Panel(title, "iteration", "J, relative to the first", series))
+    n_falling = sum(never_rises(row["extra"]["objective"]) for row in fits)
     text = f"The objective never rises in {n_falling} of {_counted(len(fits), 'run')}."
     return [Section("Convergence", [f"{text} The first split is shown."], panels=panels)]
 
 
-def _never_rises(objective: Sequence[float]) -> bool:
+def never_rises(objective: Sequence[float]) -> bool:
+    """Return whether no value exceeds the one before by more than rounding."""
     return all(after <= J + ROUNDING * abs(J) for J, after in pairwise(objective))
 
 
 def _preprocessing(rows: Sequence[Row]) -> list[Section]:
     """Curves of every method on differently preprocessed samples."""
     text = "The samples are transformed for the selection and for the clustering."
-    panels = score_panels(_group_by(rows, "dataset"), "k", FEATURES)
+    panels = score_panels(group_by(rows, "dataset"), "k", FEATURES)
     return [Section("Preprocessing of the features", [text], panels=panels)]
 
 
@@ -375,16 +519,16 @@ def _panel(
     return Panel(title, x, y, series, log)
 
 
-def _group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
-    """Rows by the value of a column, in the order of appearance."""
+def group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    """Return rows by the value of a column, in the order of appearance."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[str(row[column])].append(row)
     return dict(groups)
 
 
-def _with_largest_k(rows: Sequence[Row]) -> list[Row]:
-    """The row with the largest k of every job: it names all the features selected."""
+def with_largest_k(rows: Sequence[Row]) -> list[Row]:
+    """Return the row with the largest k of every job, which names all selected features."""
     largest: dict[str, Row] = {}
     # Sorted by k, so that the row with the largest k is the one that stays.
     for row in sorted(rows, key=lambda row: row["k"] or 0):

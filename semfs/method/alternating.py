@@ -14,7 +14,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from semfs._typing import Float64
-from semfs.method.objective import Factor, Monitor, Objective, Solution
+from semfs.method.factor import Factor
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Monitor, Solution
 
 STEP_RULES = ("lipschitz", "exact")
 #: γ may differ from the mean diagonal of G by this factor at most: beyond, numbers over- or

@@ -390,7 +390,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
     if components.max() > 0:
         text += (
             " Batches that share no class with the others keep the difference of their means, "
-            "because nobody can tell whether it is one of classes."
+            "because it may be a difference of classes."
         )
     else:
         text += " What separates them from others may be the batch."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
@@ -133,15 +135,16 @@ class PivotedCholesky:
 
     def restricted_to(self, features: Indices, n_more: int) -> PivotedCholesky:
         """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""
-        n_entered = self.n_entered
-        out = PivotedCholesky(self.B[features], self.pivots[features], 0.0, n_entered + n_more)
-        out.gamma = self.gamma
+        out = copy(self)
+        out.B = self.B[features]
+        # before the first step they are one array, which is copied once
+        out.R = out.B if self.R is self.B else self.R[features]
+        out.pivots = self.pivots[features]
         out.pivot_tol = self.pivot_tol[features]
-        out.n_entered = n_entered
-        out.n_at_refresh = self.n_at_refresh
-        out._L[:, :n_entered] = self.L[features]
-        out._Q[:n_entered] = self.Q
-        out.R = self.R[features]
         out.squared_norms = self.squared_norms[features]
-        out.largest_at_refresh = self.largest_at_refresh
+        n_columns = self.n_entered + n_more
+        out._L = np.empty((len(features), n_columns), order="F")
+        out._L[:, : self.n_entered] = self.L[features]
+        out._Q = np.empty((n_columns, self.B.shape[1]))
+        out._Q[: self.n_entered] = self.Q
         return out

@@ -18,7 +18,8 @@ from sklearn.preprocessing import KernelCenterer
 
 from semfs._typing import Float64, Mask
 from semfs.arrays import quiet_overflow
-from semfs.method.objective import Objective, Quadratic
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Quadratic
 
 #: Descriptions are not used if they predict less than this share of the spread of class means.
 MIN_R2 = 0.02

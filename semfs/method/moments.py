@@ -212,8 +212,9 @@ class Moments:
             return self
         if self.rows is None or not self.rows.in_memory:
             raise ValueError(
-                "keep(classes) needs the rows, but these moments have only the scatter matrix "
-                "of all classes. Build one Moments per group of classes and add some of them."
+                "keep(classes) needs the samples, but these moments have only the scatter "
+                "matrix of all classes. Build one Moments per group of classes and add "
+                "some of them."
             )
         kept = np.array([label in wanted for label in known])
         rows: MemoryRows = self.rows.keep_classes(kept)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,40 +27,15 @@ import scipy.sparse as sp
 from semfs._typing import Float64, Floats, Indices
 from semfs.arrays import quiet_overflow
 from semfs.method.columns import NearCopies, ScatterColumns
+from semfs.method.factor import Factor
 from semfs.method.moments import Moments
-from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.method.penalty import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY, Penalties, penalty_unit
+from semfs.method.quadratic import Quadratic
 from semfs.rows.memory import MemoryRows
 from semfs.rows.sums import add_outer, add_products, mirrored
 
-__all__ = [
-    "RELATIVE_SCALES",
-    "SAFE_RELATIVE_PENALTY",
-    "Factor",
-    "Monitor",
-    "Objective",
-    "Quadratic",
-    "Solution",
-    "penalty_unit",
-    "reduce_rank",
-]
-
-#: Below this penalty (relative to the mean diagonal of G) rounding errors of float32 products
-#: would compete with it, so products are taken in float64.
-SAFE_RELATIVE_PENALTY = 1e-4
-#: Penalty scales that are at least the mean diagonal of G; see `penalty_unit`.
-RELATIVE_SCALES = ("gram", "weighted")
 #: Beyond this α the within-class scatter is lost in float32, and in differences with G.
 LARGEST_SAFE_ALPHA = 1e6
-
-
-class Penalties(TypedDict, total=False):
-    """Numbers that J depends on, beside the classes and their targets."""
-
-    alpha: float
-    gamma: float
-    penalty_scale: str
-    fit_intercept: bool
-    label_weight: float
 
 
 class ClassTerm(NamedTuple):
@@ -527,34 +502,6 @@ class Objective:
         return float(self.q + fit + self.gamma * np.sum(W * W))
 
 
-@dataclass(frozen=True, eq=False)
-class Factor:
-    """F = T X (n, d) with F'F = G, and targets (n, r) with F' targets = B.
-
-    T (n, n) is applied after X, so sparse samples stay sparse.
-    """
-
-    X: Any
-    T: Float64
-    targets: Float64
-
-    def apply(self, V: Float64) -> Float64:
-        """F V for V (d, r)."""
-        return self.T @ (self.X @ V)
-
-    def adjoint(self, V: Float64) -> Float64:
-        """F'V for V (n, r)."""
-        return self.X.T @ (self.T.T @ V)
-
-    def dual_gram(self, s: Float64) -> Float64:
-        """F S² F' (n, n)."""
-        scaled = self.X.multiply(s) if sp.issparse(self.X) else self.X * s
-        K = scaled @ scaled.T
-        if sp.issparse(K):
-            K = K.toarray()
-        return self.T @ K @ self.T.T
-
-
 def _root(means: Float64, counts: Float64, mean: Float64, dtype: type[Any]) -> Floats:
     """Return rows √n (M − mean) (C, d) in a precision."""
     out: Floats = np.empty(means.shape, dtype=dtype)
@@ -563,51 +510,3 @@ def _root(means: Float64, counts: Float64, mean: Float64, dtype: type[Any]) -> F
     np.subtract(means, mean, out=out, casting="same_kind")
     out *= np.sqrt(counts).astype(dtype)[:, None]
     return out
-
-
-def penalty_unit(diag: Float64, penalty_scale: str) -> float:
-    """Return the unit that γ is in, given the diagonal g (d,) of G.
-
-    "gram" is the mean Σg/d, "weighted" the mean weighted by the variances, Σg²/Σg, and "none"
-    is 1. For columns of one variance the first two are the same; otherwise the second is
-    larger, because the columns that compete for selection are those of large variance.
-
-    Examples
-    --------
-    >>> g = np.array([1.0, 1.0, 4.0])
-    >>> penalty_unit(g, "gram"), penalty_unit(g, "weighted"), penalty_unit(g, "none")
-    (2.0, 3.0, 1.0)
-    """
-    mean = float(diag.mean())
-    if penalty_scale == "none":
-        return 1.0
-    if penalty_scale == "gram" or mean == 0.0:
-        return mean
-    # in units of the mean: squares of very large numbers overflow
-    return mean * float(np.mean((diag / mean) ** 2))
-
-
-def reduce_rank(A: Float64) -> tuple[Float64, Float64]:
-    """Return A V (C, r) and V (m, r), an orthonormal basis of the row space of A (C, m).
-
-    Exact: J and the row norms of W depend on A only through A A'. W of the full table is
-    W_r V'.
-
-    Examples
-    --------
-    >>> T, V = reduce_rank(np.ones((3, 5)))
-    >>> T.shape, V.shape
-    ((3, 1), (5, 1))
-    """
-    C, m = A.shape
-    if C >= m:
-        # Full column rank is common and needs no new basis. Eigenvalues of A'A are far cheaper
-        # than singular values of A; 1e-8 is well above their rounding errors.
-        eigenvalues = np.linalg.eigvalsh(A.T @ A)
-        if eigenvalues[0] > 1e-8 * eigenvalues[-1]:
-            return A, np.eye(m)
-    _, singular, Vt = np.linalg.svd(A, full_matrices=False)
-    smallest = singular[0] * max(C, m) * np.finfo(float).eps
-    rank = int((singular > smallest).sum())
-    V = Vt[: max(rank, 1)].T
-    return A @ V, V

@@ -26,6 +26,9 @@ MIN_BATCH = 32
 MAX_BATCH = 128
 #: Columns fetched beyond those that are predicted to be needed.
 N_EXTRA = 4
+#: Batches are filled up to a multiple of this, the width that BLAS computes at once: 63 columns
+#: take longer than 64, and those added are sometimes the ones that were not predicted.
+COLUMNS_AT_ONCE = 16
 
 
 class Search:
@@ -165,9 +168,8 @@ class Search:
     def fetch(self, j: int) -> None:
         """Fetch the Gram columns of j and of the features that may be selected soon."""
         batch = self._batch(j)
-        for factor, cache in zip(self.factors, self.caches):
+        for cache in self.caches:
             cache.fetch(batch)
-            factor.refresh()
         if self.copies is not None:
             self.copies.find(batch)
 
@@ -194,7 +196,11 @@ class Search:
             # rules upset the prediction: take what else is allowed and good
             best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
             batch = np.union1d(batch, best)
-        return sorted(batch[priority[batch] >= 0.0].tolist())
+        missing = batch[priority[batch] >= 0.0].tolist()
+        priority[missing] = -1.0
+        n_more = -len(missing) % COLUMNS_AT_ONCE
+        others = np.argsort(-priority, kind="stable")[:n_more]
+        return sorted([*missing, *others[priority[others] >= 0.0].tolist()])
 
     def _batch_size(self) -> int:
         """Number of columns to fetch without a prediction."""
@@ -295,7 +301,7 @@ def grow(search: Search, monitor: Monitor | None = None) -> None:
             return
         if not search.has_column(j):
             search.fetch(j)
-            # residuals were recomputed: ask again which feature is best
+            # its column is at hand now
             continue
         search.select(j)
         if monitor is not None:

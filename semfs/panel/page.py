@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semfs._typing import Float64
 from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
 from semfs.selectors.explanation import Explanation
@@ -272,16 +273,7 @@ def _separation(report: PanelReport) -> Section:
     names = [marks.get(label, str(label)) for label in found.separation.index]
     names = names[:MOST_SHOWN]
     distances = found.separation.to_numpy()
-    series: dict[str, list[tuple[Any, ...]]] = {}
-    for i, first in enumerate(names):
-        series[first] = [
-            _field(
-                second,
-                None if i == j else float(distances[i, j]),
-                "distance",
-            )
-            for j, second in enumerate(names)
-        ]
+    series = _heat_map(names, distances, "distance")
     panel = Panel(
         f"Distance of every pair of {words.classes}",
         words.class_,
@@ -324,16 +316,7 @@ def _correlation(report: PanelReport) -> Section:
     words = report.words
     correlations = report.explanation.correlation.to_numpy()
     names = report.features[:MOST_SHOWN]
-    series: dict[str, list[tuple[Any, ...]]] = {}
-    for i, first in enumerate(names):
-        series[first] = [
-            _field(
-                second,
-                None if i == j else float(correlations[i, j]),
-                "correlation",
-            )
-            for j, second in enumerate(names)
-        ]
+    series = _heat_map(names, correlations, "correlation")
     panel = Panel(
         f"Correlation of {words.features}",
         words.feature,
@@ -415,6 +398,17 @@ def _dot_text(point: tuple[Any, ...]) -> str:
     """An entry of the table of a dot plot."""
     _, level, share, _ = point
     return f"{level:.2f}" if share is None else f"{level:.2f} ({share:.0%})"
+
+
+def _heat_map(names: list[str], values: Float64, what: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Fields of a heat map of all pairs, by name; the diagonal stays empty."""
+    series = {}
+    for i, first in enumerate(names):
+        series[first] = [
+            _field(second, None if i == j else float(values[i, j]), what)
+            for j, second in enumerate(names)
+        ]
+    return series
 
 
 def _field(name: str, value: float | None, what: str) -> tuple[Any, ...]:

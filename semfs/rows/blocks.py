@@ -190,7 +190,7 @@ class OutOfCoreRows(ABC):
             check_classes(self.labels)
         sums = self.accumulate(matrix=matrix, precise=precise)
         if not sums.total:
-            raise ValueError("there are no labeled rows, or all their weights are zero.")
+            raise ValueError("there are no labeled samples, or all their weights are zero.")
         return sums
 
     def sample(self, n: int, *, labeled: bool) -> tuple[Matrix, Labels]:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn import get_config
 
 from semfs.arrays import batches
-from semfs.labels import Labels
+from semfs.rows.held import HeldRows
 from semfs.rows.memory import MemoryRows
 from semfs.rows.sums import PASS_ROWS, TYPICAL_ROWS
 from semfs.system import import_optional
@@ -154,29 +154,10 @@ def spread_columns(X: Array, support: Mask) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceRows:
+class DeviceRows(HeldRows):
     """Samples of another array library, summed up on their device."""
 
-    X: Array  # (n, d)
-    codes: np.ndarray  # (n,), in numpy
-    weights: np.ndarray | None  # (n,), in numpy
-
     in_memory = False  # not as a numpy array
-    feature_names = None
-
-    @property
-    def n_rows(self) -> int:
-        return self.X.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.X.shape[1]
-
-    @property
-    def labels(self) -> Labels:
-        """The class codes as labels."""
-        n_classes = int(self.codes.max(initial=-1)) + 1
-        return Labels(list(range(n_classes)), self.codes)
 
     @property
     def nbytes(self) -> int:
@@ -243,11 +224,9 @@ class DeviceRows:
         """Return the samples of the classes in a mask (C,), with codes that count those."""
         xp = _functions_of(self.X)
         # codes are in numpy; only the samples are on the device
-        kept = np.flatnonzero(mask[self.codes])
+        kept, codes, weights = self.rows_of_classes(mask)
         X = xp.take(self.X, xp.asarray(kept, device=device_of(self.X)), axis=0)
-        new_code = np.cumsum(mask) - 1
-        weights = None if self.weights is None else self.weights[kept]
-        return DeviceRows(X, new_code[self.codes[kept]], weights)
+        return DeviceRows(X, codes, weights)
 
     def copy(self) -> MemoryRows:
         """Return a copy of the samples in numpy."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from semfs.arrays import batches, draw_rows
-from semfs.labels import Labels
+from semfs.rows.held import HeldRows
 from semfs.rows.sums import (
     PASS_ROWS,
     add_outer,
@@ -36,33 +36,14 @@ N_SAMPLED_SPARSE = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryRows:
+class MemoryRows(HeldRows):
     """Samples in memory.
 
     For moderate n they are the cheapest representation of the scatter matrix: its columns are
-    computed on request. X is never copied.
+    computed on request. X, dense or CSR, is never copied.
     """
 
-    X: Any  # (n, d), dense or CSR
-    codes: np.ndarray  # (n,), class of each sample
-    weights: np.ndarray | None  # (n,)
-
     in_memory = True
-    feature_names = None
-
-    @property
-    def n_rows(self) -> int:
-        return self.X.shape[0]
-
-    @property
-    def n_features(self) -> int:
-        return self.X.shape[1]
-
-    @property
-    def labels(self) -> Labels:
-        """The class codes as labels."""
-        n_classes = int(self.codes.max(initial=-1)) + 1
-        return Labels(list(range(n_classes)), self.codes)
 
     @property
     def nbytes(self) -> int:
@@ -74,10 +55,8 @@ class MemoryRows:
 
     def keep_classes(self, mask: Mask) -> MemoryRows:
         """Return the samples of the classes in a mask (C,), with codes that count those."""
-        kept = np.flatnonzero(mask[self.codes])
-        new_code = np.cumsum(mask) - 1
-        weights = None if self.weights is None else self.weights[kept]
-        return MemoryRows(self.X[kept], new_code[self.codes[kept]], weights)
+        kept, codes, weights = self.rows_of_classes(mask)
+        return MemoryRows(self.X[kept], codes, weights)
 
     def copy(self) -> MemoryRows:
         return MemoryRows(self.X.copy(), self.codes, self.weights)

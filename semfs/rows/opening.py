@@ -164,7 +164,7 @@ def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
 
 
 def table_columns(data: DataLike, name: object, key: str | None = None) -> list[str]:
-    """Return the name if it is one of a column of a table, which then is no feature."""
+    """Return the name if it is one of a column of a table, which then is not a feature."""
     is_table = isinstance(data, (str, Path)) or is_frame(data)
     if not isinstance(name, str) or not is_table:
         return []

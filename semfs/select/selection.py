@@ -16,8 +16,9 @@ from semfs.feature_names import resolve_features
 from semfs.io.safety import atomic_write
 from semfs.labels import Labels
 from semfs.rows import BlockSource, in_blocks
-from semfs.rows.cluster import connect, on_cluster
+from semfs.rows.cluster import on_cluster
 from semfs.rows.preprocess import Preprocessing
+from semfs.rows.workers import connect
 from semfs.select.feature_table import feature_reasons, feature_table
 from semfs.select.outputs import check_outputs
 from semfs.select.reduced import write_reduced

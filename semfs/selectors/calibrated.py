@@ -7,7 +7,7 @@ about its scores from a few samples.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from semfs.attributes import AttributeTable
 from semfs.selectors.calibration import Calibration
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import Certainty
-from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.prediction import ClassPredictor, ClassScorer
 from semfs.selectors.together import KeptBlocks, Mixture, TogetherTrial
 
 #: Rows of a block of samples that are predicted together.
@@ -71,11 +71,14 @@ class CalibratedPredictor:
 
     def scores(self, Z: Float64, table: AttributeTable) -> Float64:
         """Return calibrated log-likelihoods (n, U) of the classes of a table."""
-        out = self.predictor.scores(Z, table)
-        seen = self.seen(table)
-        if seen.any() and not seen.all():
-            out[:, seen] -= self.bias
-        return out
+        return self.scorer(table).scores(Z)
+
+    def scorer(self, table: AttributeTable) -> ClassScorer:
+        """Return what scores samples by the classes of a table, seen and unseen comparable."""
+        found = self.predictor.scorer(table)
+        if found.seen.any() and not found.seen.all():
+            found = replace(found, bias=self.bias)
+        return found
 
     def predictions(
         self, blocks: Iterable[Float64], table: AttributeTable, *, together: bool
@@ -89,8 +92,9 @@ class CalibratedPredictor:
             yield from self._predictions_together(blocks, table)
             return
         temperature = self.certainty.temperature(table)
+        scorer = self.scorer(table)
         for Z in blocks:
-            scores = self.scores(Z, table)
+            scores = scorer.scores(Z)
             yield softmax(scores / temperature, axis=1), scores
 
     def _predictions_together(
@@ -98,9 +102,10 @@ class CalibratedPredictor:
     ) -> Iterator[tuple[Float64, Float64]]:
         """As `predictions`, by a mixture that all samples belong to."""
         kept = KeptBlocks()
+        scorer = self.scorer(table)
         for Z in blocks:
             for part in batches(len(Z), ROWS_AT_ONCE):
-                kept.append(self.predictor.whiten(Z[part]), self.scores(Z[part], table))
+                kept.append(self.predictor.whiten(Z[part]), scorer.scores(Z[part]))
         mixture = self.mixture(table).fit(kept)
         temperature = self.trial.temperature(table)
         for W, scores in kept:

@@ -44,7 +44,7 @@ class ScoredSamples:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Seen classes, of which some played unseen."""
+    """Seen classes, of which some were treated as unseen."""
 
     held_out: Indices  # (H,), those
     scores: Float64  # (s, C), log-likelihoods of all classes for the calibration sample
@@ -103,7 +103,7 @@ class Calibration:
         return ScoredSamples(scores, self.sample.codes, self.sample.shares)
 
     def unseen_samples(self) -> list[ScoredSamples]:
-        """Return samples of classes that played unseen and compete among themselves."""
+        """Return samples of classes treated as unseen, competing among themselves."""
         found = []
         for fold in self.folds:
             rows = self.plays_unseen(fold)
@@ -113,7 +113,7 @@ class Calibration:
         return found
 
     def mixed_samples(self) -> list[ScoredSamples]:
-        """Return all samples, where classes that played unseen compete with the others."""
+        """Return all samples; classes treated as unseen compete with the others."""
         found = []
         for fold in self.folds:
             scores = fold.scores - self.bias
@@ -122,7 +122,7 @@ class Calibration:
         return found
 
     def plays_unseen(self, fold: Fold) -> Indices:
-        """Return the samples (r,) whose class played unseen."""
+        """Return the samples (r,) whose class was treated as unseen."""
         return np.flatnonzero(np.isin(self.sample.codes, fold.held_out))
 
     def without_itself(self, scores: Float64, position: Indices) -> Float64:

@@ -30,6 +30,7 @@ from semfs.arrays import batches, quiet_overflow
 from semfs.evaluation import normalized_mutual_info
 from semfs.labels import LEFT_OUT
 from semfs.method.batches import OffsetMatrix, stacked_offset_matrices
+from semfs.validation import refuse_nonfinite
 
 #: Principal components to cluster in.
 N_COMPONENTS = 32
@@ -99,17 +100,24 @@ class Clusters:
 
     def project(self, X: Matrix, columns: slice = slice(None)) -> Float64:
         """Return what some columns X (n, g) of the samples contribute to X @ directions."""
-        return _project(X, self.directions[columns])
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = _project(X, self.directions[columns])
+        if not isinstance(X, OffsetMatrix) and not np.isfinite(products).all():
+            refuse_nonfinite(X, "The unlabeled samples")
+        return products
 
     def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
         """Return the nearest cluster (n,), given X @ directions (n, p) and batches (n,)."""
-        Z = products - self.offset
+        # finite samples whose products overflow are far from all others
+        is_far = ~np.isfinite(products).all(axis=1)
+        Z = np.where(is_far[:, None], 0.0, products) - self.offset
         if batches is not None and self.batch_offsets is not None:
             Z -= self.batch_offsets[batches]
         # |z - c|² without |z|², which is the same for all clusters c
         distances = (self.centers**2).sum(axis=1) - 2.0 * Z @ self.centers.T
         labels = np.argmin(distances, axis=1)
-        labels[np.linalg.norm(Z, axis=1) > self.radius] = LEFT_OUT
+        is_far |= np.linalg.norm(Z, axis=1) > self.radius
+        labels[is_far] = LEFT_OUT
         return labels
 
 

@@ -18,7 +18,7 @@ from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
 from semfs.method.batches import is_corrected, remove_batches
 from semfs.method.moments import Moments
-from semfs.method.objective import penalty_unit
+from semfs.method.penalty import penalty_unit
 from semfs.selectors.candidates import user_candidates
 from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve

@@ -27,14 +27,15 @@ from semfs.method.batches import (
 )
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective, Quadratic
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Quadratic
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.clusters import (
     DEFAULT_SIZES,
     SampleSizes,
     cluster_unlabeled,
 )
-from semfs.validation import ParameterError
+from semfs.validation import ParameterError, refuse_nonfinite
 
 if TYPE_CHECKING:
     from semfs.method.batches import CorrectedRows
@@ -374,7 +375,11 @@ def _drawn(
     seen: MemoryRows | CorrectedRows, most: int
 ) -> tuple[Matrix | OffsetMatrix, Indices]:
     """At most this many random samples of the seen classes, and their codes."""
-    rows = draw_rows(np.ones(len(seen.codes), dtype=bool), most)
+    weights = seen.weights
+    is_used = np.ones(len(seen.codes), dtype=bool)
+    if weights is not None:  # samples of weight 0 must not matter
+        is_used = np.asarray(weights) > 0
+    rows = draw_rows(is_used, most)
     X = seen.samples() if is_corrected(seen) else seen.X
     return _take(X, rows), seen.codes[rows]
 
@@ -433,6 +438,8 @@ def _streamed_clusters(
     rows = unlabeled.rows
     X, _ = rows.sample(sizes.clustered, labeled=False)
     size = float(abs(X).max())
+    if not np.isfinite(size):
+        refuse_nonfinite(X, "The unlabeled samples")
     # in memory such data are converted to float64; a file is not
     smallest, largest = FLOAT32_RANGE
     if X.dtype == np.float32 and size and not smallest < size < largest:

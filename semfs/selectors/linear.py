@@ -28,7 +28,7 @@ from semfs.constraints import (
 from semfs.labels import LabelArray
 from semfs.method.batches import uncorrected_rows
 from semfs.method.moments import Moments
-from semfs.method.objective import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
+from semfs.method.penalty import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.selectors.inputs.fit_input import FitInput

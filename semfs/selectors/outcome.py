@@ -10,7 +10,7 @@ import numpy as np
 from semfs._typing import Float64, Indices
 from semfs.method.batches import is_corrected
 from semfs.method.moments import Moments
-from semfs.method.objective import Solution
+from semfs.method.quadratic import Solution
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations

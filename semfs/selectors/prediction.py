@@ -58,30 +58,26 @@ class ClassPredictor:
 
     def scores(self, Z: Float64, table: AttributeTable) -> Float64:
         """Return the log-likelihood (n, U), up to a constant, of each class of a table."""
+        return self.scorer(table).scores(Z)
+
+    def scorer(self, table: AttributeTable) -> "ClassScorer":
+        """Return what scores samples by the classes of a table, which predicts means once."""
         position = self.seen_positions(table)
         seen = position >= 0
-        Z = self._standardized(Z)
-        out = np.empty((len(Z), len(position)))
+        seen_means = None
         if seen.any():
-            density = self._seen_density
-            means = density.whiten(self._standardized_means[position[seen]])
-            out[:, seen] = density.log_likelihood(Z, means)
-        if not seen.all():
-            means = self._unseen_means(table.values[~seen])
-            out[:, ~seen] = self._unseen_density.log_likelihood(Z, means)
-        # infinitely far from all classes, a sample would go to any of them
-        if not np.isfinite(out).all():
-            raise ValueError(OTHER_UNITS)
-        return out
+            seen_means = self.seen_density.whiten(self._standardized_means[position[seen]])
+        unseen_means = None if seen.all() else self._unseen_means(table.values[~seen])
+        return ClassScorer(self, seen, seen_means, unseen_means)
 
     def whiten(self, Z: Float64) -> Float64:
         """Return Z (n, k) in coordinates in which samples of a class have unit covariance."""
-        return self._seen_density.whiten(self._standardized(Z))
+        return self.seen_density.whiten(self.standardized(Z))
 
     @property
     def log_constant(self) -> float:
         """The score of a seen class at its mean: the largest one."""
-        return self._seen_density.log_constant
+        return self.seen_density.log_constant
 
     def keep_classes(self, classes: Indices) -> "ClassPredictor":
         """Return the model that knows only some of the seen classes; the kernel stays."""
@@ -134,7 +130,7 @@ class ClassPredictor:
         classes at distance D errs in a share Φ(-D / 2) of their samples.
         """
         means = (self.class_means(table) - self._center) / self._spread
-        whitened = self._seen_density.whiten(means)
+        whitened = self.seen_density.whiten(means)
         return cdist(whitened, whitened)
 
     # ---- seen classes ------------------------------------------------------------------
@@ -147,18 +143,21 @@ class ClassPredictor:
         known = {label: i for i, label in enumerate(self.table.classes.tolist())}
         labels = table.classes.tolist()
         position = np.array([known.get(label, -1) for label in labels], dtype=np.intp)
-        for row in np.flatnonzero(position >= 0).tolist():
-            description = table.values[row]
-            fitted = self.table.values[position[row]]
-            difference = np.abs(description - fitted)
-            if difference.max() > SAME_DESCRIPTION * np.abs(fitted).max():
-                j = int(difference.argmax())
-                raise ValueError(
-                    f"class_table describes the seen class {labels[row]!r} by "
-                    f"{self.table.names[j]!r} = {description[j]:g}, but the selector was "
-                    f"fitted with {fitted[j]:g}. Use the same description, or give another "
-                    "class another label."
-                )
+        rows = np.flatnonzero(position >= 0)
+        fitted = self.table.values[position[rows]]
+        differences = np.abs(table.values[rows] - fitted)
+        allowed = SAME_DESCRIPTION * np.abs(fitted).max(axis=1, initial=0.0)
+        others = np.flatnonzero(differences.max(axis=1, initial=0.0) > allowed)
+        if len(others):
+            place = others[0]
+            row = rows[place]
+            j = int(differences[place].argmax())
+            raise ValueError(
+                f"class_table describes the seen class {labels[row]!r} by "
+                f"{self.table.names[j]!r} = {table.values[row, j]:g}, but the selector was "
+                f"fitted with {fitted[place, j]:g}. Use the same description, or give another "
+                "class another label."
+            )
         return position
 
     @cached_property
@@ -174,7 +173,7 @@ class ClassPredictor:
         """Mean (k,) of the class means, near which differences keep their digits."""
         return self.means.mean(axis=0)
 
-    def _standardized(self, Z: Float64) -> Float64:
+    def standardized(self, Z: Float64) -> Float64:
         """Return samples (n, k) in spreads about the center."""
         with np.errstate(over="ignore"):
             return (Z - self._center) / self._spread
@@ -191,7 +190,7 @@ class ClassPredictor:
         return out
 
     @cached_property
-    def _seen_density(self) -> "GaussianDensity":
+    def seen_density(self) -> "GaussianDensity":
         return GaussianDensity.of_covariance(self._correlations)
 
     # ---- unseen classes ----------------------------------------------------------------
@@ -211,7 +210,7 @@ class ClassPredictor:
         return None if self.same is None else A[:, self.same] / self._spread
 
     @cached_property
-    def _unseen_density(self) -> "GaussianDensity":
+    def unseen_density(self) -> "GaussianDensity":
         """That of seen classes, made wider by the errors of predicted means."""
         errors = self._mean_model.errors
         covariance = self._correlations + ERROR_SHARE * (errors.T @ errors) / len(errors)
@@ -220,7 +219,7 @@ class ClassPredictor:
     def _unseen_means(self, A: Float64) -> Float64:
         """Whitened means (U, k) of classes with attributes A (U, m)."""
         model = self._mean_model
-        density = self._unseen_density
+        density = self.unseen_density
         predicted = model.predict(A, self._same_attributes(A))
         means = density.whiten(predicted - self._center / self._spread)
         lengths = np.linalg.norm(means, axis=1)
@@ -243,6 +242,32 @@ class ClassPredictor:
         standardized = (self.means - self._center) / scale
         W = np.linalg.solve(H, standardized.T @ (A - A.mean(axis=0)) / len(A))
         return self._center, scale, W
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScorer:
+    """Scores of the U classes of one table, for samples that may come block by block."""
+
+    predictor: ClassPredictor
+    seen: Mask  # (U,), which classes are seen ones
+    seen_means: Float64 | None  # whitened, of the seen classes; None: there are none
+    unseen_means: Float64 | None  # whitened, of the others
+    bias: float = 0.0  # what is subtracted from scores of seen classes
+
+    def scores(self, Z: Float64) -> Float64:
+        """Return the log-likelihood (n, U), up to a constant, of each class."""
+        Z = self.predictor.standardized(Z)
+        out = np.empty((len(Z), len(self.seen)))
+        if self.seen_means is not None:
+            of_seen = self.predictor.seen_density.log_likelihood(Z, self.seen_means)
+            out[:, self.seen] = of_seen - self.bias
+        if self.unseen_means is not None:
+            of_unseen = self.predictor.unseen_density.log_likelihood(Z, self.unseen_means)
+            out[:, ~self.seen] = of_unseen
+        # infinitely far from all classes, a sample would go to any of them
+        if not np.isfinite(out).all():
+            raise ValueError(OTHER_UNITS)
+        return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ import numpy as np
 from semfs._typing import Float64
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Objective, Quadratic, Solution
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.rows import Preprocessing
 from semfs.selectors.candidates import Candidates, user_candidates
 from semfs.selectors.inputs.number_range import check_range_of_attributes

@@ -26,7 +26,7 @@ from semfs.constraints import Constraint, FeatureCount
 from semfs.io.anndata import as_genes
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
-from semfs.rows.cluster import is_dask, lazy_columns
+from semfs.rows.dask_data import is_dask, lazy_columns
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs.labeled import Samples
 from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
@@ -258,7 +258,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         first = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return (
             f"{diagram}<ul>{known}</ul><details><summary>{len(selected):,} of "
-            f"{self.n_features_in_:,} features chosen: {first}</summary><table><thead><tr>"
+            f"{self.n_features_in_:,} features selected: {first}</summary><table><thead><tr>"
             "<th>rank</th><th>feature</th><th>score</th></tr></thead><tbody>"
             f"{rows}</tbody></table></details>"
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from semfs._typing import Float64
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
-from semfs.method.objective import Objective, reduce_rank
+from semfs.method.objective import Objective
+from semfs.method.target_rank import reduce_rank
 from semfs.selectors.parameters import MethodParameters
 from semfs.validation import class_weights
 

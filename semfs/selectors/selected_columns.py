@@ -25,7 +25,7 @@ from semfs.rows import (
     in_blocks,
     open_unlabeled,
 )
-from semfs.rows.cluster import dask_blocks, lazy_rows
+from semfs.rows.dask_data import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import training_matrix

@@ -21,7 +21,7 @@ from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
 from semfs.labels import UNLABELED, Labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
-from semfs.method.objective import Monitor, Solution
+from semfs.method.quadratic import Monitor, Solution
 from semfs.selectors.inputs.features import set_features
 from semfs.selectors.inputs.fit_input import FitInput, described_classes
 from semfs.selectors.inputs.training_data import TrainingData
@@ -440,7 +440,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             data = found.summed(self._sum_options(found.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
-                    "partial_fit takes labeled rows only. Drop the others, or use fit."
+                    "partial_fit takes labeled samples only. Drop the others, or use fit."
                 )
             # classes without a description are refused before their samples are added
             align_attributes(self.attributes, data.classes)
@@ -488,7 +488,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if labels.mark_unlabeled(described).n_unlabeled:
             # their sum does not say which clusters they form
             raise ValueError(
-                f"some rows have the label {UNLABELED}, which means unlabeled, "
+                f"some samples have the label {UNLABELED}, which means unlabeled, "
                 "and were summed up with others. "
                 "Leave them out of the moments, or use fit(X, y)."
             )

@@ -1,4 +1,4 @@
-"""SemFSCV: parameters and number of features chosen by clustering held-out seen classes."""
+"""SemFSCV: set parameters and number of features by clustering held-out seen classes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import FIT_STATE
 from semfs.selectors.rules.feature_values import feature_costs
+from semfs.selectors.rules.parameters import RULE_PARAMETERS
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training_checks import check_two_classes
 from semfs.validation import ParameterError, check_integer
@@ -50,13 +51,7 @@ NOT_IN_FOLDS = {
     "exclude",
     "missing_values",
     "candidates",
-    "min_per_class",
-    "groups",
-    "costs",
-    "budget",
-    "min_level",
-    "max_level",
-    "capacity",
+    *RULE_PARAMETERS,
     "verbose",
     "target_attributes",
     "n_new_classes",
@@ -280,7 +275,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         if unknown:
             raise ParameterError(
                 "param_grid",
-                f"has {min(unknown)!r}, which is no parameter to choose. Known: "
+                f"has {min(unknown)!r}, which SemFSCV cannot set. Known: "
                 f'{", ".join(sorted(known))}; and n_features_to_select="auto".',
             )
         if not settings:

@@ -7,8 +7,9 @@ import numpy as np
 from semfs._typing import Mask
 from semfs.method.alternating import solve_alternating
 from semfs.method.forward import forward_selection
-from semfs.method.objective import Monitor, Objective, Quadratic, Solution
+from semfs.method.objective import Objective
 from semfs.method.panel import Panel
+from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.selectors.candidates import Candidates
 from semfs.selectors.parameters import MethodParameters
 from semfs.validation import ParameterError

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.special import softmax
 
 from semfs._typing import Float64, Mask
 from semfs.attributes import AttributeTable
@@ -117,10 +116,12 @@ class Mixture:
 
     def scores(self, W: Float64, L: Float64) -> Float64:
         """Return scores (r, U) of samples W (r, k) that have scores L (r, U) alone."""
-        found = L + self.correction
-        if self.means is not None:
-            # |w|² is the same for all classes
-            found = found + W @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
+        if self.means is None:
+            return L + self.correction
+        # |w|² is the same for all classes
+        found = W @ self.means.T
+        found += L
+        found += self.correction - 0.5 * (self.means**2).sum(axis=1)
         return found
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
@@ -137,10 +138,18 @@ class Mixture:
         totals = np.zeros(len(self.seen))
         sums = np.zeros_like(self.fixed)
         for W, L in blocks:
-            P = softmax(self.scores(W, L) / TEMPERATURE, axis=1)
+            P = _softmax_in_place(self.scores(W, L) / TEMPERATURE)
             totals += P.sum(axis=0)
             sums += P.T @ W
         return totals, sums
+
+
+def _softmax_in_place(scores: Float64) -> Float64:
+    """Turn scores (r, U) into shares that sum up to 1, without copies: the rounds' main work."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +160,7 @@ class TogetherTrial:
 
     @cached_property
     def samples(self) -> list[ScoredSamples]:
-        """Samples of classes that played unseen, predicted together; none if simulated.
+        """Samples of classes treated as unseen, predicted together; none if simulated.
 
         Simulated samples are Gaussian, as the method assumes, and would tell nothing.
         """

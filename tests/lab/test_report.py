@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from semfs.cli import app
 from semfs.lab import Job, Result, Store
+from semfs.lab.claims import claims_section
 from semfs.lab.report import render, write_csv, write_report
 from semfs.lab.sections import RANDOM_DRAWS, Panel, Section, build_sections
 
@@ -76,7 +77,8 @@ def test_every_experiment_has_a_section_and_pictures_come_before_tables(page):
     drawn += ["Effect of α", "Convergence", "Scaling"]
     tables = ["Standings", "Selected features", "Failures", "How this was made"]
     pictures = [*(f"Clustering: {name}" for name in names), *drawn]
-    assert re.findall(r"<h2[^>]*>(.*)</h2>", text) == ["Summary", *pictures, *tables]
+    titles = ["Summary", "Leads", *pictures, *tables]
+    assert re.findall(r"<h2[^>]*>(.*)</h2>", text) == titles
     for said in ("LinAlgError: singular matrix", "semfs reproduce clustering", "numpy 2.4.0"):
         assert said in page.shown
 
@@ -94,15 +96,16 @@ def test_a_quick_run_absent_data_and_findings_are_told():
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "A wins. A is highest: 0.513"),
-        ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. A is highest"),
-        ({"A": [0.9], "B": [0.1]}, "cannot be tested. A is highest: 0.900, 0.800 above B."),
+        ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "Clear: ahead of every other"),
+        ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "A: 0.513+0.103 (+0.0"),
+        ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. The difference is not"),
+        ({"A": [0.9], "B": [0.1]}, "A: 0.900+0.800 over BOne split: differences cannot"),
         ({"A": [0.5, 0.6]}, "Fewer than two methods have finished: nothing to compare."),
         ({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}, "results are missing: C (50% done)"),
         ({"A": [0.5, 0.6], "B (oracle)": [0.9, 0.9]}, "for reference: B (oracle), 0.900"),
-        ({"A": [0.5, 0.5], "B": [0.5, 0.5]}, "exactly as B"),
-        ({"A": [0.50001, 0.50003, 0.50002], "B": [0.5, 0.5, 0.5]}, "2e-05 above B"),
-        ({"A": [0.50099], "B": [0.5]}, "A is highest: 0.501, 0.001 above B."),
+        ({"A": [0.5, 0.5], "B": [0.5, 0.5]}, "none, equal to B"),
+        ({"A": [0.50001, 0.50003, 0.50002], "B": [0.5, 0.5, 0.5]}, "A: 0.500+2e-05 (−"),
+        ({"A": [0.50099], "B": [0.5]}, "A: 0.501+0.001 over B"),
     ],
 )
 def test_who_wins_is_said_only_as_far_as_it_can_be_told(scores, said):
@@ -113,9 +116,103 @@ def test_who_wins_is_said_only_as_far_as_it_can_be_told(scores, said):
 
 def test_the_title_names_the_data_and_scores_are_explained_before_they_are_used():
     text = render([row("A", 0.5), row("B", 0.4)], [], {"started": "2026-01-02T03:04:05+00:00"})
-    assert "<title>Objects (aPY): features for unseen classes</title>" in text
-    assert text.index("<p>2026-01-02</p>") < text.index("<strong>ACC</strong>")
-    assert text.index("<strong>NMI</strong>") < text.index("A is highest")
+    assert "<title>Objects (aPY): features for unseen classes (2026-01-02)</title>" in text
+    assert text.index("<strong>ACC</strong>") < text.index("<strong>NMI</strong>")
+    assert text.index("<strong>NMI</strong>") < text.index("A: 0.500")
+
+
+def test_leads_are_drawn_with_their_intervals_and_those_of_semfs_first():
+    scores = {"B": [0.4, 0.5], "SemFS": [0.5, 0.52], "A": [0.6, 0.6], "A (oracle)": [0.9, 0.9]}
+    (acc, nmi) = section_of(rows_of(scores), "Leads").panels
+    assert acc.title == "Objects (aPY): lead of SemFS in ACC"
+    assert (acc.kind, nmi.kind) == ("forest", "forest")
+    assert set(acc.series) == {"A", "B"}
+    ((mean, low, high, remark),) = acc.series["B"]
+    assert mean == pytest.approx(0.06)
+    assert low < mean < high
+    assert remark == "undecided, 2 splits"
+
+
+def verdict_on(claim, rows):
+    table = claims_section(rows).table
+    return next(line[2] for line in table.rows if claim in line[0])
+
+
+@pytest.mark.parametrize(
+    ("semfs", "verdict"),
+    [
+        ([0.50, 0.51, 0.52], "confirmed"),
+        ([0.40, 0.41, 0.52], "not confirmed"),
+        ([0.30, 0.31, 0.32], "not confirmed"),
+        ([0.50], "not tested"),
+    ],
+)
+def test_that_semfs_is_always_ahead_is_confirmed_only_beyond_the_interval(semfs, verdict):
+    rows = rows_of({"SemFS": semfs, "MCFS": [0.40, 0.41, 0.42][: len(semfs)]})
+    assert verdict_on("always beat", rows) == verdict
+    assert verdict_on("Proposition 1", rows) == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("objective", "verdict"),
+    [([3.0, 2.0, 2.0], "confirmed"), ([3.0, 2.0, 2.1], "not confirmed")],
+)
+def test_that_the_objective_falls_is_judged_by_all_runs(objective, verdict):
+    rows = [
+        row(label, 0.0, experiment="convergence", extra={"objective": J})
+        for label, J in (("one", [3.0, 2.0]), ("other", objective))
+    ]
+    assert verdict_on("Proposition 1", rows) == verdict
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1, "confirmed"), (2, "not confirmed")])
+def test_that_time_is_linear_is_judged_by_the_power(power, verdict):
+    rows = [
+        row("SemFS", 0.0, experiment="scaling", seconds=n**power, extra={"n": n, "d": 10})
+        for n in (10, 30, 100, 300)
+    ]
+    assert verdict_on("linearly", rows) == verdict
+    assert verdict_on("linearly", rows[:2]) == "not tested"
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(0.001, "confirmed"), (0.1, "not confirmed")])
+def test_that_alpha_hardly_matters_is_judged_in_the_range_of_the_paper(slope, verdict):
+    rows = [
+        row("SemFS", 0.5 + slope * alpha, experiment="alpha", params={"alpha": alpha})
+        for alpha in (0.001, 0.1, 1.0)
+    ]
+    far = row("SemFS", 0.9, experiment="alpha", params={"alpha": 1000.0})
+    assert verdict_on("alpha", [*rows, far]) == verdict
+
+
+def test_more_labels_and_attributes_are_claims_about_differences():
+    rows = [
+        row("SemFS", score, experiment="labeled-ratio", params={"ratio": ratio})
+        for ratio, score in ((0.1, 0.4), (1.0, 0.5))
+    ]
+    assert verdict_on("labels help more", rows) == "confirmed"
+    rows = [
+        row(f"LASSO ({target})", score + 0.001 * split, split=str(split))
+        | {"experiment": "attributes-vs-labels"}
+        for target, score in (("attributes", 0.4), ("labels", 0.5))
+        for split in range(3)
+    ]
+    assert verdict_on("Attributes as targets", rows) == "not confirmed"
+
+
+def test_the_page_of_a_run_of_the_paper_has_a_table_of_its_claims():
+    text = render(all_rows(), [], {"protocol": {}})
+    assert "What the paper says" in text
+    shown = Page(text).shown
+    assert "The paper's claims" in shown
+    assert shown.index("The paper's claims") < shown.index("Clustering: ")
+    assert "The paper's claims" not in Page(render(all_rows(), [], {})).shown
+
+
+def test_unseen_classes_of_dot_plots_are_named_to_the_script():
+    dots = Panel("t", "x", "y", {"a": [("g", 1.0, 0.5, "")]}, kind="dots", marked=["a"])
+    page = Page(render([], [], {}, [Section("Dots", [], panels=[dots])]))
+    assert json.loads(page.scripts["plots"])["panels"][0]["marked"] == ["a"]
 
 
 def test_a_page_of_nothing_says_so_and_carries_no_plotting_library():
@@ -130,7 +227,8 @@ def test_at_most_eight_curves_are_shown_at_once_ours_and_the_best(page):
     assert sum(first.values()) == 8
     assert first["SemFS"]
     assert first["SemFS/c"]
-    assert any("data-spread" in a and "checked" in a for _, a in page.elements)
+    assert any("data-spread" in a for _, a in page.elements)
+    assert not any("data-spread" in a and "checked" in a for _, a in page.elements)
     colors = json.loads(page.scripts["plots"])["colors"]
     assert len(set(colors.values())) == len(colors) > 12
 
@@ -292,7 +390,7 @@ def test_the_command_writes_a_page_or_csv_also_of_what_is_left_of_a_damaged_run(
     assert not (run / "report.html").exists()
     assert invoke().exit_code == 0
     page = Page((run / "report.html").read_text(encoding="utf-8"))
-    assert all(said in page.shown for said in ("SemFS wins.", "ValueError: no", EVIL))
+    assert all(said in page.shown for said in ("Clear: ahead", "ValueError: no", EVIL))
 
     store._db.execute("UPDATE records SET value = '{}' WHERE rowid = 2")
     store.close()

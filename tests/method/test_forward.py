@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from problems import fit_of, make_objective, make_problem, naive_greedy
 from semfs import Moments, SemFS
 from semfs.method.forward import forward_selection
-from semfs.method.objective import Quadratic
+from semfs.method.quadratic import Quadratic
 
 
 def select(objective, k, **options):

@@ -9,7 +9,9 @@ from numpy.testing import assert_allclose
 
 from problems import make_objective, make_problem, paper_B, paper_gram, paper_objective, spread
 from semfs import Moments
-from semfs.method.objective import Objective, Quadratic, reduce_rank
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Quadratic
+from semfs.method.target_rank import reduce_rank
 
 
 def random_point(seed, d, m):

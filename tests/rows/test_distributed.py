@@ -19,8 +19,8 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-import semfs.rows.cluster as module  # noqa: E402
-from semfs.rows import workers  # noqa: E402
+from semfs.rows import dask_data, workers  # noqa: E402
+from semfs.rows.cluster import on_cluster  # noqa: E402
 
 K = 12
 
@@ -70,7 +70,7 @@ def test_chunks_of_unknown_length_are_fine():
 
 def sparse_chunks(X, y, memory):
     chunks = da.from_array(X, chunks=(70, 30)).map_blocks(sp.csr_array)
-    return module.dask_rows(chunks, y, memory=memory)
+    return dask_data.dask_rows(chunks, y, memory=memory)
 
 
 @pytest.mark.parametrize("memory", [100, 2**20])
@@ -110,7 +110,7 @@ def test_workers_read_ranges_of_a_sparse_file_twice(monkeypatch):
     monkeypatch.setattr(SparseReader, "part", watched)
     source = open_blocks(X, y, passes="few", block_rows=200)
     with distributed.Client(processes=False, dashboard_address=None) as client:
-        rows = module.on_cluster(source, client, min_rows=1)
+        rows = on_cluster(source, client, min_rows=1)
         assert len(rows.bounds) > 1
         found = SemFS(6).fit(rows)
     assert found.order_.tolist() == SemFS(6).fit(X, y).order_.tolist()
@@ -126,13 +126,13 @@ def test_unlabeled_samples_are_clustered_as_in_memory(kind, client, tmp_path):
     if kind == "file":
         np.save(tmp_path / "X.npy", X)
         source = open_blocks(tmp_path / "X.npy", y, block_rows=50)
-        rows = module.on_cluster(source, client, min_rows=1)
+        rows = on_cluster(source, client, min_rows=1)
         assert len(rows.bounds) > 1
     else:
         chunks = da.from_array(X, chunks=(90, 12))
         if kind == "sparse chunks":
             chunks = chunks.map_blocks(sp.csr_array)
-        rows = module.dask_rows(chunks, y)
+        rows = dask_data.dask_rows(chunks, y)
     found = SemFS(5, n_new_classes=2).fit(rows)
     assert found.order_.tolist() == expected.order_.tolist()
     assert found.unlabeled_labels_.tolist() == expected.unlabeled_labels_.tolist()
@@ -151,11 +151,11 @@ def test_data_frames_give_the_order_of_the_fit_in_memory(labels):
     X, y, _ = make_problem(n=300)
     frame, chunked = dask_frame(X, y)
     if labels == "name":
-        rows = module.dask_rows(chunked, "kind")
+        rows = dask_data.dask_rows(chunked, "kind")
     else:
         given = chunked["kind"] if labels == "series" else frame["kind"].to_numpy()
         with pytest.warns(UserWarning, match="Ignored non-numeric columns: kind"):
-            rows = module.dask_rows(chunked, given)
+            rows = dask_data.dask_rows(chunked, given)
     expected = SemFS(4).fit(X, y)
     found = SemFS(4).fit(rows)
     assert found.order_.tolist() == expected.order_.tolist()
@@ -169,18 +169,18 @@ def test_columns_of_dask_data_are_taken_lazily_and_by_name():
     frame, chunked = dask_frame(X, y)
     names = [f"f{j}" for j in range(X.shape[1])]
     columns = np.array([1, 4, 7])
-    array = module.lazy_columns(awkward(X), columns)
-    assert module.is_dask(array)
+    array = dask_data.lazy_columns(awkward(X), columns)
+    assert dask_data.is_dask(array)
     assert_allclose(array.compute(), X[:, columns])
     turned = chunked[list(chunked.columns[::-1])]
-    found = module.lazy_columns(turned, columns, names)
-    assert module.is_dask(found)
+    found = dask_data.lazy_columns(turned, columns, names)
+    assert dask_data.is_dask(found)
     assert found.compute().equals(frame[["f1", "f4", "f7"]])
     with pytest.raises(ValueError, match=r"lacks 1 of the features .* 'g'"):
-        module.lazy_columns(chunked, np.array([0]), ["g"])
-    sums = module.lazy_rows(turned, lambda X: X.sum(axis=1), dtype=float, names=names)
+        dask_data.lazy_columns(chunked, np.array([0]), ["g"])
+    sums = dask_data.lazy_rows(turned, lambda X: X.sum(axis=1), dtype=float, names=names)
     assert_allclose(sums.compute(), X.sum(axis=1))
-    pairs = module.lazy_rows(awkward(X), lambda X: X[:, :2], dtype=float, width=2)
+    pairs = dask_data.lazy_rows(awkward(X), lambda X: X[:, :2], dtype=float, width=2)
     assert_allclose(pairs.compute(), X[:, :2])
 
 
@@ -211,7 +211,7 @@ def test_a_value_that_is_missing_on_a_worker_is_the_error_of_the_fit_in_memory(c
 def test_without_room_for_the_matrix_columns_are_fetched():
     X, y, _ = make_problem(n=300, d=30)
     expected = SemFS(4).fit(X, y)
-    small = module.dask_rows(awkward(X), y, memory=100)
+    small = dask_data.dask_rows(awkward(X), y, memory=100)
     moments = Moments.from_sums(*small.sums(n_select=4))
     assert moments.scatter_matrix is None
     assert_allclose(SemFS(4).fit_moments(moments).scores_, expected.scores_)
@@ -224,11 +224,11 @@ def test_a_cluster_gives_the_order_of_the_fit_in_memory(client, data, tmp_path):
     assert SemFS(K).fit(awkward(X), y).order_.tolist() == expected
     np.save(tmp_path / "X.npy", X)
     source = open_blocks(tmp_path / "X.npy", y, block_rows=50)
-    rows = module.on_cluster(source, client, min_rows=1)
+    rows = on_cluster(source, client, min_rows=1)
     assert len(rows.bounds) > 1
     assert SemFS(K).fit(rows).order_.tolist() == expected
     small = open_blocks(tmp_path / "X.npy", y)
-    assert module.on_cluster(small, client) is small
+    assert on_cluster(small, client) is small
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -314,7 +314,7 @@ def test_a_worker_that_always_dies_is_a_clear_error_not_a_hang(monkeypatch):
     with (
         local_cluster(2) as cluster,
         distributed.Client(cluster),
-        pytest.raises(module.ClusterError, match=r"(died 4 times|no worker).*smaller chunks"),
+        pytest.raises(workers.ClusterError, match=r"(died 4 times|no worker).*smaller chunks"),
     ):
         SemFS(5).fit(chunked(X, die), y)
 
@@ -326,7 +326,7 @@ def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
     with (
         local_cluster(0) as cluster,
         distributed.Client(cluster),
-        pytest.raises(module.ClusterError, match="no worker"),
+        pytest.raises(workers.ClusterError, match="no worker"),
     ):
         SemFS(5).fit(awkward(X), y)
 
@@ -346,6 +346,6 @@ def test_wrong_use_is_one_clear_line(monkeypatch):
     with pytest.raises(ValueError, match="no column of numbers"):
         SemFS(5).fit(frame[["kind"]], y)
     with pytest.raises(ValueError, match="each worker can read in part"):
-        module.on_cluster(open_blocks([(X, y)]), None)
-    with pytest.raises(module.ClusterError, match="no scheduler answers"):
-        module.connect("tcp://127.0.0.1:9")
+        on_cluster(open_blocks([(X, y)]), None)
+    with pytest.raises(workers.ClusterError, match="no scheduler answers"):
+        workers.connect("tcp://127.0.0.1:9")

@@ -11,7 +11,8 @@ from problems import OLD_DEFAULTS, make_described_problem, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.method.columns import NearCopies
-from semfs.method.objective import Objective, penalty_unit
+from semfs.method.objective import Objective
+from semfs.method.penalty import penalty_unit
 from semfs.rows import open_blocks
 from semfs.selectors.knowledge import EQUAL_SAMPLES, SEEN_FLOOR, _weight_of_seen
 from semfs.validation import ParameterError

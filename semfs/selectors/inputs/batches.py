@@ -12,7 +12,7 @@ from semfs.io.anndata import as_genes
 from semfs.labels import Labels
 from semfs.method.batches import batch_labels
 from semfs.rows import MemoryRows, OutOfCoreRows, in_memory
-from semfs.rows.cluster import is_dask
+from semfs.rows.dask_data import is_dask
 from semfs.rows.device import to_numpy
 from semfs.rows.opening import column_labels
 from semfs.selectors.inputs.kind import Kind, classify

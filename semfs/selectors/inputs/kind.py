@@ -16,7 +16,7 @@ from semfs.io import reader as readers
 from semfs.io.pairs import is_pairs
 from semfs.io.registry import is_frame, is_stored
 from semfs.rows import beyond_memory
-from semfs.rows.cluster import is_dask
+from semfs.rows.dask_data import is_dask
 
 
 class Kind(enum.Enum):

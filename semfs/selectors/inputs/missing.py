@@ -70,7 +70,7 @@ def fill_with_class_means(
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
         shown = listed([feature_name(j, names) for j in infinite.tolist()])
-        message = f"contains infinity, which is no missing value: {shown}."
+        message = f"contains infinity, which is not a missing value: {shown}."
         raise ParameterError("X", message)
     missing = np.isnan(X)
     features = np.flatnonzero(missing.any(axis=0))

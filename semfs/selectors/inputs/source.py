@@ -8,7 +8,7 @@ from typing import Any
 from semfs._typing import DataLike, Label
 from semfs.labels import Labels
 from semfs.rows import OutOfCoreRows, Preprocessing, beyond_memory, open_blocks
-from semfs.rows.cluster import dask_rows
+from semfs.rows.dask_data import dask_rows
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.inputs.kind import Kind
 

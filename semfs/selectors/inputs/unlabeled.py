@@ -26,7 +26,7 @@ from semfs.rows import (
     in_blocks,
     open_unlabeled,
 )
-from semfs.rows.cluster import unlabeled_dask_rows
+from semfs.rows.dask_data import unlabeled_dask_rows
 from semfs.selectors.inputs.features import check_unlabeled_features
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import FLOATS, without_text_columns

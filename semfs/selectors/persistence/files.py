@@ -95,7 +95,7 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save, because it is no .npz archive. "
+            f"{path} is not a file of semfs.save, because it is not an .npz archive. "
             "Pickled selectors are not read, because that runs code: "
             "fit again and use semfs.save."
         )

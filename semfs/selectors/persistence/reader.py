@@ -101,7 +101,7 @@ class Reader:
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 shown = key[:SHOWN_CHARACTERS]
-                raise FileError(f"{self.path}: {shown!r} is no fitted attribute. Refused.")
+                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute. Refused.")
             setattr(selector, key, value)
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
@@ -128,7 +128,7 @@ def _params_of_format_1(
     if not isinstance(table, AttributeTable):
         warnings.warn(
             f"label_weight={weight!r} is relative to the attributes since this file was "
-            "written: 1 means that labels carry as much. Set it anew.",
+            "written: 1 means that both count the same. Set it again.",
             stacklevel=2,
         )
         return params

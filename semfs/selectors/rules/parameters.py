@@ -7,6 +7,16 @@ from typing import Any, Protocol
 from semfs._typing import FeaturesLike
 from semfs.validation import ParameterError
 
+#: Parameters that state rules of a panel, besides features to include or to leave out.
+RULE_PARAMETERS = (
+    "min_per_class",
+    "groups",
+    "costs",
+    "budget",
+    "min_level",
+    "max_level",
+    "capacity",
+)
 #: Rules that concern the panel as a whole, and need solver="direct".
 PANEL_RULES = ("min_per_class", "groups", "budget", "capacity")
 

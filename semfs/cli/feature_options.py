@@ -1,0 +1,107 @@
+"""The features that the options of `semfs select` mean, and their groups, costs and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semfs.cli.selection import Selection
+    from semfs.rows import BlockSource
+
+
+def feature_lists(options: Selection, source: BlockSource) -> dict[str, list[int]]:
+    """Return the indices that --include, --exclude and --candidates mean."""
+    from semfs.feature_names import resolve_features
+
+    names = source.feature_names
+    found = {}
+    for parameter in ("include", "exclude", "candidates"):
+        values = getattr(options, parameter)
+        found[parameter] = resolve_features(
+            parameter, values, names, source.n_features
+        ).tolist()
+    both = set(found["include"]) & set(found["exclude"])
+    if both:
+        feature = min(both)
+        name = feature if names is None else names[feature]
+        raise ValueError(
+            f"{name!r} is in --include and in --exclude. Take it out of one of them."
+        )
+    return found
+
+
+def feature_values(
+    parameter: str, text: str | None, source: BlockSource
+) -> dict[str, Any] | list[Any] | None:
+    """Return what --groups or --costs names: a column of var, or a table of two columns."""
+    from semfs.io.anndata import frame_column
+    from semfs.validation import ParameterError, is_file
+
+    if text is None:
+        return None
+    if is_file(text):
+        table = _two_columns(parameter, Path(text), set(source.feature_names or ()))
+        if parameter == "costs":
+            return {name: _as_number(parameter, name, value) for name, value in table.items()}
+        return dict(table)
+    reader = source.reader
+    if reader.path is None or not reader.of_cells:
+        message = (
+            f"is {text!r}, which is not a file; only .h5ad and .zarr files have such columns."
+        )
+        raise ParameterError(parameter, message)
+    return list(frame_column(reader.path, reader.frame, text))
+
+
+def capacity_values(
+    text: str | None,
+    source: BlockSource,
+) -> float | dict[Any, float] | None:
+    """Return the number that --capacity is, or those of a table of classes."""
+    from semfs.validation import is_file
+
+    if text is None:
+        return None
+    if not is_file(text):
+        return _as_number("capacity", "every class", text)
+    assert source.labels is not None
+    # the table has text, while labels of the data may be numbers
+    label_of = {str(label): label for label in source.labels.classes}
+    table = _two_columns("capacity", Path(text), set(label_of))
+    return {
+        label_of.get(name, name): _as_number("capacity", name, value)
+        for name, value in table.items()
+    }
+
+
+def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
+    """Return a table of names and values; a first line that names no known one is a header."""
+    import csv
+
+    from semfs.validation import ParameterError
+
+    # utf-8-sig, because Excel begins CSV files with a byte order mark
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        text = file.read()
+    # comma last: names and decimal numbers may contain one
+    delimiter = next((mark for mark in "\t;," if mark in text), ",")
+    lines = csv.reader(text.splitlines(), delimiter=delimiter)
+    rows = [row for row in lines if any(row)]
+    if rows and rows[0][0].strip() not in known:
+        rows = rows[1:]
+    if not rows or min(len(row) for row in rows) < 2:
+        message = f": {path} needs two columns, names and values."
+        raise ParameterError(parameter, message)
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def _as_number(parameter: str, name: str, text: str) -> float:
+    from semfs.validation import ParameterError
+
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(
+            parameter, f"of {name!r} must be a number, got {text!r}."
+        ) from None

@@ -1,0 +1,159 @@
+"""The samples and classes that the options of `semfs select` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semfs.cli.console import complain
+from semfs.cli.options import (
+    check_descriptions,
+    check_label_given,
+    described_classes,
+    expand_columns,
+    given,
+    level_columns,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semfs.cli.selection import Selection
+    from semfs.rows import BlockSource
+
+
+def open_source(options: Selection) -> BlockSource:
+    """Return the file as a source of samples, genes named as --gene-symbols says."""
+    from semfs.rows import open_blocks
+    from semfs.scverse import warn_if_scaled
+    from semfs.select.opening import gene_names
+
+    check_label_given(options.data, options.label)
+    check_descriptions(options.attributes, options.data, options.layer)
+    drop = expand_columns(options.data, options.label, options.layer, options.drop)
+    drop += level_columns(options.attributes, options.data, options.layer)
+    reading = given(options, "normalize", "batch")
+    if options.impute is not None:
+        reading["missing_values"] = "keep"
+    if options.unlabeled_names is not None:
+        # Then all labels are read as they are: these names may have commas.
+        reading["no_label"] = ()
+    source = open_blocks(
+        options.data,
+        options.label,
+        key=options.layer,
+        drop=drop,
+        **reading,
+    )
+    if options.gene_symbols is not None:
+        source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
+    if options.normalize is None:
+        warn_if_scaled(source.reader, _other_matrices(options.data, options.layer))
+    return source
+
+
+def _other_matrices(data: Path, used: str | None) -> list[str]:
+    """Return the layers of an AnnData file, and raw, without the one in use."""
+    from semfs.io.anndata import is_anndata_file, matrix_names
+
+    if not is_anndata_file(data):
+        return []
+    return [name for name in matrix_names(data) if name != used]
+
+
+def with_unlabeled_names(options: Selection, source: BlockSource) -> BlockSource:
+    """Return the source without the labels that --unlabeled-names lists."""
+    from semfs.cli.options import words
+
+    assert source.labels is not None
+    labels = source.labels
+    for text in options.unlabeled_names or ():
+        # A label may contain commas itself.
+        names = [text] if text in labels.classes else words(text)
+        wanted = {name.casefold() for name in names}
+        for label in labels.classes:
+            if str(label).casefold() in wanted:
+                labels = labels.mask_label(label)
+    return source.with_labels(labels)
+
+
+def with_usable_labels(
+    options: Selection, source: BlockSource, table: pd.DataFrame | None
+) -> BlockSource:
+    """Return the source with labels as the options say.
+
+    Labels may be missing, and classes may be too rare.
+    """
+    import numpy as np
+
+    from semfs.labels import LEFT_OUT, UNLABELED, Labels
+    from semfs.scverse import without_rare_classes
+
+    assert source.labels is not None
+    labels = source.labels
+    # -1 is scikit-learn's mark of a missing label, unless a class has this name.
+    labels = labels.mark_unlabeled(() if table is None else table.index)
+    if labels.n_unlabeled and options.unlabeled != "use":
+        if options.unlabeled is None:
+            complain(
+                f"{labels.n_unlabeled} samples without a label are not used. "
+                "Use them as examples of unseen classes with --unlabeled use."
+            )
+        # Left out of the fit; the rows are still written.
+        codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
+        labels = Labels(labels.classes, codes.astype(np.int32))
+    labels = without_rare_classes(labels, "min_cells", options.min_cells)
+    return source.with_labels(labels)
+
+
+def unlabeled_samples(options: Selection) -> dict[str, Any]:
+    """Return the samples of --unlabeled-file, and their batches, for `select_features`."""
+    from semfs.rows.opening import column_labels
+    from semfs.select.opening import open_unlabeled_file
+
+    if options.unlabeled_file is None:
+        return {}
+    reading = given(options, "layer", "normalize", "gene_symbols")
+    keep = options.impute is not None
+    samples = open_unlabeled_file(options.unlabeled_file, keep_missing=keep, **reading)
+    found: dict[str, Any] = {"X_unlabeled": samples}
+    if options.batch is not None:
+        # The column has the same name in both files.
+        found["batch_unlabeled"] = column_labels(
+            options.unlabeled_file, options.batch, options.layer
+        )
+    return found
+
+
+def descriptions_of(
+    options: Selection, source: BlockSource
+) -> tuple[pd.DataFrame | None, list[Any]]:
+    """Return the class descriptions, None for labels alone, and unseen classes of the file.
+
+    An NPZ file may bring both.
+    """
+    from semfs.datasets.files import class_descriptions
+
+    assert source.labels is not None
+    described = described_classes(
+        options.attributes, options.data, options.label, options.layer
+    )
+    return class_descriptions(options.data, described, source.labels.classes)
+
+
+def unseen_classes(texts: Sequence[str] | None, source: BlockSource) -> list[Any]:
+    """Return the classes that --unseen names."""
+    from semfs.labels import classes_in
+    from semfs.validation import ParameterError, did_you_mean, listed
+
+    assert source.labels is not None
+    classes = source.labels.classes
+    found = classes_in(texts or (), classes)
+    unknown = [label for label in found if label not in classes]
+    if unknown:
+        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
+        hint = did_you_mean(unknown[0], classes) or known
+        message = f": class {unknown[0]!r} does not occur in the data{hint}"
+        raise ParameterError("unseen", message)
+    return found

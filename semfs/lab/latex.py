@@ -1,0 +1,136 @@
+r"""The tables of a report in LaTeX, for the package booktabs.
+
+Every table is a file with a ``tabular`` environment, to be read by ``\input``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from semfs._typing import PathLike
+from semfs.io.safety import atomic_write
+from semfs.lab.comparison import Interval, Standings
+from semfs.lab.sections import Section, data_title, difference
+
+#: Letters with a meaning in LaTeX, and how they are written.
+ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "−": r"$-$",
+    "±": r"$\pm$",
+    "α": r"$\alpha$",
+    "…": r"\dots{}",
+}
+
+HEADER = r"% Needs \usepackage{booktabs}. Written by `semfs report --latex`."
+
+
+def write_tables(sections: Iterable[Section], folder: PathLike) -> list[Path]:
+    """Write the tables of the sections as LaTeX files in ``folder``, and return the paths.
+
+    Long lists, such as selected features, stay in the page and in the CSV file.
+    """
+    tables: dict[str, str] = {}
+    for section in sections:
+        name = _file_name(section.title)
+        if section.standings and section.table is None:
+            tables[name] = standings_table(section.standings)
+        elif section.table is not None and not _has_lists(section.table.rows):
+            tables[name] = as_latex(section.table.columns, section.table.rows)
+        if section.leads:
+            tables[f"leads-{name}"] = leads_table(section.leads)
+    return [_write(text, Path(folder) / f"{name}.tex") for name, text in tables.items()]
+
+
+def standings_table(found: Mapping[tuple[str, str], Standings]) -> str:
+    """Return the means of all methods, best first, with leads over the best other one."""
+    columns = ["data set", "measure", "method", "mean ± sd", "lead over best other", "interval"]
+    body = []
+    for (dataset, measure), ranking in found.items():
+        for standing in ranking.ranked + ranking.oracles:
+            spread = "" if standing.sd is None else f" ± {standing.sd:.3f}"
+            score = f"{standing.mean:.3f}{spread}"
+            place = [data_title(dataset), measure, standing.label]
+            body.append([*place, score, *_lead_entries(standing.lead)])
+    return as_latex(columns, body)
+
+
+def leads_table(leads: Mapping[tuple[str, str, str], Interval]) -> str:
+    """Return leads with their intervals and verdicts."""
+    columns = ["data set", "measure", "method", "lead", "interval", "verdict"]
+    body = [
+        [data_title(dataset), measure, method, *_lead_entries(found), found.verdict]
+        for (dataset, measure, method), found in leads.items()
+    ]
+    return as_latex(columns, body)
+
+
+def _lead_entries(found: Interval) -> tuple[str, str]:
+    """A lead and its interval as text."""
+    mean = difference(found.mean, sign=True)
+    if found.low is None or found.high is None:
+        return mean, "–"
+    low, high = difference(found.low, sign=True), difference(found.high, sign=True)
+    return mean, f"{low} to {high}"
+
+
+def as_latex(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in LaTeX: a ``tabular`` environment with rules of booktabs.
+
+    >>> print(as_latex(["method", "NMI"], [["A & B", 0.5]]))
+    % Needs \\usepackage{booktabs}. Written by `semfs report --latex`.
+    \\begin{tabular}{ll}
+    \\toprule
+    method & NMI \\\\
+    \\midrule
+    A \\& B & 0.500 \\\\
+    \\bottomrule
+    \\end{tabular}
+    """
+    lines = [HEADER, rf"\begin{{tabular}}{{{'l' * len(columns)}}}", r"\toprule"]
+    lines.append(_line(columns))
+    lines.append(r"\midrule")
+    lines += [_line(row) for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines)
+
+
+def _line(entries: Sequence[object]) -> str:
+    return rf"{' & '.join(escaped(entry) for entry in entries)} \\"
+
+
+def escaped(entry: object) -> str:
+    """Return an entry as text that LaTeX prints as it is; names come from files."""
+    if entry is None:
+        return "–"
+    text = f"{entry:.3f}" if isinstance(entry, float) else str(entry)
+    # Line ends and other control characters would end an entry, or the run of LaTeX.
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return "".join(ESCAPES.get(letter, letter) for letter in text)
+
+
+def _has_lists(rows: Iterable[Sequence[object]]) -> bool:
+    return any(isinstance(entry, list | tuple) for row in rows for entry in row)
+
+
+def _file_name(title: str) -> str:
+    """A title as a file name: letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "table"
+
+
+def _write(text: str, path: Path) -> Path:
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(f"{text}\n".encode("utf-8", "replace"))
+    return path
