@@ -27,7 +27,7 @@ from semfs.validation import check_weights
 
 #: Labeled samples in memory, or on a device.
 InMemory: TypeAlias = MemoryRows | DeviceRows
-NEED_NUMPY = "unlabeled rows need numpy or sparse X. Convert X, or drop them."
+NEED_NUMPY = "Unlabeled samples need numpy or sparse X. Convert X, or drop them."
 
 
 @dataclass(frozen=True, eq=False)
