@@ -159,8 +159,8 @@ def core_table(found: dict) -> str:
     rows = []
     for row in found["rows"]:
         ratio, memory = with_spread(row), f"{row['memory_mb']:.0f}"
-        # Files of earlier versions say rows.
-        what = row["what"].replace("unlabeled rows", "unlabeled samples")
+        # Earlier versions wrote "rows".
+        what = re.sub(r"\brows\b", "samples", row["what"])
         rows.append(f"{what} | {ratio} | {memory} | {row['note']}")
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "

@@ -192,7 +192,8 @@ NOT_PROSE = re.compile(
 #: Definitions, not results: versions, limits, parameters, the paper's settings.
 ALLOWED = [
     *("Python 3.11", "scikit-learn 1.9", "CC BY 4.0", "arXiv:1908.03464", "version 5 or 7.3"),
-    *("95 % intervals", "at least 95 %", "at most 15 %", "use 0.5 rather than", "10 % to 100 %"),
+    *("95 % intervals", "at least 95 %", "at most 15 %", "10 % to 100 %"),
+    "use 0.5 rather than",
     *("below 256 MB", "up to 256 MB", "blocks of 32 MB", "(512 MB)", "γ = 0.1"),
     *("die four times", "first 10 of 50", "between 0.2 and 20", "(default 0.95)"),
     *("The 95 % interval of the paired", "version 0.1.", "four times as much"),
