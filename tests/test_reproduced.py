@@ -210,6 +210,20 @@ def test_every_figure_is_drawn_where_there_are_rows():
         assert "nan" not in figure.svg
 
 
+def test_a_panel_shows_means_over_the_splits_that_all_lines_have():
+    rows = made_rows({"SemFS": 0.6}, 10, experiment="alpha", alpha=0.1)
+    rows += made_rows(
+        {"SemFS": 0.4, "SemFS as published": 0.3}, 4, experiment="alpha", alpha=1.0
+    )
+    rows += made_rows({"SemFS as published": 0.2}, 2, experiment="alpha", alpha=0.1)
+    sweeps = load_module("paper_claims").swept(rows, "alpha", "alpha", "acc")
+    labels = ("SemFS", "SemFS as published")
+    panels = load_module("paper_figures")._sweep_panels(sweeps, labels)
+    (title, lines) = next(iter(panels.items()))
+    assert title == "toy, 2 splits"
+    assert [y for _, y, _ in lines["SemFS"]] == pytest.approx([0.6005, 0.4005])
+
+
 def test_marks_of_a_chart_are_where_the_values_are():
     charts = load_module("line_charts")
     points = [(0.0, 1.0, 0.0), (10.0, 3.0, 0.0)]
