@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LEAN := $(VENV)/.lean
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-array-api test-oldest check bench bench-long docs cli-docs coverage mutation clean
+.PHONY: help install demo test test-array-api test-oldest check bench bench-long pages docs cli-docs coverage mutation clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,10 +59,16 @@ bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 c
 	$(BIN)/python benchmarks/bench_core.py --runs 3
 	$(BIN)/python benchmarks/bench_atlas.py --runs 3
 	$(BIN)/python benchmarks/bench_distributed.py
+	$(BIN)/python benchmarks/bench_demo.py
 	$(BIN)/python benchmarks/bench_baselines.py --show
 
 bench-long: bench ## The same, and then all baselines at full size
 	$(BIN)/python benchmarks/bench_baselines.py
+
+pages: install ## Write the tables and pictures of the pages from benchmarks/results
+	$(BIN)/python docs/benchmark_tables.py
+	$(BIN)/python docs/reproduced.py
+	$(BIN)/python docs/demo_picture.py
 
 docs: install ## Build the documentation into docs/_build/html; warnings and broken links fail
 	$(BIN)/python docs/cli_reference.py --check

@@ -170,7 +170,7 @@ MEASURED = {
     "semfs direct": (semfs_direct, 3, "50 features, attributes, default parameters"),
     "semfs direct, gamma = 1": (semfs_direct_small_penalty, 3, "more columns of G are needed"),
     "semfs direct on labels": (semfs_direct_labels, 3, "attributes=None: one target per class"),
-    "semfs direct, unlabeled rows": (semfs_unlabeled, 3, "and 5,000 rows of new classes"),
+    "semfs direct, unlabeled samples": (semfs_unlabeled, 3, "and 5,000 of unseen classes"),
     "semfs alternating": (semfs_alternating, 3, "20 rounds, default penalty"),
     "semfs as published": (semfs_published, 3, "20 rounds, gamma = 0.1 absolute"),
     "ANOVA F": (anova, 2, "scikit-learn SelectKBest"),

@@ -159,7 +159,9 @@ def core_table(found: dict) -> str:
     rows = []
     for row in found["rows"]:
         ratio, memory = with_spread(row), f"{row['memory_mb']:.0f}"
-        rows.append(f"{row['what']} | {ratio} | {memory} | {row['note']}")
+        # Earlier versions wrote "rows".
+        what = re.sub(r"\brows\b", "samples", row["what"])
+        rows.append(f"{what} | {ratio} | {memory} | {row['note']}")
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "
         f"{size['attributes']} attributes, float32, {found['k']} features. Ratios are medians "

@@ -176,7 +176,7 @@ def _scale(
 
 
 def _number(value: float) -> str:
-    return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e5 else f"{value:.0e}"
+    return f"{value:,.6g}".replace("-", "−")
 
 
 def _rule(x1: float, x2: float, y1: float, y2: float) -> str:

@@ -162,7 +162,7 @@ def headline(scores: Scores) -> Claim:
         rivals = [label for label in PAPER_BASELINES if label in methods]
         if OURS not in methods or not rivals:
             continue
-        best = _best_rival(methods, rivals)
+        best = best_rival(methods, rivals)
         lead = _relative_lead(methods, OURS, best)
         verdict = _headline_verdict(lead)
         told = _percent(_relative_lead(methods, TOLD, best)) if TOLD in methods else "–"
@@ -194,7 +194,7 @@ def _headline_verdict(lead: Interval) -> str:
     return "not" if lead.high < HEADLINE_LEAD else "undecided"
 
 
-def _best_rival(methods: Mapping[str, MethodScores], rivals: Sequence[str]) -> str:
+def best_rival(methods: Mapping[str, MethodScores], rivals: Sequence[str]) -> str:
     """The rival that is above most others, each on the splits that both have."""
 
     def rank(label: str) -> tuple[int, int]:
@@ -209,10 +209,61 @@ def _splits_at(scores: MethodScores) -> set[str]:
     return {split for split, k in scores["acc"] if k == HEADLINE_K}
 
 
-def _relative_lead(methods: Mapping[str, MethodScores], ours: str, best: str) -> Interval:
+def _relative_lead(
+    methods: Mapping[str, MethodScores], ours: str, best: str, k: int = HEADLINE_K
+) -> Interval:
+    """The relative lead in ACC at k features, on the splits that both methods have."""
     splits = sorted(_splits_at(methods[ours]) & _splits_at(methods[best]))
     a, b = methods[ours]["acc"], methods[best]["acc"]
-    return paired_interval([a[s, HEADLINE_K] / b[s, HEADLINE_K] - 1 for s in splits])
+    return paired_interval([a[s, k] / b[s, k] - 1 for s in splits])
+
+
+def lead_in_words(scores: Scores, name: str) -> str:
+    """The lead of SemFS on a data set whose features are of the paper's kind, or nothing."""
+    methods = scores.get(name, {})
+    rivals = [label for label in PAPER_BASELINES if label in methods]
+    if OURS not in methods or not rivals:
+        return ""
+    best = best_rival(methods, rivals)
+    lead = _relative_lead(methods, OURS, best)
+    others = [
+        f"{100 * _relative_lead(methods, OURS, best, k).mean:+.0f} % at {k}"
+        for k in sorted({k for _, k in methods[OURS]["acc"]} - {HEADLINE_K})
+    ]
+    verdict = _headline_verdict(lead)
+    is_ahead = lead.low is not None and lead.low > 0
+    words = {
+        "confirmed": "as the paper says.",
+        "not": f"less than the {100 * HEADLINE_LEAD:.0f} % of the paper.",
+        "undecided": f"whether that is {100 * HEADLINE_LEAD:.0f} % or more is undecided.",
+    }[verdict]
+    told = ""
+    if TOLD in methods:
+        of_told = _percent(_relative_lead(methods, TOLD, best))
+        told = f" With descriptions of the unseen classes, unlike in the paper: {of_told}."
+    return (
+        f"On {name}, whose features are of the paper's kind, SemFS is "
+        f"{'ahead' if is_ahead else 'not clearly ahead'} of {best}, the best of the paper's "
+        f"baselines, by {_percent(lead)} in ACC at k = {HEADLINE_K} "
+        f"({'; '.join([*others, f'class splits: {lead.n}'])}): {words}{told}"
+    )
+
+
+def leads_by_k(scores: Scores) -> tuple[str, list[str]]:
+    """Head and rows of a table: the relative lead over the same baseline at each k."""
+    ks: list[int] = []
+    lines = []
+    for name, methods in scores.items():
+        rivals = [label for label in PAPER_BASELINES if label in methods]
+        if OURS not in methods or not rivals:
+            continue
+        best = best_rival(methods, rivals)
+        ks = sorted({k for _, k in methods[OURS]["acc"]})
+        cells = [_percent(_relative_lead(methods, OURS, best, k)) for k in ks]
+        n = _relative_lead(methods, OURS, best).n
+        lines.append(" | ".join([name, best, *cells, str(n)]))
+    heads = " | ".join(f"k = {k}:" for k in ks)
+    return f"data set | SemFS over | {heads} | splits:", lines
 
 
 def _is_above(methods: Mapping[str, MethodScores], label: str, best: str) -> bool:
@@ -338,7 +389,7 @@ def attributes_against_labels(rows: Sequence[Row]) -> Claim:
     if not verdicts:
         return Claim(text, "undecided", NOT_RUN)
     head = "data set | method | attributes − labels in ACC: | in NMI: | splits: | verdict"
-    sentence = _sentence([f"SemFS: {_mean_of_data_sets(of_ours)}", counts(verdicts)])
+    sentence = _sentence([_mean_of_data_sets(of_ours), counts(verdicts)])
     return Claim(text, overall(verdicts), sentence, head, lines)
 
 

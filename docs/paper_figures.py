@@ -124,22 +124,18 @@ def _main_figure(scores: Scores, metric: str) -> Figure | None:
 def _sweep_panels(
     sweeps: Mapping[str, Mapping[str, Sweep]], labels: Sequence[str]
 ) -> dict[str, dict[str, Points]]:
-    """Panels of means over the splits that all values of x have."""
+    """Panels of means over the splits that all lines have at all values of x."""
     panels: dict[str, dict[str, Points]] = {}
     for name, methods in sweeps.items():
-        lines: dict[str, Points] = {}
-        for label in labels:
-            by_x = methods.get(label, {})
-            if len(by_x) < 2:
-                continue
-            splits = set.intersection(*(set(of_x) for of_x in by_x.values()))
-            if splits:
-                lines[label] = [
-                    (x, fmean(by_x[x][split] for split in splits), 0.0) for x in sorted(by_x)
-                ]
-                count = len(splits)
-        if lines:
-            panels[f"{_short(name)}, {_splits(count)}"] = lines
+        shown = {label: methods[label] for label in labels if len(methods.get(label, {})) > 1}
+        points = [set(splits) for by_x in shown.values() for splits in by_x.values()]
+        common = set.intersection(*points) if points else set()
+        if not common:
+            continue
+        panels[f"{_short(name)}, {_splits(len(common))}"] = {
+            label: [(x, fmean(by_x[x][split] for split in common), 0.0) for x in sorted(by_x)]
+            for label, by_x in shown.items()
+        }
     return panels
 
 
@@ -257,7 +253,7 @@ def _time_figure(rows: Sequence[Row]) -> Figure | None:
         "Seconds of a fit against the number of samples",
         Axis("samples", sizes, logarithmic=True),
         Axis("seconds", logarithmic=True),
-        {f"Made data, {d:,} features": lines},
+        {f"Made data, {d:,} features": dict(sorted(lines.items(), key=_ours_first))},
     )
     return Figure(
         "paper-time",
@@ -267,6 +263,11 @@ def _time_figure(rows: Sequence[Row]) -> Figure | None:
         "samples.",
         line_chart(chart),
     )
+
+
+def _ours_first(line: tuple[str, Points]) -> tuple[bool, str]:
+    """Sorts SemFS before other methods: its color is the same in all figures."""
+    return not line[0].startswith("SemFS"), line[0]
 
 
 def _short(title: str) -> str:

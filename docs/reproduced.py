@@ -24,8 +24,11 @@ from paper_claims import (
     Claim,
     MethodScores,
     Row,
+    Scores,
     all_claims,
     by_split,
+    lead_in_words,
+    leads_by_k,
     scores_of,
 )
 from paper_figures import Figure, all_figures, write_figures
@@ -47,7 +50,7 @@ def reproduced(found: Mapping[str, Any]) -> str:
     claims = all_claims(rows)
     verdicts = [f"{c.claim} | **{c.verdict}** | {c.sentence}" for c in claims]
     parts = [
-        first_line(claims[0]),
+        first_line(claims[0], scores),
         "## The paper's claims",
         "\n".join(table("the paper's claim | verdict | in one sentence", verdicts)),
         RULES,
@@ -55,6 +58,8 @@ def reproduced(found: Mapping[str, Any]) -> str:
         *map(_figure, all_figures(rows)),
         "## Numbers behind the verdicts",
         *(_numbers(claim) for claim in claims if claim.rows),
+        "### Relative lead in ACC over the best baseline of the paper, at each k",
+        "\n".join(table(*leads_by_k(scores))),
         "## Scores",
         "Means over k, ± standard deviation over splits; by NMI. Methods with fewer splits "
         "than others are not compared by these means, but by the leads above.",
@@ -65,7 +70,7 @@ def reproduced(found: Mapping[str, Any]) -> str:
     return made_by(dict(found), "\n\n".join(parts))
 
 
-def first_line(headline: Claim) -> str:
+def first_line(headline: Claim, scores: Scores) -> str:
     """What could not be run, and whether the headline claim was reproduced."""
     answers = {
         "confirmed": "was reproduced on all data sets at hand",
@@ -73,19 +78,11 @@ def first_line(headline: Claim) -> str:
         "not": "was reproduced on none of the data sets at hand",
         "undecided": "is undecided",
     }
-    of_cub = [row for row in headline.rows if row.startswith(HEADLINE_DATA)]
-    lines = [
+    line = (
         "**SUN, aYahoo and the paper's original features could not be run; the paper's "
         f"headline claim {answers[headline.verdict]}: {headline.sentence.split('; ')[-1]}**"
-    ]
-    for row in of_cub:
-        _, best, lead, n, verdict, *_ = row.split(" | ")
-        lines.append(
-            f"On {HEADLINE_DATA}, whose features are of the paper's kind, SemFS leads {best}, "
-            f"the best of the paper's baselines, by {lead} at k = 20 over {n} class splits: "
-            f"{verdict}."
-        )
-    return " ".join(lines)
+    )
+    return f"{line} {lead_in_words(scores, HEADLINE_DATA)}".strip()
 
 
 def _figure(figure: Figure) -> str:

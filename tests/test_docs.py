@@ -194,6 +194,7 @@ ALLOWED = [
     *("Python 3.11", "CC BY 4.0", "arXiv:1908.03464", "version 5 or 7.3"),
     *("scikit-learn 1.6", "scikit-learn (1.6", "scikit-learn 1.9"),
     *("95 % intervals", "at least 95 %", "at most 15 %", '0.5 for "some', "10 % to 100 %"),
+    "use 0.5 rather than",
     *("below 256 MB", "up to 256 MB", "blocks of 32 MB", "(512 MB)", "γ = 0.1"),
     *("die four times", "first 10 of 50", "between 0.2 and 20", "(default 0.95)"),
     *("The 95 % interval of the paired", "version 0.1.", "four times as much"),
@@ -342,6 +343,14 @@ def test_the_picture_of_the_demo_shows_the_stored_scores(tmp_path):
         picture.write_to(tmp_path / "demo.png", found)
         with image.open(tmp_path / "demo.png") as drawn:
             assert drawn.convert("RGB").tobytes() == pixels, fresh
+
+
+def test_the_caption_of_the_demo_names_the_number_of_splits_and_types():
+    picture = load_module("demo_picture")
+    splits = len({row["split"] for row in picture.stored()["rows"]})
+    types = len(set(picture.demo_of(picture.stored()).data.y))
+    words = f"over {splits} random splits of {types} lung cell types"
+    assert words in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_the_stored_scores_of_the_demo_are_those_of_the_code_as_it_is():

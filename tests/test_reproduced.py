@@ -55,6 +55,31 @@ def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict
     assert answers[verdict] in page.reproduced(found).splitlines()[0]
 
 
+def test_relative_leads_are_given_at_each_k(claims):
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5})
+    rows += [row | {"k": 5, "acc": row["acc"] + 0.1} for row in rows]
+    head, (line,) = claims.leads_by_k(claims.scores_of(rows))
+    assert head == "data set | SemFS over | k = 5: | k = 20: | splits:"
+    name, best, at_5, at_20, n = line.split(" | ")
+    assert (name, best, n) == ("toy", "LASSO", "10")
+    assert at_5.startswith("+17 % (")
+    assert at_20.startswith("+20 % (")
+
+
+def test_the_first_line_says_how_large_the_lead_is_on_features_of_the_papers_kind(claims):
+    name = claims.HEADLINE_DATA
+    rows = made_rows({"SemFS": 0.61, "LASSO": 0.5, claims.TOLD: 0.7}, dataset="cub")
+    rows += [row | {"k": 5, "acc": 2 * row["acc"]} for row in rows]
+    text = claims.lead_in_words(claims.scores_of(rows), name)
+    assert text.startswith(f"On {name}")
+    for words in ("ahead of LASSO", "+22 % (", "+22 % at 5", "splits: 10", "as the paper says"):
+        assert words in text
+    assert "unlike in the paper: +40 %" in text
+    rows = made_rows({"SemFS": 0.55, "LASSO": 0.5}, dataset="cub")
+    assert "less than the 20 %" in claims.lead_in_words(claims.scores_of(rows), name)
+    assert claims.lead_in_words({}, name) == ""
+
+
 def test_the_best_baseline_is_above_the_others_where_both_were_run(claims):
     # MCFS has one split only, the hardest one, where it is ahead of LASSO.
     rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Random": 0.4})
@@ -183,6 +208,20 @@ def test_every_figure_is_drawn_where_there_are_rows():
         assert picture.get("role") == "img"
         assert picture.get("aria-label") == picture.findtext("{*}title")
         assert "nan" not in figure.svg
+
+
+def test_a_panel_shows_means_over_the_splits_that_all_lines_have():
+    rows = made_rows({"SemFS": 0.6}, 10, experiment="alpha", alpha=0.1)
+    rows += made_rows(
+        {"SemFS": 0.4, "SemFS as published": 0.3}, 4, experiment="alpha", alpha=1.0
+    )
+    rows += made_rows({"SemFS as published": 0.2}, 2, experiment="alpha", alpha=0.1)
+    sweeps = load_module("paper_claims").swept(rows, "alpha", "alpha", "acc")
+    labels = ("SemFS", "SemFS as published")
+    panels = load_module("paper_figures")._sweep_panels(sweeps, labels)
+    (title, lines) = next(iter(panels.items()))
+    assert title == "toy, 2 splits"
+    assert [y for _, y, _ in lines["SemFS"]] == pytest.approx([0.6005, 0.4005])
 
 
 def test_marks_of_a_chart_are_where_the_values_are():

@@ -49,8 +49,8 @@ _BOTH_BATCHES = (
     "of their batches. Pass both (the same value for all samples if they are of one batch)."
 )
 _TWO_KINDS = (
-    "some rows of X have no label and X_unlabeled is given as well. Beyond memory "
-    "only one of them can be used: put these rows together."
+    "some samples of X have no label and X_unlabeled is given as well. Beyond "
+    "memory only one of them can be used. Put these samples together."
 )
 _NEED_MEMORY = (
     ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
