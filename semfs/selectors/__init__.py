@@ -15,5 +15,6 @@ In the order of a fit:
   classes compete for them; ``calibrated``, ``calibration``, ``calibration_sample`` and
   ``certainty`` make their scores comparable and trustworthy
 - ``explanation``, ``explaining``, ``copies``, ``stability``: why these features
+- ``callbacks``: scikit-learn's callbacks, and what older versions need instead
 - ``persistence``: selectors in files
 """
