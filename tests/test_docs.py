@@ -191,8 +191,9 @@ NOT_PROSE = re.compile(
 )
 #: Definitions, not results: versions, limits, parameters, the paper's settings.
 ALLOWED = [
+    "Python 3.11 to 3.14",  # before its beginning
     *("Python 3.11", "CC BY 4.0", "arXiv:1908.03464", "version 5 or 7.3"),
-    *("scikit-learn 1.6", "scikit-learn (1.6", "scikit-learn 1.9", "Python 3.11 to 3.14"),
+    *("scikit-learn 1.6", "scikit-learn (1.6", "scikit-learn 1.9"),
     *("95 % intervals", "at least 95 %", "at most 15 %", '0.5 for "some', "10 % to 100 %"),
     "use 0.5 rather than",
     *("below 256 MB", "up to 256 MB", "blocks of 32 MB", "(512 MB)", "γ = 0.1"),
