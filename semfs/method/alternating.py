@@ -28,7 +28,7 @@ SMALLEST_PIVOT = 8.0 * float(np.finfo(np.float64).eps)
 #: square.
 EIGENVECTOR_TOL = 1e-5
 #: Rows of a d × d matrix that are computed at a time, so that they stay in a processor's cache.
-BLOCK_ROWS = 128
+TRIANGLE_ROWS = 128
 #: Vectors that Lanczos iterations keep before they restart. Of a good start few are needed.
 N_LANCZOS_VECTORS = 10
 #: A step that would raise J is halved at most this many times.
@@ -208,7 +208,7 @@ class _GramEquation:
 
 def _upper_blocks(d: int) -> Iterator[tuple[slice, slice]]:
     """Blocks of a d × d matrix that cover all on and above its diagonal."""
-    for rows in batches(d, BLOCK_ROWS):
+    for rows in batches(d, TRIANGLE_ROWS):
         yield rows, slice(rows.start, d)
 
 
