@@ -6,14 +6,16 @@ by a Cholesky factorization in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsymv, dsyrk
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from semfs._typing import Float64
+from semfs.arrays import batches
 from semfs.method.factor import Factor
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Monitor, Solution
@@ -27,6 +29,8 @@ SMALLEST_PIVOT = 8.0 * float(np.finfo(np.float64).eps)
 #: Relative residual of the eigenvector of λ_max. The error of λ_max is of the order of its
 #: square.
 EIGENVECTOR_TOL = 1e-5
+#: Rows of a d × d matrix that are computed at a time, so that they stay in a processor's cache.
+TRIANGLE_ROWS = 128
 #: Vectors that Lanczos iterations keep before they restart. Of a good start few are needed.
 N_LANCZOS_VECTORS = 10
 #: A step that would raise J is halved at most this many times.
@@ -174,25 +178,40 @@ class WStep:
 
 
 class _GramEquation:
-    """(S C S + γI) V = S right, with C (d, d) in memory."""
+    """(S C S + γI) V = S right, with C (d, d) in memory.
+
+    All matrices are symmetric: only what is on and above the diagonal is computed and read. In
+    transposes, which are in the layout that LAPACK wants, that is what is on and below it.
+    """
 
     def __init__(self, C: Float64, gamma: float) -> None:
         self.C = C
         self.gamma = gamma
+        #: S C S + γI while a W-step lasts, C∘WW' until the next one.
+        self._matrix = np.empty_like(C)
 
     def solve(self, s: Float64, right: Float64) -> Float64:
         """Return V (d, r) for right (d, r). Rows where s = 0 are 0."""
-        K = self.C * s
-        K *= s[:, None]
+        K = self._matrix
+        for rows, columns in _upper_blocks(len(K)):
+            np.multiply(self.C[rows, columns], s[columns], out=K[rows, columns])
+            K[rows, columns] *= s[rows, None]
         K[np.diag_indices_from(K)] += self.gamma
-        # K is symmetric, and its transpose is in the order of LAPACK: nothing is copied.
         return cho_solve(_factorized(K.T), s[:, None] * right, check_finite=False)
 
     def curvature(self, W: Float64) -> Product:
         """v → (C∘WW') v."""
-        Q = W @ W.T.copy()  # numpy takes four times as long for a product of W with itself
-        Q *= self.C
-        return Q.__matmul__
+        Q = self._matrix
+        dsyrk(1.0, W, c=Q.T, overwrite_c=1, lower=1)  # WW'
+        for rows, columns in _upper_blocks(len(Q)):
+            Q[rows, columns] *= self.C[rows, columns]
+        return partial(dsymv, 1.0, Q.T, lower=1)
+
+
+def _upper_blocks(d: int) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a d × d matrix that cover all on and above its diagonal."""
+    for rows in batches(d, TRIANGLE_ROWS):
+        yield rows, slice(rows.start, d)
 
 
 class _DualEquation:
@@ -230,13 +249,13 @@ class _DualEquation:
 
 
 def _factorized(K: Float64) -> tuple[Float64, bool]:
-    """Cholesky factor of a positive definite K, which is overwritten.
+    """Cholesky factor of a positive definite K, which is overwritten on and below its diagonal.
 
     Raises if a pivot is of the size of rounding errors: K is singular but for γ, and γ is lost.
     """
     smallest = SMALLEST_PIVOT * K.diagonal()
     try:
-        factor, lower = cho_factor(K, overwrite_a=True, check_finite=False)
+        factor, lower = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
         raise ValueError(PENALTY_LOST) from None
     if (factor.diagonal() ** 2 <= smallest).any():

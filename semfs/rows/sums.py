@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dger
+from scipy.linalg.blas import dger, dsyrk
 
 from semfs.arrays import batches
 from semfs.labels import encode_labels, label_array
@@ -234,6 +234,9 @@ def csr_products(
 def add_products(out: Float64, X: Matrix, weights: Floats | None, dtype: npt.DTypeLike) -> None:
     """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
     sparse = sp.issparse(X)
+    if not sparse and weights is None and dtype == np.float64:
+        _add_float64_products(out, X)
+        return
     step = X.shape[0] if sparse else 2 * PASS_ROWS
     for rows in batches(X.shape[0], step):
         Z: Any = X[rows].astype(dtype, copy=False)
@@ -249,6 +252,15 @@ def add_products(out: Float64, X: Matrix, weights: Floats | None, dtype: npt.DTy
                 out[i, j] += product.toarray() if sparse else product
 
 
+def _add_float64_products(out: Float64, X: Floats) -> None:
+    """Add X'X to ``out`` (d, d) on and above its diagonal, with no d × d temporary."""
+    # a copy of each step is made if X is float32
+    for rows in batches(X.shape[0], 2 * BLOCK_ROWS):
+        Z = X[rows].astype(np.float64, copy=False)
+        # transposes are in the layout that BLAS wants, and turn upper into lower
+        dsyrk(1.0, Z.T, beta=1.0, c=out.T, overwrite_c=1, lower=1)
+
+
 def add_outer(G: Float64, weight: float, v: Float64) -> Float64:
     """Return G + weight·vv', computed in place of a symmetric float64 G (d, d)."""
     # the transpose is in the layout that BLAS wants: no d × d temporary is made
@@ -259,6 +271,9 @@ def mirrored(upper: Float64) -> Float64:
     """Return a matrix with its upper triangle copied to the lower one, in place."""
     for i in batches(len(upper), PANEL):
         upper[i.stop :, i] = upper[i, i.stop :].T
+        block = upper[i, i]
+        below = np.tri(len(block), k=-1, dtype=bool)
+        np.copyto(block, block.T.copy(), where=below)
     return upper
 
 
