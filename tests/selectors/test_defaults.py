@@ -273,10 +273,10 @@ def test_a_limit_of_correlation_that_is_none_is_refused(wrong):
 # ---- unlabeled samples ------------------------------------------------------------------
 
 
-def test_seen_classes_keep_a_quarter_of_the_weight_of_clusters():
+def test_seen_classes_keep_a_share_of_the_weight_of_clusters():
     assert _weight_of_seen(n_samples=10, n_clusters=4) == 1.0
     assert _weight_of_seen(n_samples=40, n_clusters=4) == EQUAL_SAMPLES * 4 / 40
-    assert _weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.25
+    assert _weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.15
 
 
 def test_the_number_of_new_classes_may_be_that_of_the_table():
