@@ -1,7 +1,7 @@
 """Cells of a large compressed file get names, alone and together, into a table or a copy.
 
-    python benchmarks/bench_annotate.py                    # 10⁶ cells × 20,000 genes, 50 selected
-    python benchmarks/bench_annotate.py --cells 50000      # a quick look
+    python benchmarks/bench_annotate.py                # 10⁶ cells × 20,000 genes
+    python benchmarks/bench_annotate.py --cells 50000  # a quick look
 
 The counts are those of bench_atlas.py (gzip, `.h5ad`, by cells). 80 of the 100 types are seen
 in 20,000 other cells, which 50 genes are selected on; all 100 types compete. Descriptions are
@@ -25,8 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import bench_atlas
+import numpy as np
 from bench_atlas import TYPES, K, read_once, write
 from bench_streaming import forget, peak_mb
 from record import measured_apart, write_results

@@ -145,7 +145,7 @@ class Mixture:
 
 
 def _softmax_in_place(scores: Float64) -> Float64:
-    """Turn scores (r, U) into shares that sum up to 1, without copies: the rounds' main work."""
+    """Turn scores (r, U) into shares that sum up to 1, without copies (in every round)."""
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
