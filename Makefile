@@ -58,6 +58,7 @@ bench: install ## Measure speed and memory, with peers: core, an atlas of 10^6 c
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python benchmarks/bench_core.py --runs 3
 	$(BIN)/python benchmarks/bench_atlas.py --runs 3
+	$(BIN)/python benchmarks/bench_annotate.py --runs 3
 	$(BIN)/python benchmarks/bench_distributed.py
 	$(BIN)/python benchmarks/bench_demo.py
 	$(BIN)/python benchmarks/bench_baselines.py --show

@@ -1,6 +1,6 @@
 """Cells of a large compressed file get names, alone and together, into a table or a copy.
 
-    python benchmarks/bench_annotate.py  # 10⁶ cells × 20,000 genes, 50 selected
+    python benchmarks/bench_annotate.py                # 10⁶ cells × 20,000 genes
     python benchmarks/bench_annotate.py --cells 50000  # a quick look
 
 The counts are those of bench_atlas.py (gzip, `.h5ad`, by cells). 80 of the 100 types are seen

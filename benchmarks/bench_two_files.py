@@ -9,11 +9,11 @@ by their ancestors in the Cell Ontology, with and without their own terms. Measu
 share of right cells, and its mean over types: new types among themselves, and beside seen ones.
 
 Three questions follow. Is it the shift between the laboratories? The selected genes of the
-second file are brought to those of the first: scaled and moved by the *true* labels of its seen
-types, standardized, or matched in their distributions. Is it the bias of seen types? The best
-one is looked up in the truth. Is it the genes? The means of the types are taken from half of
-the cells of the second file, and the other half is named by the nearest one. All three know the
-truth, so that they are bounds, not methods. Writes benchmarks/results/two_files.json.
+second file are brought to those of the first: scaled and moved by the *true* labels of its
+seen types, standardized, or matched in their distributions. Is it the bias of seen types? The
+best one is looked up in the truth. Is it the genes? The means of the new types are taken from
+half of their cells, and the other half is named by the nearest mean. All three know the truth:
+they are bounds, not methods. Writes benchmarks/results/two_files.json.
 """
 
 from __future__ import annotations

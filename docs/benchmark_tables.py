@@ -82,6 +82,8 @@ def tables() -> dict[str, str]:
         "peers-verdict": ("peers", peers_verdict),
         "peers-unseen": ("peers", peers_unseen_table),
         "predict-confirmed": ("predict", reliability.calibrated_table),
+        "two-files": ("two_files", _with_source(reliability.two_files_table)),
+        "annotate": ("annotate", _with_source(reliability.annotate_table)),
         "predict-proposed": ("predict", _with_source(reliability.proposed_table)),
     }
     texts = {name: _text(file, table) for name, (file, table) in made.items()}

@@ -308,6 +308,18 @@ def test_the_picture_of_the_reliability_is_that_of_the_results():
     )
 
 
+def test_the_page_names_each_method_that_is_ahead():
+    found = json.loads((RESULTS / "predict.json").read_text("utf-8"))
+    sentence = load_module("reliability")._ahead_sentence(found)
+    alone, together = sentence.split("of predicting samples together")
+    data = found["confirming"]["data"]
+    for name, row in data.items():
+        best = max(row["ESZSL, same features"], row["SAE, same features"])
+        best = max(best, row["nearest mean, all features"])
+        assert (name in alone) == (best > row["alone"])
+        assert (name in together) == (best > row["together"])
+
+
 def test_calibration_errors_are_those_of_the_bins_that_are_drawn():
     found = json.loads((RESULTS / "predict.json").read_text("utf-8"))
     for row in found["confirming"]["data"].values():

@@ -94,15 +94,15 @@ def present_columns(
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
     every = np.ones(int(support.sum()), dtype=bool)
-    found = None
-    if missing_features == "ignore":
-        found = present_features(X, support, names, selector._preprocessing())
-    if found is None:  # X has no names, or no feature may be missing
+    found = present_features(X, support, names, selector._preprocessing())
+    if found is None:  # X has no names, so that no feature may be missing
         return PresentColumns(selected_columns(selector, X, method), every)
     X, present = found
     if present.all():
         return PresentColumns(selected_columns(selector, X, method), every)
     assert names is not None
+    if missing_features == "error":
+        raise ParameterError("missing_features", _lacking(names[support], present))
     _warn_of_missing(names[support], present)
     # `present` (k,) counts selected features, `kept` (d,) all of them
     kept = support.copy()
@@ -165,6 +165,16 @@ def _columns_in_memory(selector: RankingSelector, X: DataLike, method: str) -> M
     if device.is_foreign(X):
         return to_numpy(device.take_columns(X, selected))
     return X[:, selected]
+
+
+def _lacking(names: LabelArray, present: Mask) -> str:
+    """What is wrong with X, and what to do if it may lack features (k,)."""
+    missing = [str(name) for name in names[~present]]
+    return (
+        f": X lacks {len(missing)} of {len(names)} selected features: {listed(missing)}. Give "
+        "data that have them (of AnnData perhaps in another layer, in raw, or by other gene "
+        'names), or set it to "ignore" to decide by the others.'
+    )
 
 
 def _warn_of_missing(names: LabelArray, present: Mask) -> None:

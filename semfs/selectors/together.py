@@ -145,7 +145,7 @@ class Mixture:
 
 
 def _softmax_in_place(scores: Float64) -> Float64:
-    """Turn scores (r, U) into shares that sum up to 1, in place: the rounds' main work."""
+    """Turn scores (r, U) into shares that sum up to 1, without copies (in every round)."""
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
@@ -160,7 +160,7 @@ class TogetherTrial:
 
     @cached_property
     def samples(self) -> list[ScoredSamples]:
-        """Samples of classes treated as unseen, predicted together; none if simulated.
+        """Samples of classes that played unseen, predicted together; none if simulated.
 
         Simulated samples are Gaussian, as the method assumes, and would tell nothing.
         """

@@ -12,6 +12,7 @@ from semfs.datasets import load_sample
 from semfs.method.class_means import MeanModel
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import quantile
+from semfs.selectors.naming import _largest
 from semfs.selectors.together import KeptBlocks
 
 C, U, M, D = 24, 8, 6, 20  # seen classes, unseen classes, attributes, features
@@ -165,10 +166,35 @@ def test_samples_that_are_predicted_together_help_each_other(problem, fitted):
     assert together > 1.05 * alone
 
 
-def test_the_order_of_samples_does_not_matter(problem, fitted):
+#: Every way to ask for classes or probabilities.
+QUESTIONS = {
+    "predict": lambda selector, X: selector.predict(X),
+    "together": lambda selector, X: selector.predict_together(X),
+    "scores": lambda selector, X: selector.decision_function(X),
+    "proba": lambda selector, X: selector.predict_proba(X),
+    "proba together": lambda selector, X: selector.predict_proba(X, together=True),
+    "unknown": lambda selector, X: selector.predict(X, unknown=-1, unknown_rate=0.2),
+    "unknown together": lambda selector, X: selector.predict_together(
+        X, unknown=-1, unknown_rate=0.2
+    ),
+}
+
+
+def assert_same_answer(found, expected):
+    """Labels are equal, and numbers up to the rounding of sums in another order."""
+    found = np.asarray(found)
+    if expected.dtype.kind == "f":
+        assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    else:
+        assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_order_of_samples_does_not_matter(problem, fitted, question):
     X = np.concatenate([problem[2][0], problem[3][0]])
     order = np.random.default_rng(0).permutation(len(X))
-    assert_array_equal(fitted.predict_together(X)[order], fitted.predict_together(X[order]))
+    ask = QUESTIONS[question]
+    assert_same_answer(ask(fitted, X[order]), ask(fitted, X)[order])
 
 
 def test_seen_classes_keep_their_means(problem, fitted):
@@ -181,23 +207,24 @@ def test_seen_classes_keep_their_means(problem, fitted):
     assert_allclose(mixture.means[:C], model.predictor.whiten(fitted.class_means_))
 
 
-def test_the_same_answer_from_memory_file_and_dask(problem, fitted, tmp_path):
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_same_answer_from_memory_file_and_dask(problem, fitted, tmp_path, question):
     pytest.importorskip("pyarrow")
-    X = problem[3][0]
+    X = np.concatenate([problem[2][0], problem[3][0]])
     frame = frame_of(X)
     A, (Z, y), _, _ = problem
     named = SemFS(12, A).fit(frame_of(Z), y)
     path = tmp_path / "new.parquet"
     frame.to_parquet(path)
-    expected = named.predict_together(frame)
-    assert_array_equal(named.predict_together(path), expected)
-    assert_array_equal(named.predict(path), named.predict(frame))
+    ask = QUESTIONS[question]
+    expected = ask(named, frame)
+    if question.startswith("unknown"):
+        assert (expected == -1).any()
+    assert_same_answer(ask(named, path), expected)
     array = pytest.importorskip("dask.array")
-    chunked = array.from_array(X, chunks=(37, 7))
-    assert_array_equal(fitted.predict_together(chunked), expected)
-    assert_array_equal(fitted.predict(chunked), named.predict(frame))
+    assert_same_answer(ask(fitted, array.from_array(X, chunks=(37, 7))), expected)
     frames = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
-    assert_array_equal(named.predict_together(frames), expected)
+    assert_same_answer(ask(named, frames), expected)
 
 
 def test_samples_beyond_memory_are_kept_in_a_file():
@@ -241,6 +268,24 @@ def test_the_best_classes_come_first(problem, fitted):
         labels, shares = fitted.predict_top(X, n=3, together=together)
         assert_array_equal(labels[:, 0], P.argmax(axis=1))
         assert_allclose(shares, -np.sort(-P, axis=1)[:, :3])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 8])
+def test_the_best_of_several_classes_are_those_of_a_stable_sort(n):
+    values = np.random.default_rng(0).integers(0, 4, (50, 8)).astype(float)  # with ties
+    before = values.copy()
+    assert_array_equal(_largest(values, n), np.argsort(-values, axis=1, kind="stable")[:, :n])
+    assert_array_equal(values, before)
+
+
+def test_scores_of_a_table_are_log_likelihoods_minus_the_bias(problem, fitted):
+    X = problem[3][0]
+    model = fitted._get_fitted().calibrated_model
+    Z = X[:, fitted.get_support()]
+    of_seen = model.scores(Z, fitted.candidate_classes(seen_table(problem)))
+    of_unseen = model.scores(Z, fitted.candidate_classes(new_table(problem)))
+    both = fitted.decision_function(X)
+    assert_allclose(both, np.hstack([of_seen - fitted.bias_, of_unseen]))
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2])
