@@ -100,10 +100,9 @@ def present_columns(
     if found is None:  # X has no names, or no feature may be missing
         return PresentColumns(selected_columns(selector, X, method), every)
     X, present = found
-    if present.all():
-        return PresentColumns(selected_columns(selector, X, method), every)
     assert names is not None
-    _warn_of_missing(names[support], present)
+    if not present.all():
+        _warn_of_missing(names[support], present)
     # `present` (k,) counts selected features, `kept` (d,) all of them
     kept = support.copy()
     kept[np.flatnonzero(support)[~present]] = False
