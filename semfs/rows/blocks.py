@@ -130,6 +130,20 @@ class OutOfCoreRows(ABC):
     ) -> Indices:
         """Return the cluster of each sample, by row numbers that ascend, and their batches."""
 
+    @abstractmethod
+    def sample_weights(self) -> Floats | None:
+        """Return the weights (n,) of the samples, None if all weigh the same."""
+
+    def in_use(self) -> Self:
+        """Return the source with its labels, samples of weight 0 left out."""
+        known = self.labels_known()
+        weights = self.sample_weights()
+        if weights is None or (weights > 0).all():
+            return known
+        assert known.labels is not None
+        codes = np.where(weights > 0, known.labels.codes, LEFT_OUT)
+        return known.with_labels(Labels(known.labels.classes, codes))
+
     def keep_classes(self, mask: Mask) -> Self:
         """Return the same samples: those of empty classes have no weight."""
         return self
@@ -284,6 +298,10 @@ class BlockSource(OutOfCoreRows):
         )
 
     # ---- labels and ranges --------------------------------------------------------------
+
+    def sample_weights(self) -> Floats | None:
+        """Return the weights (n,) of the samples, None if all weigh the same."""
+        return self.weights
 
     def with_labels(self, labels: Labels) -> Self:
         """Return the source with other labels (n,)."""

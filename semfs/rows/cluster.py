@@ -163,6 +163,10 @@ class RangeRows(ClusterRows):
         """Whether to form the d × d matrix in order to select ``n_select`` features."""
         return self.source.forms_matrix(n_select)
 
+    def sample_weights(self) -> Floats | None:
+        """Return the weights (n,) of the samples, None if all weigh the same."""
+        return self.source.sample_weights()
+
     def labels_known(self) -> Self:
         """Return the same source: the labels of a file are known."""
         return self
@@ -221,6 +225,12 @@ class ChunkRows(ClusterRows):
     def forms_matrix(self, n_select: int | None) -> bool:
         """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
         return n_select is None or self.plan.has_room_for_matrix(self.n_features)
+
+    def sample_weights(self) -> Floats | None:
+        """Return the weights (n,) of the samples, computed on the workers, or None."""
+        if self.weight_chunks is None:
+            return None
+        return np.concatenate(compute_list(self.weight_chunks, self.client))
 
     def labels_known(self) -> Self:
         """Return the source with its labels, which are computed on the workers."""

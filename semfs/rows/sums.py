@@ -468,7 +468,7 @@ class Accumulator:
         gap = mean - self.mean
         factor = self.total * n / (self.total + n)
         # sums that overflow are refused when they are used
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             self.diag += diag + factor * gap**2
         if self.upper is not None:
             add_outer(self.upper, factor, gap)

@@ -115,9 +115,11 @@ class NamingSelector(RankingSelector):
         Parameters
         ----------
         X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d)
-            Samples. Features are found by name where they have names, and only the selected
-            ones are needed. Paths and AnnData are preprocessed as the data of `fit` were
-            (see ``preprocessing_``); arrays and opened sources are taken as they are.
+            Samples. Features of AnnData and files are found by name, and only the selected
+            ones are needed; data frames must have the features of `fit`, in their order,
+            unless ``missing_features="ignore"``. Paths and AnnData are preprocessed as the
+            data of `fit` were (see ``preprocessing_``); arrays and opened sources are taken
+            as they are.
         class_table : like `attributes`, optional
             Classes to decide among; by default all of the fitted table, seen and unseen.
         missing_features : {"error", "ignore"}, default="error"
@@ -137,6 +139,7 @@ class NamingSelector(RankingSelector):
         )
         # batches are given by row number, which a lazy chunk does not know
         if is_dask(X) and batch is None:
+            question = question.without_samples()
             if unknown is None:
                 return map_lazily(self, X, question.best_class)
             # chunks with and without refused samples must be of one type
@@ -287,7 +290,7 @@ class NamingSelector(RankingSelector):
         method = "decision_function"
         question = self._question(method, X, class_table, missing_features, batch)
         if is_dask(X) and batch is None:
-            return map_lazily(self, X, question.scores)
+            return map_lazily(self, X, question.without_samples().scores)
         return _concatenated(map(question.scores, question.blocks), X)
 
     def _question(

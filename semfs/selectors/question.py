@@ -43,6 +43,10 @@ class Question:
         lowest = self.model.certainty.lowest_score(self.table, rate)
         return replace(self, unknown=unknown, lowest_score=lowest)
 
+    def without_samples(self) -> Question:
+        """Return the question of classes alone, which can be sent to Dask workers."""
+        return replace(self, blocks=iter(()))
+
     def scores(self, Z: Float64) -> Float64:
         """Return scores (r, U) of the classes for samples (r, k), each alone."""
         return self._scorer.scores(Z)

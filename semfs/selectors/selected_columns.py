@@ -98,12 +98,13 @@ def present_columns(
     if found is None:  # X has no names, so that no feature may be missing
         return PresentColumns(selected_columns(selector, X, method), every)
     X, present = found
-    if present.all():
-        return PresentColumns(selected_columns(selector, X, method), every)
     assert names is not None
     if missing_features == "error":
+        if present.all():
+            return PresentColumns(selected_columns(selector, X, method), every)
         raise ParameterError("missing_features", _lacking(names[support], present))
-    _warn_of_missing(names[support], present)
+    if not present.all():
+        _warn_of_missing(names[support], present)
     # `present` (k,) counts selected features, `kept` (d,) all of them
     kept = support.copy()
     kept[np.flatnonzero(support)[~present]] = False

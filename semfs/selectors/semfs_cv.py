@@ -391,12 +391,15 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         all_paths = [path for _, paths in folds for path in paths]
         features = np.unique(np.concatenate(all_paths))
         codes = moments.rows.codes
+        weights = moments.rows.weights
+        # samples of weight 0 must not matter
+        is_used = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         # all columns that clustering will ask for, in one pass over X
         columns = _columns(moments.rows.X, features)
         for f, (test, paths) in enumerate(folds):
             task = context.subcontext(task_name="fold")
             task.call_on_fit_task_begin(estimator=self)
-            rows = np.flatnonzero(test[codes])
+            rows = np.flatnonzero(test[codes] & is_used)
             X = columns[rows]
             known: dict[bytes, float] = {}  # equal questions are asked once
             for i, j in np.ndindex(len(settings), len(ks)):

@@ -318,3 +318,16 @@ def test_bad_parameters_are_refused(change, error, message):
     X, y, A = problem()
     with pytest.raises(error, match=message):
         SemFSCV(4, A).set_params(**change).fit(X, y)
+
+
+def test_held_out_samples_of_weight_0_are_not_scored():
+    X, y, A = problem()
+    rng = np.random.default_rng(0)
+    far = 20.0 * rng.standard_normal((40, X.shape[1]))
+    weights = np.append(np.ones(len(y)), np.zeros(40))
+    labels = np.append(y, np.arange(40) % 8)
+    options = {"param_grid": {"gamma": [0.1, 1.0]}, "cv": 3, "n_repeats": 2}
+    expected = SemFSCV(5, A, **options).fit(X, y, np.ones(len(y)))
+    found = SemFSCV(5, A, **options).fit(np.vstack([X, far]), labels, weights)
+    scores = found.cv_results_["mean_test_score"]
+    assert_allclose(scores, expected.cv_results_["mean_test_score"])

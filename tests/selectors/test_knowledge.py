@@ -177,6 +177,60 @@ def test_unlabeled_samples_of_weight_0_are_ignored():
     assert_allclose(found.scores_, expected.scores_)
 
 
+def with_ignored_samples(X, y, labels_of_ignored):
+    """Samples in random order, among them far ones of weight 0; and the weights."""
+    rng = np.random.default_rng(1)
+    far = 50.0 * rng.standard_normal((len(labels_of_ignored), X.shape[1]))
+    order = rng.permutation(len(y) + len(far))
+    weights = np.append(np.ones(len(y)), np.zeros(len(far)))[order]
+    return np.vstack([X, far])[order], np.append(y, labels_of_ignored)[order], weights
+
+
+@pytest.mark.parametrize("form", ["memory", "blocks", "dask"])
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "unlabeled"])
+def test_samples_of_weight_0_have_no_part_in_the_clusters(form, seen, tmp_path):
+    X, y, X_new, _ = corners()
+    X = np.vstack([X, X_new])
+    y = np.append(y, np.full(len(X_new), -1))
+    expected = SemFS(5).fit(X, y)
+    ignored = np.arange(30) % 3 if seen else np.full(30, -1)
+    Z, labels, weights = with_ignored_samples(X, y, ignored)
+    if form == "memory":
+        found = SemFS(5).fit(Z, labels, weights)
+    elif form == "blocks":
+        np.save(tmp_path / "X.npy", Z)
+        source = open_blocks(
+            tmp_path / "X.npy", labels, sample_weight=weights, block_rows=17, passes="few"
+        )
+        found = SemFS(5).fit(source)
+    else:
+        da = pytest.importorskip("dask.array")
+        found = SemFS(5).fit(da.from_array(Z, chunks=(23, Z.shape[1])), labels, weights)
+    assert found.n_new_classes_ == expected.n_new_classes_
+    assert_array_equal(found.support_, expected.support_)
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["blocks", "dask"])
+def test_unlabeled_samples_beyond_memory_must_be_finite(value, form, tmp_path):
+    X, y, X_new, _ = corners()
+    X = np.vstack([X, X_new])
+    y = np.append(y, np.full(len(X_new), -1))
+    X[-3, 2] = value
+    np.save(tmp_path / "X.npy", X)
+    samples = open_blocks(tmp_path / "X.npy", y, block_rows=17)
+    arguments = (samples,)
+    if form == "dask":
+        da = pytest.importorskip("dask.array")
+        arguments = (da.from_array(X, chunks=(23, X.shape[1])), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        message = "unlabeled samples contain (NaN|infinity): 1 values in columns 2"
+        with pytest.raises(ValueError, match=message):
+            SemFS(5).fit(*arguments)
+
+
 def test_unlabeled_samples_that_all_have_weight_0_are_too_few():
     X, y, X_new, _ = corners()
     labels = np.append(y, np.full(len(X_new), -1))

@@ -360,6 +360,31 @@ def test_no_selected_feature_at_all_is_refused(problem):
         selector.predict(other, missing_features="ignore")
 
 
+def test_features_may_be_in_another_order_if_some_may_be_missing(problem):
+    A, (X, y), _, (Xu, _) = problem
+    selector = SemFS(5, A).fit(frame_of(X), y)
+    frame = frame_of(Xu)
+    expected = selector.decision_function(frame)
+    reversed_order = frame[list(frame.columns)[::-1]].assign(other=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = selector.decision_function(reversed_order, missing_features="ignore")
+    assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_attributes"])
+def test_predictions_of_dask_can_be_sent_to_workers(problem, method):
+    da = pytest.importorskip("dask.array")
+    cloudpickle = pytest.importorskip("cloudpickle")
+    A, (X, y), _, (Xu, _) = problem
+    selector = SemFS(5, A).fit(X, y)
+    found = getattr(selector, method)(da.from_array(Xu, chunks=(20, Xu.shape[1])))
+    # a cluster of other processes gets the graph as bytes
+    graph = cloudpickle.loads(cloudpickle.dumps(dict(found.dask)))
+    assert set(graph) == set(found.dask)
+    assert_array_equal(found.compute(scheduler="synchronous"), getattr(selector, method)(Xu))
+
+
 def test_data_with_all_features_give_no_warning(problem):
     A, (X, y), _, (Xu, _) = problem
     selector = SemFS(5, A).fit(frame_of(X), y)

@@ -222,7 +222,7 @@ class FitInput:
             moments = self._memory_moments
             unlabeled: MemoryRows | UnlabeledStream | None
             if beyond_memory(self.unlabeled):
-                unlabeled = UnlabeledStream(self.unlabeled.labels_known(), None, options)
+                unlabeled = UnlabeledStream(self.unlabeled.in_use(), None, options)
             else:
                 unlabeled = self.unlabeled
             return TrainingData(
@@ -261,7 +261,7 @@ class FitInput:
         if not beyond_memory(self.rows):
             return self._memory_moments
         # a search tries many settings, each of which would read the file
-        X, found = self.rows.labels_known().sample(n, labeled=True)
+        X, found = self.rows.in_use().sample(n, labeled=True)
         labels = found.checked()
         codes = labels.codes.astype(np.intp)
         return range_checked_moments(X, codes, labels.class_array(), None)
@@ -292,7 +292,7 @@ class FitInput:
         rows = source
         if beyond_memory(further):
             rows = further
-        return UnlabeledStream(rows.labels_known(), source.labels_known(), options)
+        return UnlabeledStream(rows.in_use(), source.in_use(), options)
 
 
 def _check_both_have_batches(
