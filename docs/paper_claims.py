@@ -696,8 +696,15 @@ def lead_text(lead: Interval) -> str:
     """A lead with its interval."""
     if lead.n == 0:
         return "–"
-    limits = "" if lead.low is None else f" ({lead.low:+.3f} to {lead.high:+.3f})"
-    return f"{lead.mean:+.3f}{limits}".replace("-", "−")
+    mean = _signed(lead.mean)
+    if lead.low is None or lead.high is None:
+        return mean
+    return f"{mean} ({_signed(lead.low)} to {_signed(lead.high)})"
+
+
+def _signed(value: float) -> str:
+    """A number with its sign; zero is not negative."""
+    return f"{round(value, 3) + 0.0:+.3f}".replace("-", "−")
 
 
 def _percent(lead: Interval) -> str:
