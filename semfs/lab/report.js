@@ -154,9 +154,11 @@
     }
     if (panel.kind === "dots" || panel.kind === "heat") {
       const columns = (Object.values(panel.series)[0] || []).map((p) => p[0]);
-      const yaxis = { ...ticks(Object.keys(panel.series), panel.marked), autorange: "reversed" };
+      // The first line of a grid of classes is not zero; behind colored fields there is no grid.
+      const grid = { zeroline: false, showgrid: panel.kind === "dots" };
+      const yaxis = { ...ticks(Object.keys(panel.series), panel.marked), ...grid, autorange: "reversed" };
       const trace = panel.kind === "dots" ? dots(panel) : fields(panel);
-      return { traces: [trace], xaxis: { ...ticks(columns), tickangle: -60 }, yaxis };
+      return { traces: [trace], xaxis: { ...ticks(columns), ...grid, tickangle: -60 }, yaxis };
     }
     const axis = (name, title) => ({
       title: { text: label(title) },

@@ -126,12 +126,28 @@ def select_panel(
     enough = sum(search.decreases) * (1.0 + TIE_EPS * search.eps)
     if not rules and _decrease_among(search, panel, among) <= enough:
         return search
-    other = _new_search(quadratics, caches, panel, among, forced, makers, None)
+    fewer = _panel_among(panel, search.is_selected, among)
+    other = _new_search(quadratics, caches, fewer, among, forced, makers, None)
     grow(other)
     if sum(other.decreases) <= enough:
         return search
     other.allowed = allowed  # the ranking is of all features
     return other
+
+
+def _panel_among(panel: Panel, selected: Mask, among: Mask) -> Panel:
+    """The same rules among a few features (d,); what was selected shows that they can be met.
+
+    Otherwise a search among the few could rely on others, and end with too few of them.
+    """
+    if panel.demands is None:
+        return panel
+    if panel.unit_of is not None:
+        n_units = len(panel.demands.available)
+        selected = np.bincount(panel.unit_of[selected], minlength=n_units) > 0
+        among = np.bincount(panel.unit_of[~among], minlength=n_units) == 0
+    demands = replace(panel.demands, available=panel.demands.available & among)
+    return replace(panel, demands=demands, feasible=selected)
 
 
 def _decrease_among(search: Search, panel: Panel, among: Mask) -> float:

@@ -66,10 +66,13 @@ def _summary(report: PanelReport) -> Section:
             "normal distributions describe them."
         )
     else:
+        closest = ""
+        for pair in found.pairs[:1].itertuples():
+            closest = f" Closest are {pair.first} and {pair.second}."
         paragraphs.append(
             f"Every pair of {words.classes} can be separated: less than "
             f"{NOTABLE_ERROR:.0%} of their {words.samples} would be confused, as far as "
-            "normal distributions describe them."
+            f"normal distributions describe them.{closest}"
         )
     bare = found.coverage.index[found.coverage == 0].tolist()
     if bare:
@@ -78,8 +81,14 @@ def _summary(report: PanelReport) -> Section:
             f"{words.features} may separate them nevertheless."
         )
     for source, used in report.knowledge.items():
-        paragraphs.append(f"{source[:1].upper()}{source[1:]}: {used}.")
+        text = used.removeprefix("used: ")
+        paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
     return Section("Summary", paragraphs)
+
+
+def _signs_kept(attributes: str) -> str:
+    """Attributes with their signs, between which no line is broken."""
+    return attributes.replace("+ ", "+\N{NO-BREAK SPACE}").replace("− ", "−\N{NO-BREAK SPACE}")
 
 
 def _weakest(report: PanelReport) -> str:
@@ -125,7 +134,7 @@ def _feature_section(report: PanelReport) -> Section:
             rank,
             name,
             f"{row.share:.1%}",
-            row.carries,
+            _signs_kept(row.carries),
             row.separates,
         ]
         if found.n_bootstraps:

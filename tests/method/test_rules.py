@@ -326,6 +326,19 @@ def test_demands_are_never_broken_and_feasibility_is_exact(seed, per_cost):
     assert demands.met_by(np.isin(np.arange(12), chosen))
 
 
+def test_the_second_search_of_a_budget_does_not_select_fewer():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        _, _, quadratic = make_quadratic(seed % 20, 40)
+        usage = rng.exponential(size=(2, 40))
+        limits = np.sort(usage, axis=1)[:, :8].sum(axis=1) * rng.uniform(2.0, 4.0, 2)
+        demands = make_demands(40, 6, usage=usage, limits=limits)
+        if feasible_panel(demands) is None:
+            continue
+        chosen, _ = select(quadratic, panel_of(demands, costs=usage[0]))
+        assert demands.met_by(np.isin(np.arange(40), chosen))
+
+
 def test_greedy_avoids_the_corner():
     """The best feature leaves no room for the markers: it must not be taken."""
     G = np.eye(4)

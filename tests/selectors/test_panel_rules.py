@@ -330,3 +330,11 @@ def test_a_budget_that_buys_nothing_is_refused():
     # what is forced needs no further feature
     chosen = SemFS(None, costs=[1.0, 3.0, 4.0, 5.0], budget=1.0, include=[0]).fit(X, y)
     assert chosen.get_support().tolist() == [True, False, False, False]
+
+
+def test_a_group_half_included_and_half_excluded_is_refused(planted):
+    X, y = planted[:2]
+    devices = np.arange(X.shape[1]) // 2
+    selector = SemFS(2, groups=devices, include=[0], exclude=[1])
+    with pytest.raises(ValueError, match="which is in a group with"):
+        selector.fit(X, y)

@@ -98,7 +98,22 @@ class _PanelMaker:
         has_excluded = self.per_unit(is_out[None])[0] > 0.0
         self.available = has_candidate & ~has_excluded
         self.available |= self.forced
+        self._check_forced_groups(unit_of, forced_mask, is_out & ~forced_mask)
         self.count = self._count(d)
+
+    def _check_forced_groups(self, unit_of: Indices, forced: Mask, is_out: Mask) -> None:
+        """Raise if a feature (d,) is included, but another one of its group is ruled out."""
+        broken = np.flatnonzero(is_out & self.forced[unit_of])
+        if not broken.size:
+            return
+        out = int(broken[0])
+        included = int(np.flatnonzero(forced & (unit_of == unit_of[out]))[0])
+        shown = [str(j) if self.names is None else str(self.names[j]) for j in (included, out)]
+        message = (
+            f"has feature {shown[0]!r}, which is in a group with {shown[1]!r}, but the rules "
+            f"keep {shown[1]!r} out. Include or exclude the whole group."
+        )
+        raise ParameterError("include", message)
 
     def per_unit(self, values: Any) -> Float64:
         """Sum values (r, d) of features over the features of each unit, (r, U)."""
