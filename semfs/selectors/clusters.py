@@ -109,7 +109,7 @@ class Clusters:
     def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
         """Return the nearest cluster (n,), given X @ directions (n, p) and batches (n,)."""
         # finite samples whose products overflow are far from all others
-        is_far = ~np.isfinite(products).all(axis=1)
+        is_far: Mask = np.logical_not(np.isfinite(products).all(axis=1))
         Z = np.where(is_far[:, None], 0.0, products) - self.offset
         if batches is not None and self.batch_offsets is not None:
             Z -= self.batch_offsets[batches]
