@@ -256,7 +256,7 @@ def test_what_does_not_go_with_unlabeled_rows_is_refused():
         (lambda: SemFS(5).partial_fit(X, y), "labeled samples only"),
         (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabeled"),
         (lambda: SemFS(5).fit(iter([(X, y)])), "can be read only once"),
-        (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "put these rows together"),
+        (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "Put these samples together"),
         (lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few), "3 features that are not the 10 of"),
     ):
         with pytest.raises(ValueError, match=message):
