@@ -199,7 +199,7 @@ def test_rows_without_a_label_are_unlabeled(write, tmp_path):
 
 def test_columns_without_numbers_are_left_out_and_named(tmp_path):
     path, label = parquet(tmp_path)
-    with pytest.warns(UserWarning, match="no features: 'note'"):
+    with pytest.warns(UserWarning, match="non-numeric columns: 'note'"):
         SemFS(4).fit(path, label)
     with warnings.catch_warnings(action="error"):
         SemFS(4).fit(open_blocks(path, label, drop=["note"]))

@@ -302,7 +302,7 @@ def test_the_search_ignores_the_units_of_x(power, hide):
         ({"n_features_to_select": 0}, ValueError, "at least 1"),
         ({"param_grid": {"gama": [1]}}, ValueError, "'gama', which SemFSCV cannot set"),
         ({"param_grid": {"n_features_to_select": [5]}}, ValueError, '"auto"'),
-        ({"param_grid": {"exclude": [[0], []]}}, ValueError, "'exclude', which is no"),
+        ({"param_grid": {"exclude": [[0], []]}}, ValueError, "'exclude', which SemFSCV"),
         ({"param_grid": []}, ValueError, "param_grid is empty"),
         ({"param_grid": {"gamma": [1.0, -1.0]}}, ValueError, "gamma must be"),
         ({"alpha": "a"}, TypeError, "alpha must be"),

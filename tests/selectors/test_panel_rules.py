@@ -314,7 +314,7 @@ def test_a_capacity_that_is_too_small_names_its_class():
     rng = np.random.default_rng(0)
     y = np.repeat(["ant", "bee", "cow"], 20)
     X = rng.random((60, 8)) + 5.0
-    with pytest.raises(ValueError, match="capacity of cow has no room"):
+    with pytest.raises(ValueError, match="capacity of cow does not suffice"):
         SemFS(4, capacity={"cow": 1.0}).fit(X, y)
 
 
