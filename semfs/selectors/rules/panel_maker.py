@@ -108,7 +108,7 @@ class _PanelMaker:
             return
         out = int(broken[0])
         included = int(np.flatnonzero(forced & (unit_of == unit_of[out]))[0])
-        shown = [str(j) if self.names is None else str(self.names[j]) for j in (included, out)]
+        shown = [f"x{j}" if self.names is None else str(self.names[j]) for j in (included, out)]
         message = (
             f"has feature {shown[0]!r}, which is in a group with {shown[1]!r}, but the rules "
             f"keep {shown[1]!r} out. Include or exclude the whole group."
