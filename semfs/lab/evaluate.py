@@ -13,10 +13,11 @@ from sklearn.utils import assert_all_finite
 
 from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset
+from semfs.lab.compared_method import Method
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
 from semfs.lab.measures import MORE_MEASURES, ZERO_SHOT_MEASURES, check_metrics
-from semfs.lab.methods import METHODS, Method, find_method
+from semfs.lab.methods import METHODS, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner

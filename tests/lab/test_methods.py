@@ -14,16 +14,10 @@ from semfs import SemFS
 from semfs.baselines import MCFS, RandomSelector
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
+from semfs.lab.compared_method import Method
+from semfs.lab.fitting import fit_selector, prepare, ranking_of
 from semfs.lab.hvg import HighlyVariableGenes
-from semfs.lab.methods import (
-    METHODS,
-    Method,
-    find_method,
-    fit_selector,
-    panel_method,
-    prepare,
-    ranking_of,
-)
+from semfs.lab.methods import METHODS, find_method, panel_method
 from semfs.lab.scoring import score_random_draws
 from semfs.lab.splits import SplitData, synthetic_data
 
