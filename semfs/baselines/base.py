@@ -119,8 +119,9 @@ class Baseline(RankingSelector):
 
     def _breakdown(self, what: str) -> str:
         return (
-            f"{type(self).__name__} {what}: numbers of too different size for floating point. "
-            "Rescale X, as by StandardScaler, and attributes; keep parameters near defaults."
+            f"{type(self).__name__} {what}: numbers differ too much in size for floating "
+            "point. Rescale X, as by StandardScaler, and attributes; "
+            "keep parameters near defaults."
         )
 
     def _scores(self, data: Training) -> Floats:

@@ -55,7 +55,7 @@ class FSASL(Baseline):
     Parameters
     ----------
     n_features_to_select, random_state
-        As of all methods (see `semfs.baselines`).
+        As in all methods (see `semfs.baselines`).
     n_components : int or None, default=None
         Number c of eigenvectors, the number of clusters if you know it; None is 5.
     lambda2, lambda3 : float, default=1.0

@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from semfs.lab.demo import Demo
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
-PAGE = "Page with figures, .html."
+PAGE = "The HTML page with figures."
 PANEL_HELP = (
-    "Also judge this panel: a file with one feature per line, or a table with a column of "
+    "Also evaluate this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
 )
 REPEATS = "K-means runs per score."
 METRIC = (
-    "Also score with your own metric(X, y) on the unseen classes, larger is better: "
-    "module:function; repeatable."
+    "Also score the unseen classes with your own metric(X, y), given as "
+    "module:function. Larger must be better; repeatable."
 )
 METHODS = "Methods to compare, comma-separated; module:Class for your own."
-SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
-SPLITS = "Number of class splits: the data set's own first, then random ones."
+SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
+SPLITS = "Number of class splits. The data set's own come first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (

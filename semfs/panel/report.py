@@ -41,7 +41,7 @@ class PanelReport:
     rules : list of str
         What each rule of the selection cost, in words.
     knowledge : mapping
-        What information was used, and what was not, and why.
+        Each source of information, whether it was used, and if not, why.
     settings : mapping
         Parameters of the selection.
     command : str

@@ -184,8 +184,8 @@ def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
     affected = np.flatnonzero(lost & (diag != 0.0))
     if len(affected):
         warnings.warn(
-            f"column {affected[0]} of sparse X, if not others too, is taken for constant: its "
-            f"mean is over {LOST:.0e} times its spread. Subtract the mean, or make X dense.",
+            f"column {affected[0]} of sparse X (perhaps others too) is treated as constant, as "
+            f"its mean is {LOST:.0e} times its spread or more. Subtract it, or make X dense.",
             stacklevel=2,
         )
     return np.where(lost, 0.0, diag)

@@ -212,7 +212,8 @@ def _near(X_seen: Matrix, X: Matrix) -> Mask:
     typical = float(np.median(distances))
     if typical_seen > 0.0 and not typical <= OTHER_UNIT * typical_seen:
         raise ValueError(
-            "The unlabeled samples are far larger than X. Give both in the same unit."
+            "The values of the unlabeled samples are far larger than those of X. "
+            "Give both in the same unit."
         )
     limit = FARTHEST * max(typical, typical_seen)
     return distances <= limit if limit > 0.0 else np.ones(len(distances), dtype=bool)

@@ -107,7 +107,7 @@ def _check_archive(path: Path) -> None:
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
             if not known_name or compressed:
                 name = item.filename[:SHOWN_CHARACTERS]
-                raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
+                raise FileError(f"{path} holds {name!r} in a form that save never writes.")
         # read_npz maps stored arrays without looking at checksums
         damaged = archive.testzip()
     if damaged is not None:
