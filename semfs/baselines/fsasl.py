@@ -307,7 +307,7 @@ def _solve_active(
     """Return the active rows with the weights of least squares, all positive, and the residual.
 
     As in non-negative least squares: while a weight would not be positive, go from the present
-    weights towards the solution until the first one is 0, and drop its row.
+    weights toward the solution until the first one is 0, and drop its row.
     """
     while True:
         columns = problem.E[active.rows].T * active.sign

@@ -89,13 +89,14 @@ class Evaluation:
 
 
 def evaluate(options: Evaluation) -> None:
-    """Cluster the unseen classes of a data set with the features each method selects.
+    """Cluster the unseen classes of a data set with the features that each method selects.
 
-    Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
-    are those the data set names, or random ones, `--splits` times. With `--panel` lists of
-    features in files are compared, too. Where classes are described, unseen classes are
-    also predicted from their descriptions: alone, and when seen classes compete. The page
-    (`--out`) shows the recall of each class, confusions, and what is lost when features fail.
+    Your own file needs `--label` and `--attributes`. Without `--unseen`, the unseen classes
+    are those that the data set names, or random ones (`--splits` times). `--panel` adds a
+    list of features in a file to the comparison. If classes are described, unseen classes
+    are also predicted from their descriptions, among themselves and together with the seen
+    classes. The page (`--out`) shows the recall of each class, confusions, and what is lost
+    when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """

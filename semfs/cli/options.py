@@ -29,7 +29,7 @@ ATTRIBUTES = (
     "commas, are all used with the same weight."
 )
 UNSEEN = "One class, or several separated by commas; repeatable."
-DROP = "Column to ignore; repeatable. Also comma-separated names, a file, or 're:PATTERN'."
+DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
 LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
 COUNTS = "Replace the counts in the file by log(1 + counts per 10⁴ counts of the sample)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."

@@ -95,7 +95,7 @@ BATCH_COLUMN = (
     "The constant differences between batches are removed before features are "
     "selected."
 )
-SUBSET = "H5AD: write the selected genes only."
+SUBSET = "Write only the selected genes (H5AD)."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = (
     "Labels that mean 'no label', comma-separated; repeatable. Used "

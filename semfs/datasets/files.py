@@ -143,8 +143,8 @@ def class_descriptions(
 ) -> tuple[pd.DataFrame | None, list[Label]]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is what `AttributeTable.from_any` takes; by default an NPZ file brings its
-    descriptions along. None is returned, as `SemFS` takes it, where the labels alone describe
+    ``attributes`` is what `AttributeTable.from_any` takes; by default the descriptions in the
+    NPZ file are used. None is returned, as `SemFS` takes it, where the labels alone describe
     the classes: for "labels", or if there are no descriptions.
     """
     stored: pd.DataFrame | None = None

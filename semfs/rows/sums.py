@@ -39,7 +39,7 @@ TYPICAL_ROWS = 64
 # A column whose mean exceeds its standard deviation this many times is shifted before it is
 # summed: float32 has about 7 digits.
 FAR = 32.0
-# Up to this ratio the mean may be taken out of X'X afterwards: less than two digits are lost.
+# Up to this ratio the mean may be taken out of X'X afterward: less than two digits are lost.
 NEAR = 8.0
 # Beyond this ratio nothing of the spread is left in float64 sums of squares about the origin.
 LOST = 1e6

@@ -436,7 +436,7 @@ def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
     init = _plain_starts if k >= MANY_CLUSTERS else "k-means++"
     model = KMeans(min(k, len(Z)), init=init, n_init=n_starts, random_state=0)
     with warnings.catch_warnings():
-        # fewer different samples than clusters: empty clusters are dropped afterwards
+        # fewer different samples than clusters: empty clusters are dropped afterward
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(Z)
 

@@ -232,8 +232,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     new_table_ : AttributeTable or None
         Descriptions of the unseen classes, None if there are none.
     target_r2_ : float
-        Share of the spread of class means that descriptions predict for seen classes left
-        out, at most 1; nan without descriptions of unseen classes.
+        Share of the spread of class means that descriptions predict for left-out seen classes,
+        at most 1; nan without descriptions of unseen classes.
     n_new_classes_ : int
         Number of clusters of unlabeled samples.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)

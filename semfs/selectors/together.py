@@ -1,7 +1,7 @@
 """Samples that are predicted together: their groups say where the predicted means really lie.
 
 The mean of an unseen class is predicted from its description and lies beside its samples. The
-mixture moves it towards the samples that are likely to belong to it, a little more in every
+mixture moves it toward the samples that are likely to belong to it, a little more in every
 round; seen classes keep their means. Only sums over samples are needed, so that they may come
 in blocks. Whether all this helps is tried on seen classes that play unseen.
 """
@@ -25,7 +25,7 @@ from semfs.selectors.certainty import Certainty, best_temperature
 TEMPERATURE = 2.0
 #: The first estimate of a mean counts as this many samples.
 PRIOR_SAMPLES = 20.0
-#: How far class sizes are drawn towards even ones before the first round (1: all the way).
+#: How far class sizes are drawn toward even ones before the first round (1: all the way).
 EVEN_SIZES = 0.25
 #: Rounds of moving means; more of them gained nothing.
 N_ROUNDS = 5
@@ -125,7 +125,7 @@ class Mixture:
         return found
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
-        """Draw the sizes of unseen classes towards each other."""
+        """Draw the sizes of unseen classes toward each other."""
         totals, _ = self._totals(blocks)
         unseen = totals[~self.seen]
         shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)

@@ -101,7 +101,7 @@ def _check_archive(path: Path) -> None:
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
-            raise FileError(f"{path} is an archive, but not a file of semfs.save: no header.")
+            raise FileError(f"{path} is an archive without the header of semfs.save.")
         for item in archive.infolist():
             known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb

@@ -106,9 +106,7 @@ class Reader:
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
             if name in state and np.shape(state[name]) != (d,):
-                raise FileError(
-                    f"{self.path}: {name} does not have one entry for each of {d} features."
-                )
+                raise FileError(f"{self.path}: {name} does not have {d} entries as it should.")
         return selector
 
 
