@@ -60,7 +60,7 @@ class Calibration:
 
     @cached_property
     def folds(self) -> list[Fold]:
-        """Scores of the sample when classes are treated as unseen; none with under three classes."""
+        """Scores of the sample when classes are treated as unseen; needs three classes."""
         predictor = self.predictor
         C = len(predictor.means)
         seen_scores = predictor.scores(self.sample.Z, predictor.table)
