@@ -78,8 +78,11 @@ def _ahead_sentence(found: dict) -> str:
             ]
             if others:
                 ahead.append(f"{name} ({row[key]:.2f}; {', '.join(others)})")
-        parts.append(f"of predicting {words} on {', '.join(ahead) or 'none of the data sets'}")
-    return f"Other methods are ahead {' and '.join(parts)}."
+        parts.append(f"of predicting {words} on {', '.join(ahead) or 'none of the data sets'}.")
+    return (
+        f"Other methods are ahead {parts[0]} They are ahead {parts[1]} Numbers in parentheses "
+        "are accuracies, first that of SemFS."
+    )
 
 
 def _errors_sentence(found: dict) -> str:

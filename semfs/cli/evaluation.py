@@ -104,7 +104,7 @@ def evaluate(options: Evaluation) -> None:
         message = "--unseen names classes and --splits draws them: give one of the two."
         raise ValueError(message)
     if options.out is not None and not is_page(options.out):
-        message = "the page is written as .html; choose such a name."
+        message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
     panels = options.panel or []
     sources = description_sources(options.attributes)
@@ -273,7 +273,7 @@ def demo(
     genes: Annotated[int, Option(help="Number of genes to select.")] = 20,
     splits: Annotated[int, Option(help="Random splits into seen and unseen types.")] = 20,
 ) -> None:
-    """Select genes for lung cell types that were never labeled, and judge the selection.
+    """Select genes for lung cell types that were never labeled, and evaluate the selection.
 
     Prints the genes and a comparison with other selectors; writes `report.html`, which opens
     offline, and `demo.png`.

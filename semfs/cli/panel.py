@@ -36,7 +36,7 @@ def panel(options: PanelOptions) -> None:
     Example: `semfs panel cells.h5ad --label cell_type --attributes cl -k 50 -o panel.html`
     """
     if not is_page(options.out):
-        message = "the page is written as .html; choose such a name."
+        message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report

@@ -66,5 +66,5 @@ def predict(options: Prediction) -> None:
     )
     counts = frame["class"].value_counts()
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
-    show(f"Named {len(frame)} samples by {len(counts)} classes. Most: {shown}")
+    show(f"Assigned {len(frame)} samples to {len(counts)} classes. Most frequent: {shown}")
     show_written([options.out], replaced)

@@ -51,7 +51,7 @@ LIST = (
 )
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
-CANDIDATES = f"Select only among these: {LIST}"
+CANDIDATES = f"Select only among these features: {LIST}"
 PER_CLASS_HELP = "Select at least this many markers of each class."
 GROUPS = (
     "Groups of features that are selected together, so that -k counts groups. "
@@ -84,7 +84,7 @@ LABEL_WEIGHT = (
 )
 COPIES = (
     "Skip features whose correlation with a selected one exceeds this. "
-    "1 skips nothing; default: 0.95."
+    "With 1, none is skipped. Default: 0.95."
 )
 IMPUTE = (
     "Fill missing values of a table with the median of the feature, "
@@ -98,8 +98,8 @@ BATCH_COLUMN = (
 SUBSET = "Write only the selected genes (H5AD)."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = (
-    "Labels that mean 'no label', comma-separated; repeatable. Used "
-    "instead of nan, NA, n/a, none, unknown and unassigned."
+    "Labels that mean 'no label', comma-separated; repeatable. "
+    "Default: nan, NA, n/a, none, unknown and unassigned."
 )
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
@@ -149,7 +149,7 @@ class Selection:
 
 
 def select(options: Selection) -> None:
-    """Select features in a data file. Writes a ranked feature table and the reduced data.
+    """Select features in a data file; write a ranked feature table and the reduced data.
 
     Samples without a label are not used unless you say `--unlabeled use`; they are always in
     the reduced data.

@@ -100,7 +100,7 @@ class PanelReport:
         """
         page = Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"{path}: the page is written as .html; choose such a name.")
+            raise ValueError(f"{path}: the name of the page must end in .html.")
         table = page.with_suffix(".csv")
         text = self._csv()
         return [write_text(self.render(), page), write_text(text, table)]
