@@ -340,7 +340,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             if (train & test).any() or not (train.any() and test.any()):
                 raise ParameterError(
                     "cv",
-                    "must hold out some classes, and all samples of these. Use ClassKFold or "
+                    "must hold out whole classes, but not all of them. Use ClassKFold or "
                     "ClassShuffleSplit of semfs.evaluation.",
                 )
             found.append((train, test))
