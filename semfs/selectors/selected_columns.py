@@ -186,7 +186,7 @@ def _warn_of_missing(names: LabelArray, present: Mask) -> None:
         raise ParameterError("X", message)
     warnings.warn(
         f"X lacks {len(missing)} of {len(names)} selected features, "
-        f"which predictions do without: {listed(missing)}.",
+        f"which predictions ignore: {listed(missing)}.",
         stacklevel=5,
     )
 
