@@ -63,7 +63,7 @@ def load_table(
         Columns that are not features. Columns that hold no numbers are left out in any
         case, with a warning, and so is an index that pandas stored.
     normalize : {"log1p"}, optional
-        Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
+        Use log(1 + counts per 10⁴ counts of the row) instead of the counts that are stored.
     """
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
@@ -143,8 +143,8 @@ def class_descriptions(
 ) -> tuple[pd.DataFrame | None, list[Label]]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is what `AttributeTable.from_any` takes; by default an NPZ file brings its
-    descriptions along. None is returned, as `SemFS` takes it, where the labels alone describe
+    ``attributes`` is what `AttributeTable.from_any` takes; by default the descriptions in the
+    NPZ file are used. None is returned, as `SemFS` takes it, where the labels alone describe
     the classes: for "labels", or if there are no descriptions.
     """
     stored: pd.DataFrame | None = None

@@ -58,7 +58,7 @@ class ClassKFold(_ClassSplitter):
     n_splits : int
         Number of folds. Each needs at least two classes.
     shuffle : bool
-        Deal the classes at random; otherwise neighbors in sorted order share a fold.
+        Assign classes to folds at random; otherwise adjacent classes in sorted order share one.
     random_state : int, RandomState or None
         Used with ``shuffle=True``.
 

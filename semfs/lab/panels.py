@@ -21,7 +21,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     ----------
     path : path-like
         One name per line, or a table with commas, semicolons or tabs: of its columns the one
-        with most names of features is taken. A header is no name.
+        with most names of features is used. A header does not count as a name.
     feature_names : sequence of str
         Names of the features of the data.
 

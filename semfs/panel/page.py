@@ -55,8 +55,8 @@ def _summary(report: PanelReport) -> Section:
     text += f"{len(found.classes.columns)} {words.classes}."
     if found.unseen:
         text += (
-            f" Without {words.samples}, and only described: {listed(found.unseen, 8)}; "
-            "what is said of them is predicted."
+            f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
+            "Everything that this page says about these is predicted."
         )
     paragraphs = [text]
     if _weakest(report):
@@ -146,8 +146,8 @@ def _feature_section(report: PanelReport) -> Section:
     text = (
         f"In the order of selection: each {words.feature} adds to those above it. Share of "
         "fit: its part of the decrease of the objective. Varies with: attributes that its "
-        f"class means follow. Near copies: {words.features} that say nearly the same, with "
-        "their correlation; those outside the panel are substitutes."
+        f"class means follow. Near copies: {words.features} that follow nearly the same "
+        "pattern, with their correlation; those outside the panel are substitutes."
     )
     if has_batches:
         text += f" {words.class_.capitalize()} · batch: their shares of its variance."
@@ -348,8 +348,8 @@ def _correlation(report: PanelReport) -> Section:
         for i in order.tolist()
     ]
     text = (
-        f"Over all {words.samples}, every {words.class_} counting alike. Two "
-        f"{words.features} that always go together could replace each other."
+        f"Correlations are over all {words.samples}, and every {words.class_} counts the same. "
+        f"Two {words.features} that always vary together could replace each other."
     )
     caption = f"Pairs of {words.features}, the most alike first"
     table = Table(caption, ["one", "other", "correlation"], body)
@@ -377,8 +377,8 @@ def _stability(report: PanelReport) -> Section:
     text = (
         f"The selection was repeated {found.n_bootstraps} times, each time with "
         f"{words.classes} drawn with replacement. A {words.feature} with a low frequency "
-        f"depends on few {words.classes}, or has substitutes that take its place; those "
-        "not in the panel were often selected instead."
+        f"depends on few {words.classes}, or has substitutes that take its place; "
+        f"{words.features} outside the panel were often selected instead."
     )
     columns = [
         words.feature,

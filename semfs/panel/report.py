@@ -41,7 +41,7 @@ class PanelReport:
     rules : list of str
         What each rule of the selection cost, in words.
     knowledge : mapping
-        What information was used, and what was not, and why.
+        Each source of information, whether it was used, and if not, why.
     settings : mapping
         Parameters of the selection.
     command : str
@@ -100,7 +100,7 @@ class PanelReport:
         """
         page = Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"{path}: the page is written as .html; choose such a name.")
+            raise ValueError(f"{path}: the name of the page must end in .html.")
         table = page.with_suffix(".csv")
         text = self._csv()
         return [write_text(self.render(), page), write_text(text, table)]

@@ -174,7 +174,7 @@ def _lacking(names: LabelArray, present: Mask) -> str:
     return (
         f": X lacks {len(missing)} of {len(names)} selected features: {listed(missing)}. Give "
         "data that have them (of AnnData perhaps in another layer, in raw, or by other gene "
-        'names), or set it to "ignore" to decide by the others.'
+        'names), or set it to "ignore" to predict from the others.'
     )
 
 
@@ -186,7 +186,7 @@ def _warn_of_missing(names: LabelArray, present: Mask) -> None:
         raise ParameterError("X", message)
     warnings.warn(
         f"X lacks {len(missing)} of {len(names)} selected features, "
-        f"which are left out of the decision: {listed(missing)}.",
+        f"which predictions ignore: {listed(missing)}.",
         stacklevel=5,
     )
 
