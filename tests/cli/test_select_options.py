@@ -420,6 +420,21 @@ def test_other_cells_are_written_as_h5ad(write, subset, cells, invoke, tmp_path,
     assert "semfs" in out.uns
 
 
+@pytest.mark.parametrize("left_out", ["rare", "no label"])
+def test_labels_that_are_not_used_are_still_written(left_out, cells, invoke, tmp_path):
+    """The reduced data keep the labels of the label file, whatever the selection uses."""
+    labels = cells.obs["type"].astype(str).to_list()
+    labels[:3] = ["rare type"] * 3
+    cells.obs["type"] = labels
+    name, label = write_10x(cells, tmp_path)
+    options = {"rare": ["--min-cells", 4], "no label": ["--unlabeled-names", "rare type"]}
+    out = tmp_path / "out.h5ad"
+    paths = [tmp_path / name, "-l", tmp_path / label, "-o", out]
+    done = invoke("select", *paths, "-k", 3, *options[left_out])
+    assert "57 samples" in done.stdout
+    assert anndata.read_h5ad(out).obs["label"].astype(str).to_list() == labels
+
+
 def test_files_that_are_replaced_are_named(cells, select):
     assert "replaced" not in select(cells).stdout
     assert select(cells).stdout.count("(replaced)") == 2
