@@ -469,8 +469,24 @@ def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch)
     (tmp_path / "cells.obo").write_text("format-version: 1.2\n" + "".join(terms))
     options = ("-l", "type", "--ontology", "cells.obo", "--template", "map.csv")
     invoke("attributes", "cells.h5ad", *options)
+    # It is no table yet, and the error says how it becomes one.
+    select = ("select", "cells.h5ad", "-l", "type", "-k", 3, "-o", "out.h5ad")
+    done = invoke(*select, "-a", "map.csv", code=2)
+    assert "semfs attributes map.csv --ontology cl -o TABLE.csv" in done.stderr
     table = pd.read_csv(tmp_path / "map.csv", dtype=str)
     assert set(table["label"]) == set(TYPES)
+
+
+def test_labels_of_counts_are_read_without_a_warning_of_counts(cells, invoke, tmp_path):
+    pytest.importorskip("pronto")
+    cells.X = np.rint(np.expm1(cells.X) * 20)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    ontology = tmp_path / "cells.obo"
+    ontology.write_text("format-version: 1.2\n\n[Term]\nid: X:1\nname: cell\n")
+    template = ("--ontology", ontology, "--template", tmp_path / "map.csv")
+    done = invoke("attributes", tmp_path / "cells.h5ad", "-l", "type", *template)
+    assert done.stderr == ""
+    assert set(pd.read_csv(tmp_path / "map.csv", dtype=str)["label"]) == set(TYPES)
 
 
 # ---- missing values, other features -----------------------------------------------------
