@@ -147,7 +147,10 @@ class TermIndex:
 
     def _remedy(self, name: str) -> str:
         if is_no_label(name):
-            return "if it marks samples without a label, leave it out (None or NaN in y)."
+            return (
+                "if it marks samples without a label, leave it out (None or NaN in y; "
+                "--unlabeled-names in commands)."
+            )
         suggestion = self.suggest(name)
         if suggestion is None:
             return "give its id, or the name of a class of the ontology."

@@ -202,7 +202,7 @@ def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
     assert "1 classes have fewer than 5 samples: macrophage (2)." in done.stderr
     assert "of 3 classes" in done.stdout
     done = select(rare, "--min-cells", 3, "--unseen", "macrophage")
-    assert "macrophage (2). They are not used." in done.stderr
+    assert "macrophage (2). Their samples are not used." in done.stderr
     assert "of 2 classes" in done.stdout
     assert "--min-cells must be at least 1" in select(rare, "--min-cells", 0, code=2).stderr
 
