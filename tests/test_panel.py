@@ -136,6 +136,26 @@ def test_samples_given_as_arrays_and_remembered_ones_agree():
     assert_allclose(given.shares.iloc[0, 0], (X[y == 0, first] > average).mean())
 
 
+def test_the_page_shows_the_number_of_cells_and_names_types_of_few():
+    X, y = planted()
+    few = np.concatenate([np.arange(3), np.arange(50, 200)])  # three cells of the first type
+    labels = np.array(["rare", "b", "c", "d"])[y]
+    report = panel_report(SemFS(3).fit(X[few], labels[few]), n_bootstraps=0, words=CELLS)
+    assert report.class_sizes.to_dict() == {"rare": 3, "b": 50, "c": 50, "d": 50}
+    sections = {section.title: section for section in report.sections()}
+    summary = " ".join(sections["Summary"].text)
+    assert "1 cell type has fewer than 5 cells: rare (3)." in summary
+    coverage = sections["Coverage of each cell type"].table
+    column = coverage.columns.index("cells")
+    sizes = {row[0]: row[column] for row in coverage.rows}
+    assert sizes == {"rare": 3, "b": 50, "c": 50, "d": 50}
+
+
+def test_types_with_enough_cells_are_not_warned_of(panel):
+    (summary, *_) = panel.sections()
+    assert "fewer than" not in " ".join(summary.text)
+
+
 def test_the_page_says_what_was_asked_for(panel, tmp_path):
     page, table = panel.write(tmp_path / "panel.html")
     text = page.read_text("utf-8")

@@ -85,10 +85,12 @@ def panel_report(
     counted = count_above(selector, X, y, thresholds)
     shares = None
     n_samples = None
+    class_sizes = None
     if counted is not None:
         pandas = import_optional("pandas", "data", what="A panel")
         hits, counts = counted
         n_samples = int(counts.sum())
+        class_sizes = pandas.Series(counts.astype(int), explanation.classes.columns)
         # A class of the fit may have no sample in X; its share is then 0, not 0/0.
         values = hits / np.maximum(counts, 1)[:, None]
         names = explanation.features.index
@@ -99,6 +101,7 @@ def panel_report(
         explanation=explanation,
         n_features=len(selector.get_support()),
         n_samples=n_samples,
+        class_sizes=class_sizes,
         shares=shares,
         threshold="0" if of_cells else "the mean over classes",
         rules=list(selector.rules_),

@@ -9,6 +9,7 @@ import numpy as np
 from semfs._typing import Float64
 from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
+from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
 from semfs.validation import listed
 
@@ -58,7 +59,7 @@ def _summary(report: PanelReport) -> Section:
             f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
             "Everything that this page says about these is predicted."
         )
-    paragraphs = [text]
+    paragraphs = [text, *_small_classes(report)]
     if _weakest(report):
         paragraphs.append(
             f"Hardest to separate: {_weakest(report)}. The other pairs are confused in "
@@ -84,6 +85,22 @@ def _summary(report: PanelReport) -> Section:
         text = used.removeprefix("used: ")
         paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
     return Section("Summary", paragraphs)
+
+
+def _small_classes(report: PanelReport) -> list[str]:
+    """A paragraph about classes with so few samples that their means are uncertain."""
+    if report.class_sizes is None:
+        return []
+    words = report.words
+    sizes = report.class_sizes[report.class_sizes < FEW_SAMPLES].sort_values(kind="stable")
+    if not len(sizes):
+        return []
+    names = listed([f"{label} ({size})" for label, size in sizes.items()], 8)
+    verb = f"{words.class_} has" if len(sizes) == 1 else f"{words.classes} have"
+    return [
+        f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
+        "page says of them rests on so few, and may not hold for others."
+    ]
 
 
 def _signs_kept(attributes: str) -> str:
@@ -243,9 +260,11 @@ def _coverage(report: PanelReport) -> Section:
         nearest = found.separation.columns[distances[row].argmin()]
         title = f"{label} (predicted)" if label in found.unseen else str(label)
         distance = float(distances[row].min())
+        size = None if report.class_sizes is None else report.class_sizes.get(label)
         body.append(
             [
                 title,
+                "–" if size is None else int(size),
                 int(n_markers),
                 markers or "–",
                 str(nearest),
@@ -253,7 +272,7 @@ def _coverage(report: PanelReport) -> Section:
             ]
         )
     # Classes that lack markers are what a reader looks for.
-    body.sort(key=lambda line: line[1])
+    body.sort(key=lambda line: line[2])
     text = (
         f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
         "standard deviation (within classes) above the mean of the others, and the "
@@ -261,6 +280,7 @@ def _coverage(report: PanelReport) -> Section:
     )
     columns = [
         words.class_,
+        words.samples,
         "markers",
         "which",
         "nearest",

@@ -34,6 +34,8 @@ class PanelReport:
         Features of the data, d.
     n_samples : int or None
         Samples of the seen classes.
+    class_sizes : Series of shape (C,), or None
+        Samples of each seen class.
     shares : DataFrame of shape (k, C), or None
         Share of the samples of each seen class that are above ``threshold``.
     threshold : str
@@ -53,6 +55,7 @@ class PanelReport:
     explanation: Explanation
     n_features: int
     n_samples: int | None = None
+    class_sizes: pd.Series | None = None
     shares: pd.DataFrame | None = None
     threshold: str = "0"
     rules: Sequence[str] = ()
