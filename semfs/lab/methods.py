@@ -120,9 +120,13 @@ class Method:
 
     def new_selector(self) -> BaseEstimator:
         """Return an unfitted selector."""
-        if isinstance(self.selector, type):
-            return self.selector()
-        return clone(self.selector)
+        if not isinstance(self.selector, type):
+            return clone(self.selector)
+        selector = self.selector()
+        # Some print their progress by default (fastcan); it would stand between the scores.
+        if selector.get_params(deep=False).get("verbose") == 1:
+            selector.set_params(verbose=0)
+        return selector
 
     def takes(self, params: Iterable[str]) -> bool:
         """Whether the selector has all these parameters."""
@@ -468,9 +472,9 @@ def fit_selector(
             selector.fit(split.X, split.y, X_unlabeled=split.X_unlabeled)
         else:
             selector.fit(split.X, split.y)
-    order = ranking_of(selector)
-    if order is None:
-        return {k: _selected(selector, split, k) for k in ks}, selector
+        order = ranking_of(selector)
+        if order is None:
+            return {k: _selected(selector, split, k) for k in ks}, selector
     # A panel may have fewer features than were asked for.
     return {k: order[:k] for k in ks if k <= len(order)}, selector
 

@@ -65,7 +65,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
 
 
 def _selected_rows(rows: list[list[str]]) -> list[list[str]]:
-    """The rows whose column ``selected`` is true, with the header; all without such a column."""
+    """The header and the rows with "true" in the column ``selected``; all without such one."""
     header = [cell.casefold() for cell in rows[0]]
     if "selected" not in header:
         return rows

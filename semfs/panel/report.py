@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semfs._typing import PathLike
 from semfs.lab.report import as_csv, render_sections, write_text
 from semfs.lab.sections import Section
