@@ -198,6 +198,16 @@ def test_costs_of_groups_by_their_labels(planted):
     assert "of 2 spent on 2 groups" in " ".join(found.rules_)
 
 
+def test_semfscv_takes_prices_of_groups(planted):
+    X, y = planted
+    groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)
+    prices = dict.fromkeys("abcdef", 2.0)
+    found = SemFSCV(None, groups=groups, costs=prices, budget=4.0, n_repeats=1).fit(X, y)
+    assert found.support_.sum() == 4
+    # folds select as many features: 4 of 12 whose groups cost 12 in all
+    assert found._n_bought(12) == 4
+
+
 def test_a_series_may_price_groups_or_features(planted):
     X, y = planted
     pandas = pytest.importorskip("pandas")

@@ -96,6 +96,16 @@ def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
     return feature_costs(by_label, len(names), names)
 
 
+def unit_costs(groups: Any, costs: Any, d: int, names: Sequence[str] | None) -> Float64:
+    """Return the costs as they are listed: of groups (U,), or of features (d,)."""
+    if groups is not None:
+        _, labels = group_units(groups, d, names)
+        of_groups = group_costs(costs, labels, d)
+        if of_groups is not None:
+            return of_groups
+    return feature_costs(costs, d, names)
+
+
 def price_list(
     groups: Any,
     costs: Any,
