@@ -242,7 +242,8 @@ def _coverage(report: PanelReport) -> Section:
         markers = found.markers.index[found.markers[label]].astype(str).tolist()
         nearest = found.separation.columns[distances[row].argmin()]
         title = f"{label} (predicted)" if label in found.unseen else str(label)
-        distance = float(distances[row].min())
+        # More digits than its errors have would mislead.
+        distance = f"{distances[row].min():.1f}"
         body.append(
             [
                 title,
@@ -299,7 +300,7 @@ def _separation(report: PanelReport) -> Section:
         [
             marks.get(p.first, p.first),
             marks.get(p.second, p.second),
-            p.distance,
+            f"{p.distance:.1f}",
             p.error,
         ]
         for p in pairs.itertuples()
