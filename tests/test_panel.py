@@ -278,3 +278,12 @@ def test_the_price_of_a_group_is_listed_once():
     assert bought["a"] == 5.0
     assert len(bought) == 2
     assert listed["cost"].isna().sum() == len(listed) - 2
+
+
+def test_the_page_says_which_rules_the_bootstraps_do_not_know():
+    X, y = planted()
+    told = "took no part"
+    free = panel_report(SemFS(2, exclude=[5]).fit(X, y), n_bootstraps=2)
+    assert told not in free.render()
+    grouped = panel_report(SemFS(1, groups=list("aabbcc")).fit(X, y), n_bootstraps=2)
+    assert f"(groups) {told}" in grouped.render()

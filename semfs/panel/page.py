@@ -10,6 +10,7 @@ from semfs._typing import Float64
 from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.parameters import PANEL_RULES
 from semfs.validation import listed
 
 if TYPE_CHECKING:
@@ -381,6 +382,12 @@ def _stability(report: PanelReport) -> Section:
         f"depends on few {words.classes}, or has substitutes that take its place; those "
         "not in the panel were often selected instead."
     )
+    ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
+    if ruled:
+        text += (
+            f" Rules of the whole panel ({', '.join(ruled)}) took no part: "
+            f"the {words.features} were selected one by one."
+        )
     columns = [
         words.feature,
         "frequency",
