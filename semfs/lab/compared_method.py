@@ -81,9 +81,13 @@ class Method:
 
     def new_selector(self) -> BaseEstimator:
         """Return an unfitted selector."""
-        if isinstance(self.selector, type):
-            return self.selector()
-        return clone(self.selector)
+        if not isinstance(self.selector, type):
+            return clone(self.selector)
+        selector = self.selector()
+        # Some print their progress by default (fastcan); it would stand between the scores.
+        if selector.get_params(deep=False).get("verbose") == 1:
+            selector.set_params(verbose=0)
+        return selector
 
     def takes(self, params: Iterable[str]) -> bool:
         """Whether the selector has all these parameters."""

@@ -172,7 +172,7 @@ def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
         raise ValueError(
             f"{data.name} has {n_features} features, {ks[0]} were asked for. Ask for fewer."
         )
-    assert_all_finite(data.X, input_name=data.name)
+    assert_all_finite(data.X, input_name=data.name, allow_nan=data.impute)
 
 
 def _without_repetition(

@@ -106,9 +106,9 @@ def fit_selector(
             selector.fit(split.X, split.y, X_unlabeled=split.X_unlabeled)
         else:
             selector.fit(split.X, split.y)
-    order = ranking_of(selector)
-    if order is None:
-        return {k: _selected(selector, split, k) for k in ks}, selector
+        order = ranking_of(selector)
+        if order is None:
+            return {k: _selected(selector, split, k) for k in ks}, selector
     # A panel may have fewer features than were asked for.
     return {k: order[:k] for k in ks if k <= len(order)}, selector
 

@@ -11,6 +11,7 @@ from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
 from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.parameters import PANEL_RULES
 from semfs.validation import listed
 
 if TYPE_CHECKING:
@@ -259,7 +260,8 @@ def _coverage(report: PanelReport) -> Section:
         markers = found.markers.index[found.markers[label]].astype(str).tolist()
         nearest = found.separation.columns[distances[row].argmin()]
         title = f"{label} (predicted)" if label in found.unseen else str(label)
-        distance = float(distances[row].min())
+        # More digits than its errors have would mislead.
+        distance = f"{distances[row].min():.1f}"
         size = None if report.class_sizes is None else report.class_sizes.get(label)
         body.append(
             [
@@ -319,7 +321,7 @@ def _separation(report: PanelReport) -> Section:
         [
             marks.get(p.first, p.first),
             marks.get(p.second, p.second),
-            p.distance,
+            f"{p.distance:.1f}",
             p.error,
         ]
         for p in pairs.itertuples()
@@ -400,6 +402,12 @@ def _stability(report: PanelReport) -> Section:
         f"depends on few {words.classes}, or has substitutes that take its place; "
         f"{words.features} outside the panel were often selected instead."
     )
+    ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
+    if ruled:
+        text += (
+            f" Rules of the whole panel ({', '.join(ruled)}) took no part: "
+            f"the {words.features} were selected one by one."
+        )
     columns = [
         words.feature,
         "frequency",
